@@ -18,12 +18,16 @@ import structlog
 from starlette.applications import Starlette
 
 from app.api.application import build_application
-from app.api.checkouts import Checkouts
 from app.api.health import Health
-from app.api.routes import Api
-from app.bootstrap_context import begin_erasure_journal, policy_of, store_settings
+from app.api.routes import Api, Checkouts
+from app.bootstrap_context import (
+    begin_erasure_journal,
+    erasure_journal_path,
+    phone_key,
+    policy_of,
+    store_settings,
+)
 from app.bootstrap_evidence import sealing, signer_of
-from app.bootstrap_keys import erasure_journal_path, phone_key
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
 from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient
@@ -34,13 +38,13 @@ from app.core.http import outgoing_client
 from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
-from app.evidence.seal import Signer
+from app.evidence.seal import CheckpointSigner
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
 from app.privacy.prune import Pruner
-from app.providers.provider_client import LIMIT_S, Asker
+from app.providers.provider_client import LIMIT_S, ProviderClient
 from app.providers.source import Source
 from app.receiving.confirm import Confirmer, confirming
 from app.receiving.connection_limits import ConnectionLimits, GateLimits
@@ -137,7 +141,7 @@ def reading_parts(
     settings: Settings,
     *,
     sources: Mapping[str, Source],
-    askers: Mapping[str, Asker],
+    askers: Mapping[str, ProviderClient],
 ) -> list[tuple[str, Part]]:
     """What brings deliveries from the inbox to the database, and asks about those that need it."""
     assert settings.environment is not None
@@ -155,8 +159,8 @@ def working_parts(
     *,
     sources: Mapping[str, Source],
     client: httpx2.AsyncClient | None,
-    askers: Mapping[str, Asker],
-    signer: Signer | None,
+    askers: Mapping[str, ProviderClient],
+    signer: CheckpointSigner | None,
 ) -> list[tuple[str, Part]]:
     """All that is done with deliveries after they were accepted. `client` is what the shop is told
     with, `signer` who signs what is sealed; where one is None, another process does that."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from app.bootstrap_keys import erasure_journal_path, known_phone_key, phone_key
+from app.config.load import sqlite_file
 from app.config.settings import Settings
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
+from app.core.phone_key import PhoneKey, make_phone_key, read_phone_key
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
 from app.receiving.context import AppContext
@@ -25,6 +26,35 @@ from reconcile.ledger.policy import Policy
 
 if TYPE_CHECKING:
     from app.orders.preview import Preview
+
+
+def phone_key_path(settings: Settings) -> Path:
+    """The file of the phone key: as set, else beside the database, else in `var`."""
+    if settings.phones.key_file is not None:
+        return settings.phones.key_file
+    database = sqlite_file(settings.database_url)
+    if database is None:
+        return Path("var/tallyhook.phone.key")
+    return database.with_name(f"{database.stem}.phone.key")
+
+
+def phone_key(settings: Settings) -> PhoneKey:
+    """The phone key, which is made where there is none. Raises ConfigurationError."""
+    return make_phone_key(phone_key_path(settings))
+
+
+def known_phone_key(settings: Settings) -> PhoneKey | None:
+    """The phone key; None where none was made yet. Raises ConfigurationError."""
+    return read_phone_key(phone_key_path(settings))
+
+
+def erasure_journal_path(settings: Settings) -> Path | None:
+    """The journal of erasures: as set, else beside the database; None on PostgreSQL without one."""
+    if settings.erasure_journal is not None:
+        return settings.erasure_journal
+    database = sqlite_file(settings.database_url)
+    return None if database is None else database.with_name(f"{database.stem}.erasures")
+
 
 log = structlog.get_logger()
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.bootstrap_sources import accounts, compile_sources
-from app.config.checks import sqlite_file
+from app.config.load import sqlite_file
 from app.config.settings import Settings
 from app.core.periodic import PeriodicTask, rest_when_idle
-from app.evidence.evidence_key import open_signer
 from app.evidence.gather_evidence import Providers
-from app.evidence.seal import REST_S, Sealer, Signer
+from app.evidence.seal import REST_S, CheckpointSigner, Sealer, open_signer
 from app.finance.read_lines import lines_naming
 from app.providers.profile import profile_text
 from app.receiving.context import AppContext
@@ -26,12 +25,12 @@ def key_path(settings: Settings) -> Path:
     return database.with_name(f"{database.stem}.evidence.key")
 
 
-async def signer_of(context: AppContext, settings: Settings) -> Signer:
+async def signer_of(context: AppContext, settings: Settings) -> CheckpointSigner:
     """Who signs for the database's log; makes the key at the first start."""
     return await open_signer(context, key_path(settings))
 
 
-def sealing(context: AppContext, signer: Signer) -> PeriodicTask:
+def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
     """The background task that seals."""
     return PeriodicTask(
         Sealer(context, signer).seal_some, component="sealing", rest=rest_when_idle(REST_S)

@@ -9,9 +9,8 @@ import httpx2
 
 from app.access.tokens import ending_soon
 from app.bootstrap import destination
-from app.bootstrap_context import policy_of, store_settings
+from app.bootstrap_context import erasure_journal_path, phone_key_path, policy_of, store_settings
 from app.bootstrap_evidence import key_path
-from app.bootstrap_keys import erasure_journal_path, phone_key_path
 from app.bootstrap_sources import checkout_settings, compile_sources, shop_of
 from app.checkout.client import CheckoutClient
 from app.config.load import load_settings
@@ -22,22 +21,22 @@ from app.core.http import outgoing_client
 from app.database.facts import database_facts
 from app.golive.golive import (
     TRIAL_LIMIT_S,
-    Item,
+    ChecklistItem,
     checklist,
     keys_item,
     separation_item,
     try_endpoint,
     webhook_item,
 )
-from app.golive.rehearse import Plan, Played, numbers_for, rehearse
+from app.golive.rehearse import Plan, RehearsedScenario, numbers_for, rehearse
 from app.monitoring import preflight
-from app.monitoring.preflight import Sign
+from app.monitoring.preflight import Check
 from app.monitoring.watchdog import Watched, alarms
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
 from app.privacy.replay_erasures import journal_state
 from app.providers.profile import load_profile
-from app.providers.provider_client import PROBE_LIMIT_S, look
+from app.providers.provider_client import PROBE_LIMIT_S, probe
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.phone_store import a_note
@@ -52,8 +51,8 @@ async def play(
     settings: Settings,
     *,
     patience_s: float | None,
-    progress: Callable[[Played], None],
-) -> list[Played]:
+    progress: Callable[[RehearsedScenario], None],
+) -> list[RehearsedScenario]:
     """Every scenario that has a number. Raises ConfigurationError where there is no provider, or
     in live no number."""
     given = {name: each.get_secret_value() for name, each in settings.rehearsal.numbers.items()}
@@ -71,7 +70,7 @@ EVIDENCE = "TALLYHOOK_EVIDENCE__KEY_FILE"
 PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
-async def examine(environ: Mapping[str, str] | None = None) -> list[Sign]:
+async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
     """Everything there is to say, in the order in which it should be mended."""
     try:
         settings = load_settings(environ, serving=True)
@@ -79,16 +78,16 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Sign]:
         shop_of(settings)
     except ConfigurationError as error:
         return list(preflight.of_configuration(error.problems))
-    signs = [preflight.ok("configuration", f"Whole, for {settings.environment}.")]
-    signs.append(preflight.of_merchant())
-    signs += [preflight.weak("configuration", f"{warning}.") for warning in settings.warnings]
-    signs += [preflight.of_secret_file(name, _mode(path)) for name, path in secret_files(settings)]
-    signs += await _database(settings)
+    checks = [preflight.ok("configuration", f"Whole, for {settings.environment}.")]
+    checks.append(preflight.of_merchant())
+    checks += [preflight.weak("configuration", f"{warning}.") for warning in settings.warnings]
+    checks += [preflight.of_secret_file(name, _mode(path)) for name, path in secret_files(settings)]
+    checks += await _database(settings)
     async with outgoing_client(timeout_s=PROBE_LIMIT_S) as client:
-        signs += await _services(settings, client)
+        checks += await _services(settings, client)
     for name, source in settings.sources.items():
-        signs += preflight.of_profile(name, load_profile(source.profile))
-    return signs
+        checks += preflight.of_profile(name, load_profile(source.profile))
+    return checks
 
 
 def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
@@ -121,11 +120,11 @@ def _mode(path: Path) -> int | None:
         return None
 
 
-async def _database(settings: Settings) -> list[Sign]:
+async def _database(settings: Settings) -> list[Check]:
     try:
         async with open_store(store_settings(settings), purpose="reading") as store:
             async with store.reading() as connection:
-                signs = list(preflight.of_database(await database_facts(connection)))
+                checks = list(preflight.of_database(await database_facts(connection)))
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
             clock = SystemClock()
             policy = await policy_of(store, settings, clock=clock, serving=False)
@@ -135,19 +134,19 @@ async def _database(settings: Settings) -> list[Sign]:
                 clock=clock,
                 erasure_journal=erasure_journal_path(settings),
             )
-            signs.append(
+            checks.append(
                 preflight.of_order_records(
                     required=settings.requires_order_record,
                     since=policy.require_order_record_since,
                     live=settings.environment == "live",
                 )
             )
-            signs += preflight.of_erasure_journal(JOURNAL, await journal_state(context))
+            checks += preflight.of_erasure_journal(JOURNAL, await journal_state(context))
             # What a running service refused for its age only that service knows.
             watched = Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s)
             raised = await alarms(watched)
-            signs += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
-            signs += preflight.of_tokens(await ending_soon(context))
+            checks += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
+            checks += preflight.of_tokens(await ending_soon(context))
             free = store.writer.space.free_bytes()
     except TallyhookError as error:
         sentence = str(error)
@@ -158,17 +157,17 @@ async def _database(settings: Settings) -> list[Sign]:
         ]
     for variable, path in key_files(settings).items():
         needs = needed[variable] is not None
-        signs += preflight.of_key_file(variable, there=path.exists(), needed=needs)
+        checks += preflight.of_key_file(variable, there=path.exists(), needed=needs)
     low_water = settings.disk_low_water_mb
-    return signs + list(preflight.of_disk(free, low_water_mib=low_water))
+    return checks + list(preflight.of_disk(free, low_water_mib=low_water))
 
 
-async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Sign]:
+async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
     """The provider, whose clock counts, and the shop."""
-    clock, signs = SystemClock(), list[Sign]()
+    clock, checks = SystemClock(), list[Check]()
     provider = settings.checkout.base_url
     if provider is None:
-        signs.append(
+        checks.append(
             preflight.weak(
                 "provider",
                 "No address is configured, so nothing was asked.",
@@ -177,17 +176,17 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Sign
         )
     else:
         before = clock.now()
-        sight = await look(client, provider)
-        signs += preflight.of_reach("provider", sight, now=before)
-        if sight.status is not None:
-            signs.append(preflight.of_clock(sight, before=before, after=clock.now()))
+        seen = await probe(client, provider)
+        checks += preflight.of_reach("provider", seen, now=before)
+        if seen.status is not None:
+            checks.append(preflight.of_clock(seen, before=before, after=clock.now()))
     if settings.shop.url is not None:
-        sight = await look(client, settings.shop.url)
-        signs += preflight.of_reach("shop", sight, now=clock.now())
-    return signs
+        seen = await probe(client, settings.shop.url)
+        checks += preflight.of_reach("shop", seen, now=clock.now())
+    return checks
 
 
-async def run_checklist(context: AppContext, settings: Settings) -> list[Item]:
+async def run_checklist(context: AppContext, settings: Settings) -> list[ChecklistItem]:
     """Check what can be checked, and add what was rehearsed and stated."""
     sources = compile_sources(settings)
     unmarked = [name for name, each in sources.items() if not each.profile.environment.where]
@@ -211,7 +210,9 @@ def _key_problems(context: AppContext, settings: Settings) -> Iterator[str]:
         yield "TALLYHOOK_CHECKOUT__TOKEN: is the simulated provider's; write the live one"
 
 
-async def _tried(context: AppContext, settings: Settings, sources: dict[str, Source]) -> Item:
+async def _tried(
+    context: AppContext, settings: Settings, sources: dict[str, Source]
+) -> ChecklistItem:
     address = settings.public_url
     trials = []
     async with outgoing_client(timeout_s=TRIAL_LIMIT_S) as client:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import httpx2
 
-from app.bootstrap_keys import phone_key
+from app.bootstrap_context import phone_key
 from app.checkout.client import CheckoutClient, ClientSettings
 from app.checkout.request import form_of, token_is_foreign
 from app.config.settings import Settings, SourceSettings
@@ -18,7 +18,7 @@ from app.privacy.prune import Retention, retention_for
 from app.providers.doctor import Account
 from app.providers.fingerprints import key_identities
 from app.providers.profile import load_profile, shipped_profiles
-from app.providers.provider_client import Asker
+from app.providers.provider_client import ProviderClient
 from app.providers.questions import Questions
 from app.providers.sections import FetchBackRule, Profile
 from app.providers.source import Source
@@ -57,12 +57,12 @@ def accounts(settings: Settings) -> dict[str, Account]:
     }
 
 
-def askers(settings: Settings, client: httpx2.AsyncClient) -> dict[str, Asker]:
+def askers(settings: Settings, client: httpx2.AsyncClient) -> dict[str, ProviderClient]:
     """Whoever asks back the provider of each source whose profile demands it.
 
     Raises ConfigurationError with every credential that is missing.
     """
-    return {name: Asker(each, client) for name, each in _questions(settings).items()}
+    return {name: ProviderClient(each, client) for name, each in _questions(settings).items()}
 
 
 def _questions(settings: Settings) -> dict[str, Questions]:
@@ -226,7 +226,7 @@ def _refuse_long_tolerance(profile: Profile) -> None:
 
 
 def keeps_everything(settings: Settings) -> bool:
-    """Whether no class of data is ever let go unless a person asks."""
+    """Whether no class of data is ever deleted unless a person asks."""
     return retention_of(settings, {}) is None
 
 

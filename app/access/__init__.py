@@ -3,6 +3,5 @@
 __all__ = (
     "operator_store",
     "operators",
-    "token_store",
     "tokens",
 )

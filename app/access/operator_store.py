@@ -1,8 +1,16 @@
-"""Operators: people with a name and a role. A name is never given to a second person."""
+"""Rows of who may come in: operators, API tokens, and the audit trail.
+
+A name is never given to a second person. Of a token only its hash is kept: it has 256 bits of
+chance, so SHA-256 is enough. Rows of the audit trail are only added.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -46,3 +54,176 @@ async def operators(connection: AsyncConnection) -> list[Operator]:
         text("SELECT name, role, created_at, disabled_at FROM operators ORDER BY name")
     )
     return [Operator(name=r[0], role=r[1], created_at=r[2], disabled_at=r[3]) for r in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One thing that a person did.
+
+    subject  what it was done to: an order, a break, a file, a period; never a phone number
+    reason   what the person said for it, in their words; may be empty
+    facts    named values worth keeping, such as counts and digests; never personal data
+    """
+
+    at: Instant
+    who: str
+    role: str
+    action: str
+    subject: str
+    reason: str = ""
+    facts: Mapping[str, str | int] = field(default_factory=dict)
+    number: int = 0
+
+
+async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
+    """Write it after all others, in the caller's transaction. Returns its number.
+
+    The counter's row stays locked until the transaction ends, so numbers are in commit order.
+    """
+    number = await connection.scalar(
+        text(
+            "INSERT INTO counters (name, value) VALUES ('audit', 1) "
+            "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
+        )
+    )
+    assert isinstance(number, int)
+    await connection.execute(
+        text(
+            "INSERT INTO audit (number, at, who, role, action, subject, reason, facts) "
+            "VALUES (:number, :at, :who, :role, :action, :subject, :reason, :facts)"
+        ),
+        {
+            "number": number,
+            "at": entry.at,
+            "who": entry.who,
+            "role": entry.role,
+            "action": entry.action,
+            "subject": entry.subject,
+            "reason": entry.reason,
+            "facts": json.dumps(dict(entry.facts), sort_keys=True, ensure_ascii=False),
+        },
+    )
+    return number
+
+
+async def audit_entries(
+    connection: AsyncConnection,
+    *,
+    after: int = 0,
+    limit: int,
+    subject: str | None = None,
+    who: str | None = None,
+    action: str | None = None,
+) -> list[AuditEntry]:
+    """In the order in which it was done: all, or those of a subject, person or action."""
+    given = {"subject": subject, "who": who, "action": action}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    where = " AND ".join(["number > :after", *(f"{name} = :{name}" for name in chosen)])
+    rows = await connection.execute(
+        text(
+            "SELECT number, at, who, role, action, subject, reason, facts FROM audit "  # noqa: S608
+            f"WHERE {where} ORDER BY number LIMIT :limit"
+        ),
+        {"after": after, "limit": limit, **chosen},
+    )
+    return [
+        AuditEntry(
+            number=row[0],
+            at=row[1],
+            who=row[2],
+            role=row[3],
+            action=row[4],
+            subject=row[5],
+            reason=row[6],
+            facts=json.loads(row[7]),
+        )
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEntry:
+    """What is known of a token; never the token itself.
+
+    scopes  what it may be used for, in the order of the vocabulary
+    until   the instant from which on it is good for nothing; None: it has no end
+    """
+
+    name: str
+    created_at: Instant
+    scopes: tuple[str, ...]
+    until: Instant | None = None
+    revoked_at: Instant | None = None
+
+    @property
+    def changed_at(self) -> Instant:
+        """When a person last did anything to it."""
+        return self.created_at if self.revoked_at is None else self.revoked_at
+
+    def in_force(self, now: Instant) -> bool:
+        """Whether it opens anything."""
+        return self.revoked_at is None and (self.until is None or now < self.until)
+
+
+_SELECT: Final = "SELECT name, created_at, scopes, until, revoked_at FROM tokens"
+
+
+def hashed(token: str) -> str:
+    """The form in which a token is kept and looked up."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: str) -> None:
+    """Keep a new token's hash under a name that is free."""
+    await connection.execute(
+        text(
+            "INSERT INTO tokens (name, hash, created_at, scopes, until) "
+            "VALUES (:name, :hash, :now, :scopes, :until)"
+        ),
+        {
+            "name": entry.name,
+            "hash": hashed(token),
+            "now": entry.created_at,
+            "scopes": " ".join(entry.scopes),
+            "until": entry.until,
+        },
+    )
+
+
+async def revoke_token(
+    connection: AsyncConnection, *, name: str, now: Instant
+) -> TokenEntry | None:
+    """Revoke by name; what it was, or None when there is no such token that was not revoked."""
+    result = await connection.execute(
+        text(
+            "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
+            "RETURNING name, created_at, scopes, until, revoked_at"
+        ),
+        {"name": name, "now": now},
+    )
+    row = result.first()
+    return None if row is None else _entry(tuple(row))
+
+
+async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
+    """All tokens, by name."""
+    rows = await connection.execute(text(f"{_SELECT} ORDER BY name"))
+    return [_entry(tuple(row)) for row in rows]
+
+
+async def token_entry(connection: AsyncConnection, token: str) -> TokenEntry | None:
+    """What is known of the token that this is, in force or not; None for any other text."""
+    found = await connection.execute(text(f"{_SELECT} WHERE hash=:hash"), {"hash": hashed(token)})
+    row = found.first()
+    return None if row is None else _entry(tuple(row))
+
+
+def _entry(row: Sequence[Any]) -> TokenEntry:
+    name, created_at, scopes, until, revoked_at = row
+    return TokenEntry(
+        name=name,
+        created_at=created_at,
+        scopes=tuple(scopes.split()),
+        until=until,
+        revoked_at=revoked_at,
+    )

@@ -13,8 +13,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Literal, get_args
 
-from app.access.audit_store import Deed, add_deed, deeds
-from app.access.operator_store import Operator, add_operator, disable_operator, operators
+from app.access.operator_store import (
+    AuditEntry,
+    Operator,
+    add_entry,
+    add_operator,
+    audit_entries,
+    disable_operator,
+    operators,
+)
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import Instant
@@ -208,14 +215,14 @@ async def note_deed(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> int:
-    """Add a deed to the trail, in the transaction that does it. Returns its number.
+    """Add an entry to the audit trail, in the transaction that does it. Returns its number.
 
-    at  asked for in that transaction: a deed that still waits for its turn is not known yet, and no
+    at  asked for in that transaction: one that still waits for its turn is not known yet, and no
         month may be closed as of an instant after it
     """
-    return await add_deed(
+    return await add_entry(
         connection,
-        Deed(
+        AuditEntry(
             at=at,
             who=who.name,
             role=who.role,
@@ -269,10 +276,10 @@ async def trail(
     action: str | None = None,
     after: int = 0,
     limit: int,
-) -> list[Deed]:
-    """Deeds by number, of all or of some."""
+) -> list[AuditEntry]:
+    """Audit entries by number, of all or of some."""
     async with context.store.reading() as connection:
-        return await deeds(
+        return await audit_entries(
             connection, subject=subject, who=who, action=action, after=after, limit=limit
         )
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, Literal, get_args
 
+from app.access.operator_store import TokenEntry, add_token, list_tokens, revoke_token, token_entry
 from app.access.operators import note_deed, permitted
-from app.access.token_store import TokenEntry, add_token, list_tokens, revoke_token, token_entry
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import DatabaseContext

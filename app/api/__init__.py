@@ -2,7 +2,6 @@
 
 __all__ = (
     "application",
-    "checkouts",
     "health",
     "routes",
 )

@@ -12,9 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.access.tokens import TokenScope
-from app.api.checkouts import Checkouts
 from app.api.health import Health
-from app.api.routes import Api
+from app.api.routes import Api, Checkouts
 from app.core.errors import UnreachableError
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
 from app.receiving.endpoint import Webhooks

@@ -76,7 +76,7 @@ _LEDGER: Final = {
         },
         "pruned": {
             "type": "object",
-            "description": "What of its deliveries was let go; there only where something was. "
+            "description": "What of its deliveries was deleted; there only where something was. "
             "The fingerprint does not cover it.",
             "properties": {
                 "deliveries": {"type": "integer"},

@@ -16,7 +16,7 @@ from app.checkout.client import CheckoutClient
 from app.checkout.faults import CheckoutBusyError, CheckoutDeniedError
 from app.checkout.payment import (
     Answered,
-    Payment,
+    CheckoutPayment,
     adds,
     answer_details,
     answer_record,
@@ -24,7 +24,7 @@ from app.checkout.payment import (
     payment_with,
     record_kind,
 )
-from app.checkout.request import ComeAgain, Denied, Judged, Unclear
+from app.checkout.request import AnswerUnclear, ComeAgain, Denied, Judged
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import (
@@ -70,7 +70,10 @@ def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
 
 
 async def take(
-    context: AppContext, client: CheckoutClient, payment: Payment, row: Unanswered | None = None
+    context: AppContext,
+    client: CheckoutClient,
+    payment: CheckoutPayment,
+    row: Unanswered | None = None,
 ) -> Unanswered | None:
     """The right to ask about the payment, with what is to be sent. None: another has it, or there
     is nothing left to ask. `row`: what to write down where nothing is."""
@@ -90,8 +93,8 @@ async def take(
 
 
 async def ask_and_record(
-    context: AppContext, client: CheckoutClient, payment: Payment, row: Unanswered
-) -> tuple[Payment, Answered]:
+    context: AppContext, client: CheckoutClient, payment: CheckoutPayment, row: Unanswered
+) -> tuple[CheckoutPayment, Answered]:
     """Ask, with what was sent before, and record the answer. The payment as it is then.
 
     Raises CheckoutDeniedError for an answer that says nothing of the order.
@@ -108,12 +111,12 @@ async def ask_and_record(
         raise
 
 
-async def give_up(context: AppContext, payment: Payment) -> Payment:
+async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
     """The key is spent: nothing is sent for it any more, and a person is told."""
-    return await _record(context, payment, Unclear(code=KEY_TOO_OLD), row=None)
+    return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 
-def key_spent(payment: Payment, client: CheckoutClient, *, now: Instant) -> bool:
+def key_spent(payment: CheckoutPayment, client: CheckoutClient, *, now: Instant) -> bool:
     """Whether the service may have forgotten the key before one more call ends."""
     return key_is_spent(
         payment,
@@ -136,14 +139,14 @@ def _answered(judged: Judged, order: str) -> Answered:
 
 
 async def _record(
-    context: AppContext, payment: Payment, answered: Answered, *, row: Unanswered | None
-) -> Payment:
+    context: AppContext, payment: CheckoutPayment, answered: Answered, *, row: Unanswered | None
+) -> CheckoutPayment:
     """Write it down, unless another process has already written as much.
 
     row  what may be asked again; None: nothing
     """
     order = payment.requested.order
-    reached = isinstance(answered, Unclear) and answered.reached
+    reached = isinstance(answered, AnswerUnclear) and answered.reached
     in_vain = 0 if row is None else row.in_vain + reached
     tell = row is None or in_vain >= TELL_AFTER
     async with context.store.writing() as connection:

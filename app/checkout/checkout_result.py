@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 from app.checkout.ask_session import KEY_TOO_OLD
 from app.checkout.faults import PaymentNotOverError
-from app.checkout.payment import Answered, Payment
-from app.checkout.request import Opened, Refused
+from app.checkout.payment import Answered, CheckoutPayment
+from app.checkout.request import Opened, SessionRefused
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
@@ -59,7 +59,7 @@ class CheckoutResult:
     created: bool = field(default=False, compare=False)
 
 
-def result_of(payment: Payment, answered: Answered) -> CheckoutResult | None:
+def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
     """The result that an answer makes; None where the records know more than it says."""
     opened = payment.opened
     if isinstance(answered, Opened):
@@ -69,12 +69,14 @@ def result_of(payment: Payment, answered: Answered) -> CheckoutResult | None:
         return replace(opened_result(payment, opened, answered.checkout_url), created=True)
     if opened is not None:
         return None
-    if isinstance(answered, Refused):
+    if isinstance(answered, SessionRefused):
         return refused_result(payment, answered.reason)
     return None if payment.settled else unknown_result(payment, answered.code)
 
 
-def opened_result(payment: Payment, opened: Record, checkout_url: str | None) -> CheckoutResult:
+def opened_result(
+    payment: CheckoutPayment, opened: Record, checkout_url: str | None
+) -> CheckoutResult:
     """The session there is, and where the customer pays."""
     return CheckoutResult(
         state="opened",
@@ -144,7 +146,7 @@ def not_over(order: str, ask_again_at: Instant | None) -> PaymentNotOverError:
     )
 
 
-def refused_result(payment: Payment, reason: str) -> CheckoutResult:
+def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
     """That the service will not, in its own words."""
     order = payment.requested.order
     return CheckoutResult(
@@ -156,7 +158,7 @@ def refused_result(payment: Payment, reason: str) -> CheckoutResult:
     )
 
 
-def unknown_result(payment: Payment, code: str) -> CheckoutResult:
+def unknown_result(payment: CheckoutPayment, code: str) -> CheckoutResult:
     """That nobody knows what the service did, and what is done about it."""
     order = payment.requested.order
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "

@@ -23,20 +23,20 @@ import httpx2
 import structlog
 
 from app.checkout.faults import CheckoutBusyError
-from app.checkout.mask import Mask
 from app.checkout.request import (
     AnswerForm,
+    AnswerUnclear,
     ComeAgain,
     Denied,
-    Heard,
     Judged,
-    Unclear,
+    Reply,
     is_web_address,
     judge,
     phone_in,
 )
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
+from app.core.masking import Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +211,7 @@ class CheckoutClient:
         judged = await self._until_clear(order, body, key)
         if isinstance(judged, Denied) and judged.status in TOKEN_DENIED:
             self.denied = judged.status
-        elif not isinstance(judged, Unclear) or judged.reached:
+        elif not isinstance(judged, AnswerUnclear) or judged.reached:
             self.denied = None
         return judged
 
@@ -229,7 +229,7 @@ class CheckoutClient:
             number += 1
             pause = pause_before(number, key=key, asked_s=judged.wait_s, settings=retry)
             if number > retry.tries or spent + pause >= retry.total_s:
-                return Unclear(code=judged.code)
+                return AnswerUnclear(code=judged.code)
             log.info(
                 "checkout request comes again",
                 order=order,
@@ -240,7 +240,7 @@ class CheckoutClient:
             await self._sleep(pause)
             spent += pause
 
-    async def _request(self, body: bytes, key: str, *, limit_s: float) -> Heard:
+    async def _request(self, body: bytes, key: str, *, limit_s: float) -> Reply:
         headers = {
             "authorization": f"Bearer {self.settings.token}",
             "idempotency-key": key,
@@ -249,7 +249,7 @@ class CheckoutClient:
         answer = await exchange(
             self._http, "POST", self._url, headers=headers, content=body, limit_s=limit_s
         )
-        return Heard(
+        return Reply(
             status=answer.status,
             problem=answer.problem,
             body=answer.body,

@@ -39,7 +39,7 @@ from app.checkout.checkout_result import (
 )
 from app.checkout.client import CheckoutClient
 from app.checkout.payment import (
-    Payment,
+    CheckoutPayment,
     check_same,
     check_same_phone,
     intent,
@@ -149,7 +149,7 @@ class _Opening:
 
     # --- (2) the order's payment -----------------------------------------------------------------
 
-    async def _find(self) -> Payment | None:
+    async def _find(self) -> CheckoutPayment | None:
         order, source = self._request.order, self._settings.source
         async with self._store.reading() as connection:
             records = await records_of(connection, order)
@@ -163,7 +163,9 @@ class _Opening:
         check_same(payment, self._request, source=source, details=details)
         return payment
 
-    async def _over_by_now(self, payment: Payment | None, records: list[Record]) -> str | None:
+    async def _over_by_now(
+        self, payment: CheckoutPayment | None, records: list[Record]
+    ) -> str | None:
         """The key of a payment that is over, so that a new one may begin; else None.
 
         Raises PaymentNotOverError where it is not, unless it is itself a new one.
@@ -177,7 +179,7 @@ class _Opening:
             return None
         raise not_over(self._request.order, None if ledger is None else deadline_of(ledger))
 
-    async def _ledger_once_settled(self, payment: Payment) -> Ledger | None:
+    async def _ledger_once_settled(self, payment: CheckoutPayment) -> Ledger | None:
         """The order's ledger; None while the service is still asked what became of the payment."""
         now = self._context.clock.now()
         if not payment.settled and not key_spent(payment, self._client, now=now):
@@ -185,7 +187,7 @@ class _Opening:
         await must_have_read(self._context)  # a success may have been accepted
         return await explain_order(self._context, self._request.order)
 
-    async def _paid_already(self, payment: Payment | None) -> CheckoutResult | None:
+    async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
         """An order that the customer has paid in another way must not be paid once more, be it that
         no payment of it was started here, or that nobody knows what the service did."""
         order = self._request.order
@@ -210,7 +212,7 @@ class _Opening:
 
     # --- (3) the intent --------------------------------------------------------------------------
 
-    async def _commit_intent(self) -> Payment:
+    async def _commit_intent(self) -> CheckoutPayment:
         """Look again inside the transaction that writes: another process may have been faster."""
         try:
             await self._write_intent()
@@ -264,7 +266,7 @@ class _Opening:
 
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
-    async def _take(self, payment: Payment) -> Unanswered | None:
+    async def _take(self, payment: CheckoutPayment) -> Unanswered | None:
         """The right to ask, with what is to be sent; None while another process has it."""
         async with self._store.reading() as connection:
             row = await unanswered(connection, payment.key)
@@ -279,7 +281,7 @@ class _Opening:
 
     # --- (6) what is known already ---------------------------------------------------------------
 
-    async def _found(self, payment: Payment) -> CheckoutResult:
+    async def _found(self, payment: CheckoutPayment) -> CheckoutResult:
         """The result from records alone; nothing is sent."""
         opened, refused = payment.opened, payment.refused
         if opened is None:

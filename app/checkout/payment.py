@@ -12,32 +12,32 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.checkout.faults import CheckoutConflictError
-from app.checkout.mask import Mask
 from app.checkout.request import (
+    AnswerUnclear,
     Opened,
-    Refused,
+    SessionRefused,
     SoundRequest,
-    Unclear,
     digest_of,
     phone_in,
     without_query,
 )
+from app.core.masking import Mask
 from reconcile.canonical import canonical_json
 from reconcile.instants import Duration, Instant
 from reconcile.ledger.records import STILL_ASKING, Record, RecordKind
 
-Answered = Opened | Refused | Unclear
+Answered = Opened | SessionRefused | AnswerUnclear
 """What of an answer is written down."""
 
 _KINDS: Final[dict[type[Answered], RecordKind]] = {
     Opened: "session_opened",
-    Refused: "session_refused",
-    Unclear: "session_unknown",
+    SessionRefused: "session_refused",
+    AnswerUnclear: "session_unknown",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payment:
+class CheckoutPayment:
     """One idempotency key and the records that carry it. `key` is the one ever sent for it."""
 
     key: str
@@ -52,7 +52,7 @@ class Payment:
         return self.opened is not None or self.refused is not None
 
 
-def payment_of(records: Iterable[Record]) -> Payment | None:
+def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
     """The order's payment, or None when none was ever asked for.
 
     An opened session outweighs a refusal of the same key: money can move in it.
@@ -64,7 +64,7 @@ def payment_of(records: Iterable[Record]) -> Payment | None:
     return payment_with(known, asked[-1].key or "")
 
 
-def payment_with(records: Iterable[Record], key: str) -> Payment | None:
+def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
     """The payment of this key; None if it was never asked.
 
     Of several records of a kind the first counts; of `session_unknown` the last.
@@ -75,7 +75,7 @@ def payment_with(records: Iterable[Record], key: str) -> Payment | None:
     requested = own.get("session_requested")
     if requested is None:
         return None
-    return Payment(
+    return CheckoutPayment(
         key=key,
         requested=requested,
         opened=own.get("session_opened"),
@@ -85,7 +85,7 @@ def payment_with(records: Iterable[Record], key: str) -> Payment | None:
 
 
 def check_same(
-    payment: Payment, request: SoundRequest, *, source: str, details: str | None
+    payment: CheckoutPayment, request: SoundRequest, *, source: str, details: str | None
 ) -> None:
     """Raises CheckoutConflictError unless `request` asks for this payment again.
 
@@ -101,14 +101,16 @@ def check_same(
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
 
-def check_same_phone(payment: Payment, request: SoundRequest, *, sent: bytes) -> None:
+def check_same_phone(payment: CheckoutPayment, request: SoundRequest, *, sent: bytes) -> None:
     """Raises CheckoutConflictError where what was sent has another number; the digest cannot tell
     for certain."""
     if phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
 
-def _conflict(payment: Payment, request: SoundRequest, difference: str) -> CheckoutConflictError:
+def _conflict(
+    payment: CheckoutPayment, request: SoundRequest, difference: str
+) -> CheckoutConflictError:
     return CheckoutConflictError(
         f"Order {request.order}: its checkout was asked for {difference}; nothing was sent. "
         "Ask for it as before, or place a new order.",
@@ -125,7 +127,9 @@ def _digest_in(details: str | None) -> object:
     return document.get("digest") if isinstance(document, dict) else None
 
 
-def key_is_spent(payment: Payment, *, now: Instant, lifetime: Duration, reserve: Duration) -> bool:
+def key_is_spent(
+    payment: CheckoutPayment, *, now: Instant, lifetime: Duration, reserve: Duration
+) -> bool:
     """Whether the service may have forgotten the key before a call that takes `reserve` ends."""
     return now + reserve >= payment.requested.at + lifetime
 
@@ -181,7 +185,7 @@ def record_kind(answered: Answered) -> RecordKind:
 
 def answer_record(
     answered: Answered,
-    payment: Payment,
+    payment: CheckoutPayment,
     *,
     record_id: str,
     now: Instant,
@@ -192,8 +196,8 @@ def answer_record(
     `author`: who asked the service."""
     opened = answered if isinstance(answered, Opened) else None
     reason = None if tell else STILL_ASKING
-    if not isinstance(answered, Unclear):
-        reason = answered.reason if isinstance(answered, Refused) else None
+    if not isinstance(answered, AnswerUnclear):
+        reason = answered.reason if isinstance(answered, SessionRefused) else None
     return Record(
         record_id=record_id,
         recorded_at=now,
@@ -211,19 +215,19 @@ def answer_record(
 
 def answer_details(answered: Answered) -> str:
     """The text that is kept beside that record: the answer, or why there is none."""
-    if isinstance(answered, Unclear):
+    if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details
 
 
-def adds(answered: Answered, payment: Payment, *, tell: bool = False) -> bool:
+def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
     """Whether the answer says more than the records do; another process may have been faster.
 
     A second session for one key is the service's mistake, and must be known: it can take money.
     """
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session
-    if isinstance(answered, Refused):
+    if isinstance(answered, SessionRefused):
         return not payment.settled
     known = payment.unknown
     return not payment.settled and (known is None or (tell and known.reason == STILL_ASKING))

@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeGuard, cast
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from app.checkout.faults import CheckoutRequestError
-from app.checkout.mask import HIDDEN, Mask, clipped, plain
+from app.core.masking import HIDDEN, Mask, clipped, plain
 from app.core.reading import Unreadable
 from app.core.references import RULE, is_reference
 from app.core.strict_json import parse
@@ -309,7 +309,7 @@ NOT_REACHED: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class Reply:
     """What came back for one request.
 
     status       None: no whole answer came; `problem` says why
@@ -335,7 +335,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class SessionRefused:
     """The service says that it will not. `reason`: its words, harmless and bounded."""
 
     reason: str
@@ -343,7 +343,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unclear:
+class AnswerUnclear:
     """What the service did cannot be known. `code` from a closed list, such as `timed_out`."""
 
     code: str
@@ -369,10 +369,10 @@ class ComeAgain:
     wait_s: float = 0.0
 
 
-Judged = Opened | Refused | Unclear | Denied | ComeAgain
+Judged = Opened | SessionRefused | AnswerUnclear | Denied | ComeAgain
 
 
-def judge(heard: Heard, *, order: str, form: AnswerForm, mask: Mask) -> Judged:
+def judge(heard: Reply, *, order: str, form: AnswerForm, mask: Mask) -> Judged:
     """What one answer means for the session of `order`."""
     status = heard.status
     if status is None:
@@ -382,27 +382,29 @@ def judge(heard: Heard, *, order: str, form: AnswerForm, mask: Mask) -> Judged:
     if status in NOT_THE_ORDER:
         return Denied(status=status)
     if 400 <= status < 500:
-        return Unclear(code="key_refused") if _is_about_the_key(heard) else _refused(heard, mask)
+        return (
+            AnswerUnclear(code="key_refused") if _is_about_the_key(heard) else _refused(heard, mask)
+        )
     if status not in form.accepted:
-        return Unclear(code=f"status_{status}")
+        return AnswerUnclear(code=f"status_{status}")
     if heard.problem is not None:
-        return Unclear(code=heard.problem)
+        return AnswerUnclear(code=heard.problem)
     return _opened(heard.body, order=order, form=form, mask=mask)
 
 
 # --- opened --------------------------------------------------------------------------------------
 
 
-def _opened(body: bytes, *, order: str, form: AnswerForm, mask: Mask) -> Opened | Unclear:
+def _opened(body: bytes, *, order: str, form: AnswerForm, mask: Mask) -> Opened | AnswerUnclear:
     try:
         document = parse(body)
     except Unreadable:
-        return Unclear(code="not_json")
+        return AnswerUnclear(code="not_json")
     session = find(document, form.reference)
     if not _is_reference(session) or mask.touches(session):
-        return Unclear(code="no_reference")
+        return AnswerUnclear(code="no_reference")
     if find(document, form.order) not in (None, order):
-        return Unclear(code="other_order")
+        return AnswerUnclear(code="other_order")
     opened = Opened(
         session=session,
         checkout_url=_checkout_url(document, form),
@@ -456,7 +458,7 @@ def kept_checkout_url(details: str | None, form: AnswerForm) -> str | None:
 # --- refused, and come again ---------------------------------------------------------------------
 
 
-def _is_about_the_key(heard: Heard) -> bool:
+def _is_about_the_key(heard: Reply) -> bool:
     """Whether the service objects to the idempotency key, such as to its use with another body.
 
     Then it remembers an earlier request with this key, which may well have opened a session.
@@ -464,13 +466,13 @@ def _is_about_the_key(heard: Heard) -> bool:
     return b"idempoten" in heard.body.lower()
 
 
-def _refused(heard: Heard, mask: Mask) -> Refused:
+def _refused(heard: Reply, mask: Mask) -> SessionRefused:
     # Made plain first: a number with invisible characters in it would pass the mask.
     words = clipped(mask.hide(plain(_words(heard.body))), MAX_REASON)
     details: dict[str, object] = {"status": heard.status, "bytes": len(heard.body)}
     if len(heard.body) <= MAX_DETAILS:
         details["answer"] = mask.hide(plain(heard.body.decode("utf-8", "replace")))
-    return Refused(
+    return SessionRefused(
         reason=words or f"HTTP {heard.status} {_phrase(heard.status)}".strip(),
         details=canonical_json(details).decode(),
     )
@@ -498,7 +500,7 @@ def _phrase(status: int | None) -> str:
         return ""
 
 
-def _retry_after(heard: Heard) -> float:
+def _retry_after(heard: Reply) -> float:
     """Seconds that the service asks us to wait: its number, or its date less its own date.
 
     Our clock takes no part: the two machines need not agree on what time it is.

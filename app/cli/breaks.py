@@ -1,4 +1,4 @@
-"""Commands on breaks: list, show, and what a person may do about one."""
+"""Commands on breaks and on late money: list, show, and what a person may do about one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
+from app.cli.running import with_context
+from app.core.errors import UsageError
 
 if TYPE_CHECKING:
     from app.receiving.context import AppContext
 
-group = typer.Typer(
-    help="Differences between ledgers, books and statements: their lives, and deeds about them.",
+breaks_group = typer.Typer(
+    help="Differences between ledgers, books and statements: their lives, and decisions.",
     no_args_is_help=True,
 )
 
@@ -28,7 +30,7 @@ SecondOption = Annotated[
 ]
 
 
-@group.command("list")
+@breaks_group.command("list")
 def list_breaks(
     cause: Annotated[str | None, typer.Option(help="Only this cause.")] = None,
     state: Annotated[
@@ -40,8 +42,6 @@ def list_breaks(
 ) -> None:
     """List breaks by id; closed ones only where they are asked for."""
     from app.cli.output import print_items
-    from app.cli.running import with_context
-    from app.core.errors import UsageError
     from app.finance.break_acts import finished_runs
     from reconcile.matching.breaks import BREAK_CAUSES, STATES
 
@@ -77,10 +77,9 @@ async def _documents(
         ]
 
 
-@group.command("show")
+@breaks_group.command("show")
 def show(name: Name, form: DocumentOption = Format.table) -> None:
     """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
-    from app.cli.running import with_context
     from app.finance.break_acts import SeenBreak, one_break
 
     async def work(context: AppContext) -> tuple[SeenBreak, int]:
@@ -102,14 +101,13 @@ def show(name: Name, form: DocumentOption = Format.table) -> None:
     emit(told["steps"], columns=steps, form=form)
 
 
-@group.command("assign")
+@breaks_group.command("assign")
 def assign(
     name: Name,
     to: Annotated[str, typer.Option(help="Whose it is to be; empty: nobody's.")],
     by: ByOption = None,
 ) -> None:
     """Make a break somebody's."""
-    from app.cli.running import with_context
     from app.finance.break_acts import assign_break
 
     with_context(
@@ -119,14 +117,13 @@ def assign(
     note(f"{name} is {to}'s." if to else f"{name} is nobody's.")
 
 
-@group.command("comment")
+@breaks_group.command("comment")
 def comment(
     name: Name,
     said: Annotated[str, typer.Option("--note", help="What you found out.")],
     by: ByOption = None,
 ) -> None:
     """Add a note to a break's history."""
-    from app.cli.running import with_context
     from app.finance.break_acts import comment_break
 
     with_context(
@@ -136,7 +133,7 @@ def comment(
     note(f"Noted on {name}.")
 
 
-@group.command(
+@breaks_group.command(
     "accept",
     epilog="Such as: tallyhook breaks accept ID --reason 'less than a cent' --by Ann",
 )
@@ -147,7 +144,6 @@ def accept(
     second: SecondOption = None,
 ) -> None:
     """Write a break off. It is open again as soon as its money changes."""
-    from app.cli.running import with_context
     from app.finance.break_acts import accept_break
 
     with_context(
@@ -157,7 +153,7 @@ def accept(
     note(f"Accepted {name}.")
 
 
-@group.command("match")
+@breaks_group.command("match")
 def match(
     name: Name,
     line: Annotated[str, typer.Option(help="The left-over line that belongs to it.")],
@@ -165,7 +161,6 @@ def match(
     by: ByOption = None,
 ) -> None:
     """Match a break with a left-over line by hand. The next run heeds it."""
-    from app.cli.running import with_context
     from app.finance.break_acts import match_break
 
     with_context(
@@ -175,7 +170,7 @@ def match(
     note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")
 
 
-@group.command(
+@breaks_group.command(
     "unmatch",
     epilog="Such as: tallyhook breaks unmatch ID --reason 'another customer' --by Ann",
 )
@@ -188,7 +183,6 @@ def unmatch(
     by: ByOption = None,
 ) -> None:
     """Take back a match made by hand, also where it closed the break. The next run drops it."""
-    from app.cli.running import with_context
     from app.finance.break_acts import unmatch_break
 
     was = with_context(
@@ -196,3 +190,66 @@ def unmatch(
         purpose="writing",
     )
     note(f"{name} and {was} are matched no more; `tallyhook reconcile run` opens what that leaves.")
+
+
+late_group = typer.Typer(
+    help="Late money: paid after cancel or expiry, paid twice, refunds owed.",
+    no_args_is_help=True,
+)
+
+LATE_COLUMNS = ("id", "cause", "order", "payment", "money", "proposed", "state", "because")
+
+
+@late_group.command("list")
+def list_late(
+    everything: Annotated[
+        bool, typer.Option("--all", help="What evidence has ended, too.")
+    ] = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """List late money as the last run saw it, each with a proposed action and where it stands."""
+    from app.cli.output import print_items
+    from app.finance.break_acts import finished_runs
+
+    async def work(context: AppContext) -> int | None:
+        left_out = await print_items(
+            _late_documents(context, everything), columns=LATE_COLUMNS, form=form
+        )
+        return left_out if await finished_runs(context, limit=1) else None
+
+    left_out = with_context(lambda context, settings: work(context))
+    if left_out is None:
+        note("Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs.")
+    elif left_out:
+        note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
+
+
+async def _late_documents(
+    context: AppContext, everything: bool
+) -> AsyncIterator[list[dict[str, Any]]]:
+    from app.finance.break_acts import late_document, late_items
+
+    async for found in late_items(context, closed=everything):
+        yield [late_document(each) for each in found]
+
+
+@late_group.command(
+    "settle", epilog="Such as: tallyhook late settle ID --action refund --reason 'paid twice'"
+)
+def settle_late_money(
+    name: Annotated[str, typer.Argument(metavar="ID", help="Its id, as the list shows it.")],
+    action: Annotated[str, typer.Option(help="accept, refund or credit.")],
+    reason: Reason,
+    by: ByOption = None,
+    second: SecondOption = None,
+) -> None:
+    """Decide what becomes of late money. A refund stays on the list until it has come."""
+    from app.finance.break_acts import settle_late
+
+    found = with_context(
+        lambda context, settings: settle_late(
+            context, name, action=action, reason=reason, by=by, second=second
+        ),
+        purpose="writing",
+    )
+    note(found.life.because)

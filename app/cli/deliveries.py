@@ -18,13 +18,15 @@ from app.cli.output import (
     progress,
     say,
 )
+from app.cli.running import with_context
+from app.core.errors import UsageError
 from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.receiving.context import AppContext
 
-group = typer.Typer(help="What arrived at the door, and its verdict.", no_args_is_help=True)
+group = typer.Typer(help="What arrived, and its verdict.", no_args_is_help=True)
 
 COLUMNS = ("delivery", "received_at", "source", "verdict", "event", "size", "problem")
 
@@ -36,12 +38,9 @@ def list_deliveries(
     form: FormatOption = Format.table,
 ) -> None:
     """List arrivals, newest first: stored, duplicate, unreadable and refused alike."""
-    from app.cli.running import with_context
     from app.orders.delivery_log import VERDICTS, list_deliveries
 
     if verdict is not None and verdict not in VERDICTS:
-        from app.core.errors import UsageError
-
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
     entries = with_context(
         lambda context, settings: list_deliveries(context, verdict=verdict, limit=limit)
@@ -56,7 +55,6 @@ def list_poisoned(
 ) -> None:
     """List deliveries that were accepted and could not be read, each alone, three times: they are
     set aside, and kept, and the orders of which they are known to speak are held."""
-    from app.cli.running import with_context
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 
@@ -91,7 +89,6 @@ def show_delivery(
     Never its body.
     """
     from app.bootstrap_sources import compile_sources
-    from app.cli.running import with_context
     from app.orders.delivery_log import (
         is_nameless,
         is_refused,
@@ -139,7 +136,6 @@ def diagnose_delivery(
     Nothing is accepted. Exit code 1 where no known mistake explains the refusal.
     """
     from app.bootstrap_sources import accounts
-    from app.cli.running import with_context
     from app.receiving.diagnose import diagnose_delivery
 
     found = with_context(
@@ -173,7 +169,6 @@ def reverify_deliveries(
     or now by `refold`.
     """
     from app.bootstrap_sources import storing_sources
-    from app.cli.running import with_context
     from app.config.load import load_settings
     from app.receiving.reverify import reverify
 
@@ -222,7 +217,6 @@ def _unexplained(verdict: str) -> str:
 
 
 def _row(entry: Any) -> dict[str, Any]:
-    from reconcile.instants import format_instant
 
     return {
         "delivery": entry.delivery_id,

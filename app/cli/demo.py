@@ -379,7 +379,7 @@ SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S1
 """Both sides of the demo know it; nobody else is to use it."""
 
 
-class Told:
+class ShopSeen:
     """What the shop was told. `refused`: notifications whose signature was not right."""
 
     def __init__(self) -> None:
@@ -420,7 +420,7 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(told: Told, listener: socket.socket) -> AsyncIterator[None]:
+async def listening(told: ShopSeen, listener: socket.socket) -> AsyncIterator[None]:
     """The endpoint at work on a socket."""
     application = Starlette(routes=[Route(PATH, told.outcome, methods=["POST"])])
     config = uvicorn.Config(application, lifespan="off", log_config=None, access_log=False)
@@ -520,7 +520,7 @@ async def _run(
     service = Child("service", ["serve"], listener=sockets[0], folder=FOLDER, environ=environ)
     words = _provider_words(ports[0])
     provider = Child("provider", words, listener=sockets[1], folder=FOLDER, environ={})
-    told = Told()
+    told = ShopSeen()
     async with (
         listening(told, sockets[2]),
         service,
@@ -620,7 +620,7 @@ def _print(played: Sequence[Played], verdicts: Mapping[str, int], seconds: float
     )
 
 
-def _told(told: Told, played: Sequence[Played]) -> str:
+def _told(told: ShopSeen, played: Sequence[Played]) -> str:
     if told.refused:
         refused = counted(told.refused, "notification")
         return f"{refused} reached the shop with a wrong signature."
@@ -641,7 +641,7 @@ Everything stays up until Ctrl-C. Look around:
   a ledger    curl {auth} {party.service}/api/v1/orders/DEMO-07
   the feed    curl {auth} '{party.service}/api/v1/outcomes?limit=5'
   an order    {config} .venv/bin/tallyhook orders show DEMO-07
-  the door    {config} .venv/bin/tallyhook deliveries list
+  arrivals    {config} .venv/bin/tallyhook deliveries list
   the proof   {config} .venv/bin/tallyhook prove --all
   the truth   {party.provider}/sandbox/truth""",
         flush=True,

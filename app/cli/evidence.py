@@ -1,23 +1,36 @@
-"""Commands on evidence: build, verify and scenario."""
+"""Commands on evidence and on the log in which it is sealed: evidence, log."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, document, note
+from app.cli.output import (
+    MAX_NUMBER,
+    DocumentOption,
+    Format,
+    JsonOption,
+    document,
+    measure,
+    note,
+    progress,
+)
+from app.cli.running import with_context
+from app.core.errors import UsageError
 from app.core.text import counted
+from reconcile.instants import format_instant, parse_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.evidence.seal import CheckpointSigner
     from app.receiving.context import AppContext
 
-group = typer.Typer(
+evidence_group = typer.Typer(
     help="What a stranger can check: bundles of an order's evidence.", no_args_is_help=True
 )
 
@@ -30,7 +43,7 @@ AsOf = Annotated[
 ]  # fmt: skip
 
 
-@group.command("build", epilog="Such as: tallyhook evidence build ORD-1042 -o dispute.zip")
+@evidence_group.command("build", epilog="Such as: tallyhook evidence build ORD-1042 -o dispute.zip")
 def build(
     order: Order,
     output: Output,
@@ -46,12 +59,10 @@ def build(
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
     from app.bootstrap_evidence import evidence_providers, signer_of
-    from app.cli.running import with_context
-    from app.evidence.bundle import Built, Request, build_evidence
-    from reconcile.instants import format_instant
+    from app.evidence.bundle import Built, BundleRequest, build_evidence
 
     asked = _reason(with_personal_data, reason)
-    request = Request(order=order, as_of=_instant(as_of), reason=asked, by=by)
+    request = BundleRequest(order=order, as_of=_instant(as_of), reason=asked, by=by)
     _refuse_existing(output)
 
     async def build(context: AppContext, settings: Settings) -> Built:
@@ -76,8 +87,8 @@ def build(
         note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
 
 
-@group.command("verify")
-def verify(
+@evidence_group.command("verify")
+def check_bundle(
     file: Annotated[Path, typer.Argument(help="The bundle.")],
     key: Annotated[
         str | None,
@@ -102,7 +113,9 @@ def verify(
         raise typer.Exit(1)
 
 
-@group.command("scenario", epilog="Such as: tallyhook evidence scenario ORD-1042 -o incident.json")
+@evidence_group.command(
+    "scenario", epilog="Such as: tallyhook evidence scenario ORD-1042 -o incident.json"
+)
 def scenario(
     order: Order,
     output: Output,
@@ -114,7 +127,6 @@ def scenario(
     Without secrets, phone numbers and names; amounts, dates and references stay.
     """
     from app.bootstrap_evidence import evidence_providers
-    from app.cli.running import with_context
     from app.evidence.tell_scenario import tell_scenario
 
     instant = _instant(as_of)
@@ -133,7 +145,6 @@ def scenario(
 
 
 def _reason(with_personal_data: bool, reason: str | None) -> str | None:
-    from app.core.errors import UsageError
 
     if with_personal_data and reason is None:
         raise UsageError('say --reason "why personal data go in" beside --with-personal-data')
@@ -143,8 +154,6 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
 
 
 def _instant(as_of: str | None) -> int | None:
-    from app.core.errors import UsageError
-    from reconcile.instants import parse_instant
 
     try:
         return None if as_of is None else parse_instant(as_of)
@@ -153,7 +162,6 @@ def _instant(as_of: str | None) -> int | None:
 
 
 def _refuse_existing(path: Path) -> None:
-    from app.core.errors import UsageError
 
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists; name another file, or remove it")
@@ -163,7 +171,6 @@ def _refuse_existing(path: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     """For its owner alone: it may hold personal data."""
-    from app.core.errors import UsageError
 
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -171,3 +178,131 @@ def _write(path: Path, content: bytes) -> None:
             file.write(content)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+log_group = typer.Typer(
+    help="The log in which everything that is kept is sealed, so that no later change goes unseen.",
+    no_args_is_help=True,
+)
+
+
+@log_group.command("key")
+def key(
+    rotate: Annotated[
+        bool,
+        typer.Option("--rotate", help="Sign with a new key from now on, and keep the old file."),
+    ] = False,
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Show the public key with which evidence is signed, in the forms that others need."""
+    from app.evidence.seal import rotate_key, shown_key
+
+    async def look(context: AppContext, settings: Settings) -> dict[str, Any]:
+        from app.bootstrap_evidence import key_path, signer_of
+
+        if rotate:
+            await rotate_key(context, key_path(settings), by=by)
+        return shown_key(await signer_of(context, settings)) | {"file": str(key_path(settings))}
+
+    shown = with_context(look, purpose="writing")
+    if form is not Format.table:
+        document(shown, form)
+        return
+    for name, value in shown.items():
+        print(f"{name:<12} {value}")
+    note("Give the key to those who shall check evidence, by a way of its own; never the file.")
+
+
+@log_group.command("seal")
+def seal() -> None:
+    """Seal what waits now, and look for rows that nothing has marked; `serve` does it by itself."""
+    from app.evidence.seal import seal_all
+
+    async def work(context: AppContext, settings: Settings) -> int:
+        with progress("sealing", None) as advance:
+            return await seal_all(
+                context, await _signer(context, settings), sweep=True, progress=advance
+            )
+
+    note(f"Sealed {with_context(work, purpose='writing')}.")
+
+
+async def _signer(context: AppContext, settings: Settings) -> CheckpointSigner:
+    from app.bootstrap_evidence import signer_of
+
+    return await signer_of(context, settings)
+
+
+@log_group.command("checkpoint")
+def checkpoint() -> None:
+    """Print the newest signed checkpoint. Kept elsewhere, it shows later that nothing was cut."""
+    from app.evidence.prove_sealed import newest_checkpoint
+
+    found = with_context(lambda context, settings: newest_checkpoint(context))
+    print(found.note, end="")
+    note(f"{counted(found.size, 'leaf', 'leaves')}, signed {format_instant(found.at)}.")
+
+
+@log_group.command("prove")
+def prove(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            help="The id of a delivery or record; or revision:N, or deed:N.", metavar="ID"
+        ),
+    ],
+    form: JsonOption = Format.json,
+) -> None:
+    """Prove by the newest checkpoint that something is in the log, as JSON."""
+    from app.evidence.prove_sealed import prove_sealed
+
+    document(with_context(lambda context, settings: prove_sealed(context, subject)), form)
+
+
+@log_group.command("consistency")
+def consistency(
+    old: Annotated[
+        int, typer.Argument(min=1, max=MAX_NUMBER, help="Leaves of the earlier checkpoint.")
+    ],
+    new: Annotated[int, typer.Argument(min=1, max=MAX_NUMBER, help="Leaves of the later one.")],
+    form: JsonOption = Format.json,
+) -> None:
+    """Prove that the later of two checkpoints holds all that the earlier one held, as JSON."""
+    from app.evidence.prove_sealed import prove_growth
+
+    document(with_context(lambda context, settings: prove_growth(context, old=old, new=new)), form)
+
+
+@log_group.command("verify")
+def check_log(
+    against: Annotated[
+        Path | None,
+        typer.Option(help="A checkpoint that was kept elsewhere: finds what was cut off since."),
+    ] = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Recompute leaves from rows, hashes from leaves and heads from hashes, and check signatures.
+
+    Exit code 1 where something does not fit; the first leaf that does not is named.
+    """
+    from app.evidence.verify_log import verify_log
+
+    kept = None
+    if against is not None:
+        try:
+            kept = against.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{against} cannot be read as text; name a checkpoint") from error
+    with measure("verifying") as show:
+        found = with_context(
+            lambda context, settings: verify_log(context, against=kept, progress=show)
+        )
+    if form is Format.table:
+        print(found.sentence())
+        for problem in found.problems:
+            print(f"  {problem}")
+    else:
+        document(found.document(), form)
+    if found.found:
+        raise typer.Exit(1)

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.output import Format, FormatOption, emit, note
+from app.cli.running import run_loop, with_context
 from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.golive.golive import Item
+    from app.golive.golive import ChecklistItem
     from app.receiving.context import AppContext
-    from reconcile.instants import Instant
 
 _WORDS: Final = {"passed": "✓ passed", "failed": "✗ failed", "to_sign": "☐ to sign"}
 
 
 def page_of(rows: Sequence[Mapping[str, Any]], *, environment: str, at: Instant) -> str:
     """The list as HTML; `rows` as `Item.document` makes them."""
-    from app.core.pages.render import page
+    from app.core.pages import page
 
     values = {
         "rows": rows,
@@ -48,17 +48,16 @@ def doctor(form: FormatOption = Format.table) -> None:
     """Look at the configuration, files of secrets, clock, database, alarms, disk, provider, TLS and
     profiles, and say what to do. Exit code 1 when something must be done."""
     from app.bootstrap_golive import examine
-    from app.cli.running import run_loop
     from app.core.logs import configure_logging
 
     configure_logging(level="error")
-    signs = run_loop(examine())
+    checks = run_loop(examine())
     rows = [
         {"what": each.what, "state": each.state, "sentence": each.sentence, "do": each.do}
-        for each in signs
+        for each in checks
     ]
     emit(rows, columns=SIGNS, form=form)
-    if any(each.state == "must" for each in signs):
+    if any(each.state == "must" for each in checks):
         raise typer.Exit(1)
 
 
@@ -72,7 +71,6 @@ def rehearse(
     """Play the scenarios against the configured provider, beside a service that runs, and compare
     how each ends with how it must. Exit code 1 on any difference."""
     from app.bootstrap_golive import play
-    from app.cli.running import with_context
 
     note("Playing; each scenario is waited for until its deadline")
     played = with_context(
@@ -112,12 +110,13 @@ def golive(
         return
     from app.bootstrap_golive import run_checklist
     from app.cli.output import check_output, whole_file
-    from app.cli.running import with_context
     from app.golive.golive import open_items
 
     check_output(page, binary=False, what="the page")
 
-    async def check(context: AppContext, settings: Settings) -> tuple[str, list[Item], Instant]:
+    async def check(
+        context: AppContext, settings: Settings
+    ) -> tuple[str, list[ChecklistItem], Instant]:
         items = await run_checklist(context, settings)
         return context.store.environment or "", items, context.clock.now()
 
@@ -141,7 +140,6 @@ def sign(
     text: Annotated[str, typer.Option("--note", help="What is stated, and where it is kept.")],
 ) -> None:
     """State by name what no program can check. Statements are added and never changed."""
-    from app.cli.running import with_context
     from app.golive import golive
 
     with_context(

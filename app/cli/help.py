@@ -19,7 +19,7 @@ SECTIONS: Final = {
 """The commands of `tallyhook --help`: those of one person's work together, in their order."""
 
 _WHOLE: Final = 1_000
-"""Signs of a first sentence at most: more than any has, so that none is cut."""
+"""Characters of a first sentence at most: more than any has, so that none is cut."""
 
 _THE_LIBRARY_SAYS: Final = "Value error, "
 

@@ -1,4 +1,4 @@
-"""What importing an order book and importing a statement have in common on the command line."""
+"""Commands that import: records for order books, statement for the provider's files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import Format, document, emit, emit_up_to, measure, note, say
+from app.cli.operators import ByOption
+from app.cli.output import (
+    DocumentOption,
+    Format,
+    FormatOption,
+    document,
+    emit,
+    emit_up_to,
+    measure,
+    note,
+    say,
+)
+from app.cli.running import with_context
+from app.core.errors import UsageError
 from app.core.text import counted
+from reconcile.instants import format_instant, parse_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.finance.imports import Imported, Request
+    from app.finance.imports import Imported, ImportRequest
     from app.receiving.context import AppContext
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
@@ -48,7 +62,7 @@ AsOfOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Lines at most.")]
 
-COLUMNS = ("number", "published_at", "file", "who", "read", "new", "changed", "unchanged",
+IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "changed", "unchanged",
            "rejected")  # fmt: skip
 
 COLUMNS_NAMED = 20
@@ -63,7 +77,6 @@ def run_import(use: Use, form: Format) -> None:
 
     Ends with exit code 1 where rows were rejected, or the file was.
     """
-    from app.cli.running import with_context
 
     with measure("rows") as show:
         done = with_context(
@@ -124,34 +137,30 @@ def _few(names: Sequence[str]) -> str:
     return f"{shown}, and {more:,} more" if more > 0 else shown
 
 
-def request_of(path: Path, **said: Any) -> Request:
+def request_of(path: Path, **said: Any) -> ImportRequest:
     """What the words of the command ask for."""
-    from app.finance.imports import Request
+    from app.finance.imports import ImportRequest
 
     if said["delimiter"] in ("tab", "\\t"):
         said["delimiter"] = "\t"
-    return Request(path=path, **said)
+    return ImportRequest(path=path, **said)
 
 
 def list_imports(kind: Any, limit: int, form: Format) -> None:
     """Print the imports of a kind, newest first."""
-    from app.cli.running import with_context
     from app.finance.imports import past_imports
-    from reconcile.instants import format_instant
 
     found = with_context(lambda context, settings: past_imports(context, kind=kind, limit=limit))
     rows = [
-        {name: getattr(each, name) for name in (*COLUMNS, "sha256")}
+        {name: getattr(each, name) for name in (*IMPORT_COLUMNS, "sha256")}
         | {"published_at": format_instant(each.published_at or 0)}
         for each in found
     ]
-    emit_up_to(limit, rows, columns=COLUMNS, form=form)
+    emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
 
 
 def instant_of(said: str | None) -> int | None:
     """The instant of `--as-of`. Raises UsageError."""
-    from app.core.errors import UsageError
-    from reconcile.instants import parse_instant
 
     try:
         return None if said is None else parse_instant(said)
@@ -161,6 +170,204 @@ def instant_of(said: str | None) -> int | None:
 
 def shown_instant(instant: int | None) -> str | None:
     """An instant as it is printed."""
-    from reconcile.instants import format_instant
 
     return None if instant is None else format_instant(instant)
+
+
+records_group = typer.Typer(
+    help="Order books: what the merchant's own records say is owed and paid.",
+    no_args_is_help=True,
+)
+
+
+@records_group.command(
+    "import", epilog="Such as: tallyhook records import orders.csv --mapping shop.toml --dry-run"
+)
+def import_records(
+    file: FileArgument,
+    mapping: MappingOption = None,
+    dry_run: DryRunOption = False,
+    accept_good: AcceptGoodOption = False,
+    rejects: RejectsOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Import an order book, to be reconciled with what was received. All of it, or nothing.
+
+    The same file again changes nothing; a changed row is a new version, and the old one is kept.
+    A book says nothing of an order's price: ledgers change only by source, session_reference and
+    payment_reference, which lead the provider's events to the order.
+    """
+    from app.finance.imports import import_book
+
+    request = request_of(
+        file,
+        mapping=mapping,
+        dry_run=dry_run,
+        accept_good=accept_good,
+        rejects=rejects,
+        delimiter=delimiter,
+        encoding=encoding,
+        by=by,
+    )
+    run_import(
+        lambda context, settings, show: import_book(
+            context, request, sources=settings.sources.keys(), progress=show
+        ),
+        form,
+    )
+
+
+@records_group.command("list")
+def list_records(
+    reference: ReferenceOption = None,
+    as_of: AsOfOption = None,
+    limit: LimitOption = 50,
+    form: FormatOption = Format.table,
+) -> None:
+    """List the lines of the order book, by key, as they are known or were at an instant."""
+    from app.finance.read_lines import list_book
+    from reconcile.money import to_json
+
+    at = instant_of(as_of)
+    lines = with_context(
+        lambda context, _: list_book(context, reference=reference, as_of=at, limit=limit)
+    )
+    rows = [
+        {
+            "line": line.line_id,
+            "reference": line.reference,
+            "kind": line.kind,
+            "amount": to_json(line.money),
+            "placed_at": shown_instant(line.placed_at),
+            "status": line.status,
+            "group": line.group,
+        }
+        for line in lines
+    ]
+    columns = ("line", "reference", "kind", "amount", "placed_at", "status", "group")
+    emit_up_to(limit, rows, columns=columns, form=form)
+
+
+@records_group.command("imports")
+def list_book_imports(
+    limit: LimitOption = 50,
+    form: FormatOption = Format.table,
+) -> None:
+    """List the order books that were imported, newest first."""
+    list_imports("book", limit, form)
+
+
+statement_group = typer.Typer(
+    help="Statements: the provider's settlement and transaction files.", no_args_is_help=True
+)
+
+
+@statement_group.command(
+    "import", epilog="Such as: tallyhook statement import october.csv --source shop --dry-run"
+)
+def import_statement(
+    file: FileArgument,
+    source: Annotated[
+        str | None, typer.Option(help="Whose statement it is; needed where there are several.")
+    ] = None,
+    mapping: MappingOption = None,
+    dry_run: DryRunOption = False,
+    accept_good: AcceptGoodOption = False,
+    rejects: RejectsOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Import a provider's statement, to be reconciled with what was received. All, or nothing.
+
+    The same file again changes nothing; a changed row is a new version, and the old one is kept.
+    """
+    from app.finance.imports import import_statement
+
+    request = request_of(
+        file,
+        mapping=mapping,
+        dry_run=dry_run,
+        accept_good=accept_good,
+        rejects=rejects,
+        delimiter=delimiter,
+        encoding=encoding,
+        by=by,
+    )
+    run_import(
+        lambda context, settings, show: import_statement(
+            context,
+            request,
+            source=_source(settings, source),
+            own_orders=_has_own_orders(settings, _source(settings, source)),
+            progress=show,
+        ),
+        form,
+    )
+
+
+def _has_own_orders(settings: Settings, source: str) -> bool:
+    return source in settings.sources and settings.sources[source].orders == "own"
+
+
+def _source(settings: Settings, said: str | None) -> str:
+    """The one that was said, else the only one; "" where there are none.
+
+    Raises UsageError where it is for a person to say: a line under another source is another line,
+    and its money would count twice.
+    """
+
+    known = sorted(settings.sources)
+    if said is not None:
+        if said not in known:
+            raise UsageError(f"there is no source {said[:40]!r}; there are: {', '.join(known)}")
+        return said
+    if len(known) > 1:
+        raise UsageError(f"say --source: whose statement it is; there are: {', '.join(known)}")
+    return known[0] if known else ""
+
+
+@statement_group.command("list")
+def list_statement_lines(
+    reference: ReferenceOption = None,
+    as_of: AsOfOption = None,
+    limit: LimitOption = 50,
+    form: FormatOption = Format.table,
+) -> None:
+    """List the lines of statements, by key, as they are known or were at an instant."""
+    from app.finance.read_lines import list_statement
+    from reconcile.money import Money, to_json
+
+    at = instant_of(as_of)
+    lines = with_context(
+        lambda context, _: list_statement(context, reference=reference, as_of=at, limit=limit)
+    )
+    rows = [
+        {
+            "line": line.line_id,
+            "payment": line.payment,
+            "order": line.order,
+            "type": line.kind,
+            "gross": to_json(Money(minor=line.gross, currency=line.currency)),
+            "fee": to_json(Money(minor=line.fee, currency=line.currency)),
+            "net": to_json(Money(minor=line.net, currency=line.currency)),
+            "settled_at": shown_instant(line.settled_at),
+            "payout": line.payout,
+        }
+        for line in lines
+    ]
+    columns = ("line", "payment", "order", "type", "gross", "fee", "net", "settled_at", "payout")
+    emit_up_to(limit, rows, columns=columns, form=form)
+
+
+@statement_group.command("imports")
+def list_statement_imports(
+    limit: LimitOption = 50,
+    form: FormatOption = Format.table,
+) -> None:
+    """List the statements that were imported, newest first."""
+    list_imports("statement", limit, form)

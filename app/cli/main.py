@@ -13,29 +13,19 @@ from typing import Annotated
 import typer
 
 from app.cli import (
-    audit,
     breaks,
-    checkout,
     deliveries,
     evidence,
     golive,
-    keeping,
-    late,
-    log,
-    notifications,
+    imports,
     operators,
     orders,
-    periods,
-    personal,
+    privacy,
     profiles,
     reconcile,
-    records,
     report,
     serving,
-    signature,
-    statement,
     store,
-    tokens,
 )
 from app.cli.help import Commands
 from app.cli.output import note
@@ -57,26 +47,26 @@ application = typer.Typer(
 )
 
 GROUPS = {
-    "audit": audit.group,
-    "breaks": breaks.group,
-    "checkout": checkout.group,
+    "audit": operators.audit_group,
+    "breaks": breaks.breaks_group,
+    "checkout": orders.checkout_group,
     "db": store.group,
     "deliveries": deliveries.group,
-    "evidence": evidence.group,
+    "evidence": evidence.evidence_group,
     "golive": golive.group,
-    "late": late.group,
-    "log": log.group,
-    "notifications": notifications.group,
-    "operators": operators.group,
-    "orders": orders.group,
-    "period": periods.group,
-    "profiles": profiles.group,
+    "late": breaks.late_group,
+    "log": evidence.log_group,
+    "notifications": orders.notifications_group,
+    "operators": operators.operators_group,
+    "orders": orders.orders_group,
+    "period": report.period_group,
+    "profiles": profiles.profiles_group,
     "reconcile": reconcile.group,
-    "records": records.group,
-    "report": report.group,
-    "signature": signature.group,
-    "statement": statement.group,
-    "tokens": tokens.group,
+    "records": imports.records_group,
+    "report": report.report_group,
+    "signature": profiles.signature_group,
+    "statement": imports.statement_group,
+    "tokens": operators.tokens_group,
 }
 
 
@@ -100,7 +90,7 @@ def _root(
     """Options of `tallyhook` itself; its help stands where it is made."""
 
 
-for module in (serving, store, keeping, personal, golive):
+for module in (serving, store, privacy, golive):
     module.register(application)
 for name, group in GROUPS.items():
     application.add_typer(group, name=name, cls=Commands)
@@ -163,5 +153,5 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Whether it can be written as UTF-8; bytes that could not be read are half signs."""
+    """Whether it can be written as UTF-8; bytes that could not be read are half characters."""
     return word.encode("utf-8", "replace").decode() == word

@@ -1,34 +1,42 @@
-"""Commands on operators: add, list, disable."""
+"""Commands on who may come in: operators, tokens, audit."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import Format, FormatOption, emit, note
+from app.cli.output import MAX_NUMBER, DocumentOption, Format, FormatOption, document, emit, note
+from app.cli.running import with_context
+from app.core.errors import UsageError
+from reconcile.instants import Instant, format_instant
 
-group = typer.Typer(
+if TYPE_CHECKING:
+    from app.access.tokens import TokenScope
+    from app.config.settings import Settings
+    from app.receiving.context import AppContext
+
+operators_group = typer.Typer(
     help="People: who may do what for finance, support and administration.", no_args_is_help=True
 )
 
-Name = Annotated[str, typer.Argument(help="The person's name, as the audit trail shall show it.")]
+OperatorName = Annotated[
+    str, typer.Argument(help="The person's name, as the audit trail shall show it.")
+]
 ByOption = Annotated[
     str | None,
     typer.Option("--by", help="The operator who asks; else TALLYHOOK_OPERATOR names them."),
 ]
 
 
-@group.command("add", epilog="Such as: tallyhook operators add Ann --role admin")
-def add(
-    name: Name,
+@operators_group.command("add", epilog="Such as: tallyhook operators add Ann --role admin")
+def add_operator(
+    name: OperatorName,
     role: Annotated[str, typer.Option(help="finance, support, admin or viewer.")],
     by: ByOption = None,
 ) -> None:
     """Add a person with a role. The first one must be an admin."""
     from app.access.operators import ROLES, register_operator
-    from app.cli.running import with_context
-    from app.core.errors import UsageError
 
     found = next((each for each in ROLES if each == role), None)
     if found is None:
@@ -40,12 +48,10 @@ def add(
     note(f"Added {name} as {role}.")
 
 
-@group.command("list")
+@operators_group.command("list")
 def list_operators(form: FormatOption = Format.table) -> None:
     """List all operators by name, the disabled included."""
     from app.access.operators import known_operators
-    from app.cli.running import with_context
-    from reconcile.instants import format_instant
 
     rows = [
         {
@@ -59,14 +65,165 @@ def list_operators(form: FormatOption = Format.table) -> None:
     emit(rows, columns=("name", "role", "created_at", "disabled_at"), form=form)
 
 
-@group.command("disable")
-def disable(name: Name, by: ByOption = None) -> None:
+@operators_group.command("disable")
+def disable_operator(name: OperatorName, by: ByOption = None) -> None:
     """Let a person do nothing any more; the trail keeps their name."""
     from app.access.operators import retire_operator
-    from app.cli.running import with_context
 
     with_context(
         lambda context, settings: retire_operator(context, name=name, by=by),
         purpose="writing",
     )
     note(f"Disabled {name}.")
+
+
+tokens_group = typer.Typer(help="Programs that may use the API.", no_args_is_help=True)
+
+TokenName = Annotated[str, typer.Argument(help="A name for the program, such as shop.")]
+
+
+@tokens_group.command("add", epilog="Such as: tallyhook tokens add books --scope read --until 90d")
+def add_token(
+    name: TokenName,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope",
+            help="What it may be used for: read, orders, checkout, finance or evidence; again for "
+            "several. Without: read, orders and checkout.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="When it ends: a moment, or a length of time such as 90d or 12h."),
+    ] = None,
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Make a token and show it, this once."""
+    from app.access.tokens import UNNAMED, issue_token, token_of
+
+    scopes = _scopes(scope) if scope else UNNAMED
+
+    async def work(context: AppContext, settings: Settings) -> dict[str, Any]:
+        token = await issue_token(context, name=name, scopes=scopes, until=until, by=by)
+        entry = await token_of(context, token)
+        assert entry is not None, "it was made just now"
+        made = {"scopes": list(entry.scopes), "until": _said(entry.until)}
+        return {"name": name, "token": token, **made}
+
+    made = with_context(work, purpose="writing")
+    if form is not Format.table:
+        document(made, form)
+    else:
+        print(made["token"])
+        note("Keep it now: it is not shown again.")
+    if not scope:
+        note(
+            f"Its scopes are {', '.join(UNNAMED)}; --scope names others, finance and evidence "
+            "among them."
+        )
+
+
+def _scopes(given: list[str]) -> list[TokenScope]:
+    from app.access.tokens import TOKEN_SCOPES
+
+    found = [scope for scope in TOKEN_SCOPES if scope in given]
+    if set(given) - set(TOKEN_SCOPES):
+        raise UsageError(f"--scope is one of: {', '.join(TOKEN_SCOPES)}")
+    return found
+
+
+def _said(instant: Instant | None) -> str | None:
+
+    return None if instant is None else format_instant(instant)
+
+
+TOKEN_COLUMNS = ("name", "scopes", "until", "created_at", "revoked_at", "changed_at")
+
+
+@tokens_group.command("list")
+def list_tokens(form: FormatOption = Format.table) -> None:
+    """List tokens by name, with what each is for; never the tokens themselves."""
+    from app.access.tokens import known_tokens
+
+    rows = [
+        {
+            "name": entry.name,
+            "scopes": " ".join(entry.scopes),
+            "until": _said(entry.until),
+            "created_at": _said(entry.created_at),
+            "revoked_at": _said(entry.revoked_at),
+            "changed_at": _said(entry.changed_at),
+        }
+        for entry in with_context(lambda context, settings: known_tokens(context))
+    ]
+    emit(rows, columns=TOKEN_COLUMNS, form=form)
+
+
+@tokens_group.command("revoke")
+def revoke_token(name: TokenName, by: ByOption = None) -> None:
+    """Revoke a token; the next request with it is refused."""
+    from app.access.tokens import withdraw_token
+
+    with_context(
+        lambda context, settings: withdraw_token(context, name=name, by=by),
+        purpose="writing",
+    )
+    note(f"Revoked {name}.")
+
+
+audit_group = typer.Typer(
+    help="Who did what, to what, when and why: only ever added to.", no_args_is_help=True
+)
+
+TRAIL_COLUMNS = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
+
+
+@audit_group.callback()
+def audit() -> None:
+    """Who did what, to what, when and why: only ever added to."""
+
+
+@audit_group.command("list")
+def list_entries(
+    subject: Annotated[
+        str | None, typer.Option(help="Only what was done to this: an order, a token, a file.")
+    ] = None,
+    who: Annotated[str | None, typer.Option(help="Only what this person did.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only this, such as erased.")] = None,
+    after: Annotated[
+        int, typer.Option(min=0, max=MAX_NUMBER, help="Only numbers after this one.")
+    ] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Entries at most.")] = 100,
+    form: FormatOption = Format.table,
+) -> None:
+    """List what was done, in the order in which it was done."""
+    from app.access.operators import MAY, trail
+
+    if action is not None and action not in MAY:
+        raise UsageError(f"{action!r} is none of: {', '.join(MAY)}")
+    found = with_context(
+        lambda context, settings: trail(
+            context, subject=subject, who=who, action=action, after=after, limit=limit
+        )
+    )
+    told = form in (Format.table, Format.csv)
+    rows = [
+        {
+            "number": entry.number,
+            "at": format_instant(entry.at),
+            "who": entry.who,
+            "role": entry.role,
+            "action": entry.action,
+            "subject": entry.subject,
+            "reason": entry.reason,
+            "facts": [f"{name} {value}" for name, value in entry.facts.items()]
+            if told
+            else dict(entry.facts),
+        }
+        for entry in found
+    ]
+    emit(rows, columns=TRAIL_COLUMNS, form=form)
+    if len(rows) == limit:
+        note(f"There may be more: --after {rows[-1]['number']}")

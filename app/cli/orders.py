@@ -1,19 +1,36 @@
-"""Commands on orders: list, find, show and release."""
+"""Commands on orders and what the shop does with them: orders, checkout, notifications."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
+from app.cli.output import (
+    MAX_NUMBER,
+    DocumentOption,
+    Format,
+    FormatOption,
+    document,
+    emit,
+    emit_up_to,
+    note,
+    say,
+)
+from app.cli.running import with_context
+from app.core.errors import UsageError
+from app.core.text import counted
+from reconcile.instants import format_instant, parse_instant
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.ledger.records import HOLD_REASONS
 
 if TYPE_CHECKING:
+    from app.checkout.checkout_result import CheckoutResult
+    from app.checkout.request import CheckoutRequest
     from app.config.settings import Settings
+    from app.orders.notify_shop import Entry
     from app.receiving.context import AppContext
 
 
@@ -62,13 +79,13 @@ def _record(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-group = typer.Typer(help="Orders and their explained ledgers.", no_args_is_help=True)
+orders_group = typer.Typer(help="Orders and their explained ledgers.", no_args_is_help=True)
 
 COLUMNS = ("order", "outcome", "fulfillable", "captured", "findings", "explanation")
 FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 
 
-@group.command("list")
+@orders_group.command("list")
 def list_orders(
     outcome: Annotated[
         str | None, typer.Option(help=f"Only one of: {', '.join(OUTCOMES)}.")
@@ -79,8 +96,6 @@ def list_orders(
     form: FormatOption = Format.table,
 ) -> None:
     """List orders with their outcome and one line of explanation."""
-    from app.cli.running import with_context
-    from app.core.errors import UsageError
     from app.orders import read_orders
     from reconcile.ledger.explain import ledger_summary
 
@@ -104,7 +119,7 @@ def list_orders(
         note(f"There may be more: --after {rows[-1]['order']}")
 
 
-@group.command("find", epilog="Such as: tallyhook orders find KES 1500.00 2026-11-20")
+@orders_group.command("find", epilog="Such as: tallyhook orders find KES 1500.00 2026-11-20")
 def find(
     words: Annotated[
         list[str],
@@ -123,7 +138,6 @@ def find(
     Exit code 5 where nothing is found.
     """
     from app.bootstrap_sources import compile_sources
-    from app.cli.running import with_context
     from app.orders.find_orders import find_orders
 
     found = with_context(
@@ -146,7 +160,7 @@ def find(
         raise typer.Exit(5)
 
 
-@group.command("show")
+@orders_group.command("show")
 def show_order(
     reference: Annotated[str, typer.Argument(help="The order's reference.")],
     as_of: Annotated[
@@ -164,9 +178,6 @@ def show_order(
     form: DocumentOption = Format.table,
 ) -> None:
     """Show one order's ledger: what happened, why we say so, and what would change it."""
-    from app.cli.running import with_context
-    from app.core.errors import UsageError
-    from reconcile.instants import parse_instant
 
     try:
         instant = None if as_of is None else parse_instant(as_of)
@@ -197,7 +208,9 @@ def show_order(
         print("\nCustomer's phone: " + (", ".join(found["customer"]["phones"]) or "none is kept"))
 
 
-@group.command("release", epilog="Such as: tallyhook orders release ORD-1042 --reason settled")
+@orders_group.command(
+    "release", epilog="Such as: tallyhook orders release ORD-1042 --reason settled"
+)
 def release_orders(
     references: Annotated[
         list[str] | None, typer.Argument(help="The orders' references.", metavar="[REF]...")
@@ -217,8 +230,6 @@ def release_orders(
     An upgrade holds what only its rules make fulfillable; `orders list --finding held_back` shows
     what is held. Exit code 5, and nothing is released, where one of them is not held.
     """
-    from app.cli.running import with_context
-    from app.core.errors import UsageError
     from app.core.text import counted
     from app.orders import holds
     from app.orders.customers import checked_reason
@@ -244,3 +255,170 @@ def release_orders(
         )
     else:
         note(f"No order is held ({held}).")
+
+
+checkout_group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
+
+EXIT_CODES: Final = {"opened": 0, "paid": 1, "expired": 1, "refused": 1, "unknown": 4}
+"""The customer can pay: 0. There is nothing to pay, the session's time is over, or the service will
+not: 1. The service cannot be reached: 4."""
+
+
+@checkout_group.callback()
+def checkout() -> None:
+    """Payments that this installation starts."""
+
+
+@checkout_group.command(
+    "start", epilog="Such as: tallyhook checkout start --order ORD-1 --amount 15 --currency KES"
+)
+def start(
+    order: Annotated[str, typer.Option(help="The order's reference.")],
+    amount: Annotated[str, typer.Option(help="In major units, such as 1500.00.")],
+    currency: Annotated[str, typer.Option(help="ISO 4217 code, such as KES.")],
+    phone: Annotated[
+        str | None, typer.Option(help="The customer's, as digits, country code first, no +.")
+    ] = None,
+    success_url: Annotated[
+        str | None, typer.Option(help="Where the customer comes back after paying.")
+    ] = None,
+    cancel_url: Annotated[
+        str | None, typer.Option(help="Where the customer comes back without having paid.")
+    ] = None,
+    new_payment: Annotated[
+        bool, typer.Option("--new-payment", help="The earlier payment is over; try again.")
+    ] = False,
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Open the order's checkout session, or find the one it has. Safe to repeat.
+
+    Exit code 0: the customer can pay · 1: the order is paid, its session has expired, or the
+    service refuses · 4: unknown.
+    """
+    from app.checkout.checkout_result import result_document
+    from app.checkout.request import CheckoutRequest
+
+    request = CheckoutRequest(
+        order=order,
+        amount=amount,
+        currency=currency,
+        phone=phone,
+        success_url=success_url,
+        cancel_url=cancel_url,
+    )
+    result = with_context(
+        lambda context, settings: _start(
+            context, settings, request, new_payment=new_payment, by=by
+        ),
+        purpose="writing",
+    )
+    if form is not Format.table:
+        document(result_document(result), form)
+    elif result.state == "opened" and result.checkout_url is not None:
+        print(result.checkout_url)
+    note(result.sentence)
+    raise typer.Exit(EXIT_CODES[result.state])
+
+
+async def _start(
+    context: AppContext,
+    settings: Settings,
+    request: CheckoutRequest,
+    *,
+    new_payment: bool,
+    by: str | None,
+) -> CheckoutResult:
+    from app.access.operators import author_of_command
+    from app.bootstrap_sources import checkout_settings
+    from app.checkout.client import CheckoutClient
+    from app.checkout.open_checkout import open_checkout
+
+    author = await author_of_command(context, by=by)
+    async with CheckoutClient(checkout_settings(settings)) as client:
+        return await open_checkout(
+            context, client, request=request, new_payment=new_payment, author=author
+        )
+
+
+notifications_group = typer.Typer(
+    help="What the shop is told at TALLYHOOK_SHOP__URL, and what became of it.",
+    no_args_is_help=True,
+)
+
+NOTIFICATION_COLUMNS = (
+    "id",
+    "order",
+    "outcome",
+    "state",
+    "tries",
+    "published_at",
+    "due_at",
+    "problem",
+)
+
+
+@notifications_group.command("list")
+def list_notifications(
+    state: Annotated[
+        str | None,
+        typer.Option(help="Only one of: waiting, delivered, dead (given up after three days)."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Notifications at most.")] = 50,
+    form: FormatOption = Format.table,
+) -> None:
+    """List notifications, newest first; the id is the revision's in the outcome feed."""
+    from app.orders import notify_shop
+
+    chosen = next((each for each in notify_shop.STATES if each == state), None)
+    if state is not None and chosen is None:
+        raise UsageError(f"{state!r} is none of: {', '.join(notify_shop.STATES)}")
+    entries = with_context(
+        lambda context, settings: notify_shop.list_notifications(context, state=chosen, limit=limit)
+    )
+    emit_up_to(
+        limit,
+        [_notification_row(entry) for entry in entries],
+        columns=NOTIFICATION_COLUMNS,
+        form=form,
+    )
+    if not entries and state is None:
+        note("The shop has been told nothing yet: TALLYHOOK_SHOP__URL says where it is told.")
+
+
+@notifications_group.command("redeliver")
+def redeliver(
+    ids: Annotated[
+        list[int] | None,
+        typer.Argument(
+            min=1, max=MAX_NUMBER, help="Ids of the list. Default: all that wait or are dead."
+        ),
+    ] = None,
+    by: ByOption = None,
+) -> None:
+    """Send notifications again, with the ids they had, and three more days to be taken."""
+    from app.orders import notify_shop
+
+    count = with_context(
+        lambda context, settings: notify_shop.redeliver(context, ids or None, by=by),
+        purpose="writing",
+    )
+    note(f"{counted(count, 'notification')} will be sent again by the service that runs.")
+
+
+def _notification_row(entry: Entry) -> dict[str, Any]:
+
+    def moment(instant: int | None) -> str | None:
+        return None if instant is None else format_instant(instant)
+
+    return {
+        "id": entry.seq,
+        "order": entry.order,
+        "outcome": entry.outcome,
+        "state": entry.state,
+        "tries": entry.tries,
+        "published_at": moment(entry.published_at),
+        "due_at": moment(entry.due_at),
+        "delivered_at": moment(entry.delivered_at),
+        "problem": entry.problem,
+    }

@@ -90,7 +90,7 @@ def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
 
 
 MAX_NUMBER = 2**63 - 1
-"""The largest number that a database takes, of a run, a deed or a leaf."""
+"""The largest number that a database takes, of a run, an audit entry or a leaf."""
 
 
 class Format(StrEnum):
@@ -219,7 +219,7 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 
 
 _FILE_WIDTH = 200
-"""Signs of a line where nobody's window is known: sentences are broken beyond it, ids never."""
+"""Characters of a line where nobody's window is known: sentences are broken there, ids never."""
 
 _ANY_WIDTH = 100_000
 

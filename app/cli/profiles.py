@@ -1,21 +1,25 @@
-"""Commands on profiles: list, show, check."""
+"""Commands on providers: profiles, and signatures checked without a service."""
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit
+from app.core.clock import SystemClock
 
-group = typer.Typer(help="How each provider signs and tells its events.", no_args_is_help=True)
+profiles_group = typer.Typer(
+    help="How each provider signs and tells its events.", no_args_is_help=True
+)
 
 COLUMNS = ("profile", "mac", "key", "where", "events", "rests_on")
 
 Name = Annotated[str, typer.Argument(help="A shipped profile's name, or the path of a file.")]
 
 
-@group.command("list")
+@profiles_group.command("list")
 def list_profiles(form: FormatOption = Format.table) -> None:
     """List the profiles that are shipped."""
     from app.providers.profile import list_profiles
@@ -23,8 +27,8 @@ def list_profiles(form: FormatOption = Format.table) -> None:
     emit(list_profiles(), columns=COLUMNS, form=form)
 
 
-@group.command("show")
-def show(name: Name, form: FormatOption = Format.table) -> None:
+@profiles_group.command("show")
+def show_profile_file(name: Name, form: FormatOption = Format.table) -> None:
     """Show everything a profile says, defaults included, and what its facts rest on."""
     from app.providers.profile import rows_of, show_profile
 
@@ -36,8 +40,8 @@ def show(name: Name, form: FormatOption = Format.table) -> None:
     emit(rows, columns=("key", "value"), form=form)
 
 
-@group.command("check")
-def check(
+@profiles_group.command("check")
+def check_profile_file(
     file: Annotated[str, typer.Argument(help="The profile's file.")],
     form: DocumentOption = Format.table,
 ) -> None:
@@ -52,3 +56,31 @@ def check(
             print(line)
     if problems:
         raise typer.Exit(1)
+
+
+signature_group = typer.Typer(help="Verify signatures without a service.", no_args_is_help=True)
+
+
+@signature_group.callback()
+def signature() -> None:
+    """Verify signatures without a service."""
+
+
+@signature_group.command(
+    "check", epilog="Such as: tallyhook signature check --profile stripe < requests.jsonl"
+)
+def check_signatures(
+    profile: Annotated[
+        str | None, typer.Option(help="Profile of the lines that name none: a name, or a path.")
+    ] = None,
+) -> None:
+    """Verify one request a line, each a JSON object, and print one verdict a line, in order.
+
+    Exit code 0 whatever the verdicts are: they are the answer.
+    """
+    from app.providers.check_signatures import check_lines, lines_of
+
+    lines = lines_of(sys.stdin.buffer)
+    for verdict in check_lines(lines, profile=profile, now=SystemClock().now()):
+        # At once: whoever asks over a pipe waits for each answer.
+        print(verdict, flush=True)

@@ -25,6 +25,8 @@ from app.cli.output import (
     progress,
     shown,
 )
+from app.cli.running import with_context
+from app.core.errors import ConfigurationError
 from app.core.text import counted
 from reconcile.instants import Instant, format_instant
 
@@ -130,11 +132,10 @@ def run(
     Totals have four sides: book, the lines of the order book; takings, what was captured, held
     against the book; settlement, the same, held against the statements; statement, their lines.
     """
-    from app.cli.running import with_context
-    from app.finance.reconcile_period import Asked, reconcile_period
+    from app.finance.reconcile_period import RunRequest, reconcile_period
     from app.finance.reconcile_rows import rows_ahead
 
-    asked = Asked(
+    asked = RunRequest(
         since=moment(since, "--from"),
         until=end_of(until, "--to"),
         as_of=moment(as_of, "--as-of"),
@@ -163,7 +164,6 @@ def show(
     form: FormatOption = Format.table,
 ) -> None:
     """Show a run again: its totals, and each break that it saw with where that stands now."""
-    from app.cli.running import with_context
     from app.finance.break_acts import finished_run
     from app.finance.reconcile_period import ran
 
@@ -183,7 +183,6 @@ def list_runs(
     form: FormatOption = Format.table,
 ) -> None:
     """List runs, newest first."""
-    from app.cli.running import with_context
     from app.finance.break_acts import finished_runs
 
     def shown(instant: int | None) -> str | None:
@@ -215,13 +214,12 @@ def preview(
     form: DocumentOption = Format.table,
 ) -> None:
     """Show what other rules would newly match, lose and change, with money. Nothing is kept."""
-    from app.cli.running import with_context
-    from app.finance.match_rules import Preview, preview_rules
+    from app.finance.match_rules import RulesPreview, preview_rules
     from app.finance.reconcile_rows import rows_ahead
 
     text = _text_of(rules)
 
-    async def work(context: AppContext) -> Preview:
+    async def work(context: AppContext) -> RulesPreview:
         with progress("comparing", 2 * await rows_ahead(context, as_of=None)) as advance:
             return await preview_rules(context, text, progress=advance)
 
@@ -250,7 +248,6 @@ def _print_preview(found: dict[str, Any]) -> None:
 @rules_group.command("show")
 def show_rules(form: DocumentOption = Format.table) -> None:
     """Show the rules in force, and who saved them when."""
-    from app.cli.running import with_context
     from app.finance.match_rules import current_rules
 
     found = with_context(lambda context, settings: current_rules(context))
@@ -277,7 +274,6 @@ def save(
 ) -> None:
     """Put the rules of a file in force for the runs to come. `reconcile preview` shows first what
     they would change."""
-    from app.cli.running import with_context
     from app.finance.match_rules import save_rules
 
     text = _text_of(file)
@@ -290,7 +286,6 @@ def save(
 
 def _text_of(file: Path) -> str:
     """The text of a file of rules that has no mistake; mistakes are told with the file's name."""
-    from app.core.errors import ConfigurationError
     from app.finance.match_rules import MAX_BYTES, read_rules
 
     try:

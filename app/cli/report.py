@@ -1,24 +1,42 @@
-"""Commands that report: a period for people and programs, and its money as a journal."""
+"""Commands on periods: report and its journal; period, which closes months and proves them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import OutputOption, check_output, end_of, moment, note, progress, whole_file
+from app.cli.operators import ByOption
+from app.cli.output import (
+    DocumentOption,
+    Format,
+    FormatOption,
+    OutputOption,
+    check_output,
+    document,
+    emit,
+    end_of,
+    moment,
+    note,
+    progress,
+    whole_file,
+)
+from app.cli.running import with_context
+from app.core.errors import UsageError
 from app.core.text import counted
+from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
+    from app.config.settings import Settings
     from app.finance.report_period import JournalTotals
     from app.finance.reports.journal import Accounts
     from app.receiving.context import AppContext
     from reconcile.reporting.journal import Transaction
     from reconcile.reporting.report import Basis, PeriodReport, Scope
 
-group = typer.Typer(help="What became of a period's orders and money.", no_args_is_help=True)
+report_group = typer.Typer(help="What became of a period's orders and money.", no_args_is_help=True)
 
 
 class PeriodFormat(StrEnum):
@@ -58,10 +76,10 @@ AsOfOption = Annotated[
 ]
 
 
-@group.command(
+@report_group.command(
     "period", epilog="Such as: tallyhook report period --from 2026-10-01 --to 2026-10-31"
 )
-def period(
+def report_period(
     since: FromOption,
     until: ToOption,
     as_of: AsOfOption = None,
@@ -79,7 +97,6 @@ def period(
     The same evidence and the same --as-of give the same bytes in every format. Exit code 1 where a
     tie does not hold.
     """
-    from app.cli.running import with_context
     from app.finance.report_period import report_period
     from app.finance.reports.render import BINARY, check_format, render
 
@@ -99,11 +116,11 @@ def period(
         raise typer.Exit(1)
 
 
-@group.command(
+@report_group.command(
     "journal",
     epilog="Such as: tallyhook report journal --from 2026-10-01 --to 2026-10-31",
 )
-def journal(
+def report_journal(
     since: FromOption,
     until: ToOption,
     as_of: AsOfOption = None,
@@ -121,7 +138,6 @@ def journal(
     Payments, refunds and lost disputes stand on the provider's dates, settlements on the
     statement's, write-offs on the day they were accepted.
     """
-    from app.cli.running import with_context
     from app.finance.reports.journal import DEFAULTS, accounts_of
 
     named = DEFAULTS if accounts is None else accounts_of(_text_of(accounts), name=str(accounts))
@@ -174,9 +190,137 @@ def _scope(
 
 
 def _text_of(path: Path) -> str:
-    from app.core.errors import UsageError
 
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read as text: {error}") from None
+
+
+period_group = typer.Typer(
+    help="Months of the books: closed once, in order, and printed again for ever.",
+    no_args_is_help=True,
+)
+
+Period = Annotated[str, typer.Argument(help="A calendar month in UTC, such as 2026-10.")]
+
+
+@period_group.command("close")
+def close_month(
+    period: Period,
+    by: ByOption = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="Close what was known at this moment (RFC 3339); else now.")
+    ] = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Close a month: keep its report with everything it rests on, for ever.
+
+    Months are closed in order, without gaps: none before the first one can be closed later.
+    Exit code 1 where something stands against it; every reason is told, and what to do.
+    """
+    from app.bootstrap_sources import compile_sources
+    from app.finance.close_period import CloseRequest, close_period
+    from reconcile.reporting.closing import Closing
+
+    async def work(context: AppContext, settings: Settings) -> Any:
+        request = CloseRequest(
+            period=period,
+            by=by,
+            as_of=moment(as_of, "--as-of"),
+            margin_days=settings.closing_margin_days,
+            sources=compile_sources(settings),
+        )
+        return await close_period(context, request, progress=advance)
+
+    with progress("closing", None) as advance:
+        done = with_context(work, purpose="writing")
+    if isinstance(done, Closing):
+        _tell(done, form)
+        return
+    rows = [{"reason": each.code, "sentence": each.sentence, "do": each.do} for each in done]
+    if form is Format.table:
+        for row in rows:
+            print(f"{row['sentence']}\n  {row['do']}")
+    else:
+        emit(rows, columns=("reason", "sentence", "do"), form=form)
+    note(f"{period} stays open: {counted(len(rows), 'reason')} against closing it.")
+    raise typer.Exit(1)
+
+
+def _tell(closing: Any, form: Format) -> None:
+    row = {
+        "period": closing.month.name,
+        "closed_by": closing.by,
+        "evidence": sum(each.count for each in closing.evidence),
+        "history": closing.history,
+        "digest": closing.digest,
+    }
+    if form is Format.table:
+        rows = counted(sum(each.count for each in closing.evidence), "row")
+        print(
+            f"Closed {row['period']} by {row['closed_by']}: {rows} of evidence.\n"
+            f"history {row['history']}\nclosing {row['digest']}"
+        )
+    else:
+        document(row, form)
+
+
+@period_group.command("list")
+def list_periods(form: FormatOption = Format.table) -> None:
+    """List the closed months, the earliest first."""
+    from app.finance.closed_periods import list_closed
+
+    rows = [
+        {
+            "period": each.period,
+            "as_of": format_instant(each.as_of),
+            "closed_at": format_instant(each.closed_at),
+            "closed_by": each.by,
+            "digest": each.digest,
+        }
+        for each in with_context(lambda context, settings: list_closed(context))
+    ]
+    emit(rows, columns=("period", "as_of", "closed_at", "closed_by", "digest"), form=form)
+
+
+@period_group.command("show")
+def show_period(
+    period: Period,
+    form: Annotated[
+        PeriodFormat, typer.Option("--format", help="table for people; xlsx and pdf need -o.")
+    ] = PeriodFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Print the report of a closed month again, byte for byte as it was closed."""
+    from app.finance.closed_periods import closed_report
+    from app.finance.reports.render import BINARY
+
+    check_output(output, binary=form.value in BINARY, what=form.value.upper())
+    content = with_context(lambda context, settings: closed_report(context, period, form.value))
+    with whole_file(output) as file:
+        file.write(content)
+
+
+@period_group.command("verify")
+def check_months(
+    period: Annotated[
+        str | None, typer.Argument(help="One month; else all that are closed.")
+    ] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Prove that closed months still follow from their evidence; exit code 1 where one does not."""
+    from app.finance.verify_periods import verify_periods
+
+    async def work(context: AppContext, settings: Settings) -> list[Any]:
+        return [each async for each in verify_periods(context, only=period, progress=advance)]
+
+    with progress("verifying", None) as advance:
+        found = with_context(work)
+    rows = [
+        {"period": v.period, "step": v.step, "passed": v.passed, "sentence": v.sentence}
+        for v in found
+    ]
+    emit(rows, columns=("period", "step", "passed", "sentence"), form=form)
+    if not all(each.passed for each in found):
+        raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,6 +16,8 @@ Result = TypeVar("Result")
 
 def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end on the fast event loop."""
+    import asyncio
+
     try:
         import uvloop
 

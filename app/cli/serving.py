@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.output import check_output, note
+from app.cli.running import run_loop
+from app.core.clock import SystemClock
+from app.core.errors import UsageError
 from app.core.text import counted
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ def check_nothing_to_play(context: typer.Context) -> None:
 
     A token in the environment may be there for another command.
     """
-    from app.core.errors import UsageError
 
     for name in ("speed", "token"):
         source = context.get_parameter_source(name)
@@ -45,7 +47,6 @@ def check_nothing_to_play(context: typer.Context) -> None:
 
 def check_webhook_url(url: str) -> None:
     """Raises UsageError for what is no address to send events to."""
-    from app.core.errors import UsageError
     from app.sandbox.settings import is_absolute_http
 
     if not is_absolute_http(url):
@@ -58,11 +59,9 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
     """Play it. Exit code 1 where something came otherwise than the scenario says."""
     import anyio
 
-    from app.cli.running import run_loop
-    from app.core.clock import SystemClock
     from app.sandbox.playing import Stage, play, read_script
     from app.sandbox.settings import SANDBOX_SECRET, SandboxSettings
-    from app.sandbox.webhook_sender import courier_client
+    from app.sandbox.webhook_sender import webhook_client
 
     script = read_script(path, secret=SANDBOX_SECRET)
     lasts = (script.acts[-1].at - script.acts[0].at) / 1_000_000 / speed
@@ -71,7 +70,7 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
         note("Faster than it was: divide the receiver's windows of time by as much.")
 
     async def playing() -> list[str]:
-        async with courier_client(SandboxSettings(webhook_url=webhook_url), None) as client:
+        async with webhook_client(SandboxSettings(webhook_url=webhook_url), None) as client:
             stage = Stage(
                 client=client,
                 webhook_url=webhook_url,
@@ -135,7 +134,6 @@ def serve(
     from app.bootstrap_serving import serve as run_service
     from app.bootstrap_sources import problems_of_sources
     from app.cli.output import note
-    from app.cli.running import run_loop
     from app.config.load import load_settings
     from app.core.logs import configure_logging
 
@@ -178,7 +176,6 @@ def worker(
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
     from app.bootstrap_serving import work
-    from app.cli.running import run_loop
     from app.config.load import load_settings
     from app.core.logs import configure_logging
     from app.worker_process import Parent
@@ -239,7 +236,6 @@ def _run_sandbox(
     settings: SandboxSettings, *, host: str, port: int, listener: socket.socket | None
 ) -> None:
     from app.cli.output import note
-    from app.cli.running import run_loop
     from app.providers.profile import load_profile
     from app.providers.source import Source
     from app.sandbox.server import build_sandbox, serve_sandbox
@@ -257,6 +253,5 @@ def demo(
 ) -> None:
     """Play every scenario against a service of its own and explain each order."""
     from app.cli.demo import play
-    from app.cli.running import run_loop
 
     raise typer.Exit(run_loop(play(once=once)))

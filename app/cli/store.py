@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.keeping import WhyWithout, WithoutErasures, said_without, tell_erased
 from app.cli.operators import ByOption
 from app.cli.output import (
     DocumentOption,
@@ -21,6 +20,9 @@ from app.cli.output import (
     progress,
     progress_ahead,
 )
+from app.cli.privacy import WhyWithout, WithoutErasures, said_without, tell_erased
+from app.cli.running import run_loop, with_context
+from app.core.errors import UsageError
 from app.core.text import counted
 
 if TYPE_CHECKING:
@@ -57,7 +59,6 @@ def upgrade(
 ) -> None:
     """Bring the database up to date. `serve` does this by itself on SQLite."""
     from app.bootstrap_context import preview_upgrade, upgrade_database
-    from app.cli.running import run_loop
     from app.config.load import load_settings
 
     settings = load_settings(serving=True)
@@ -100,9 +101,8 @@ def check(
     """Check that every layer of the store fits the one below it: the file, the bodies and their
     digests, events, links, ledgers, revisions, the log. Names the first rows that do not fit. Takes
     about a minute for each five million deliveries where the disk keeps up."""
-    from app.bootstrap_checking import check_again
+    from app.bootstrap_privacy import check_again
     from app.bootstrap_sources import retention_of
-    from app.cli.running import with_context
     from app.config.load import load_settings
     from app.privacy.check import check_database
 
@@ -132,7 +132,6 @@ def create(
     refuses where a database was that is gone: then put it back, or restore a backup, or say here
     that nothing of it is needed."""
     from app.bootstrap_context import create_database
-    from app.cli.running import run_loop
     from app.config.load import load_settings
 
     path = run_loop(create_database(load_settings(serving=True), anew=new))
@@ -145,8 +144,7 @@ def adopt_the_inbox() -> None:
     because it is another than it has read from, or gone. All in the file counts as unread, and what
     is stored already is passed over; of one that is gone, what was accepted and not read is lost.
     The service must be stopped."""
-    from app.cli.running import with_context
-    from app.privacy.restore import adopt_inbox
+    from app.privacy.backup import adopt_inbox
 
     records = with_context(lambda context, settings: adopt_inbox(context), purpose="alone")
     note(f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`.")
@@ -156,7 +154,6 @@ def adopt_the_inbox() -> None:
 def vacuum() -> None:
     """Write an SQLite database anew, so that nothing deleted is left in unused places, and it
     becomes as small as it can be. The service must be stopped."""
-    from app.cli.running import with_context
     from app.privacy.backup import rewrite
 
     with_context(lambda context, settings: rewrite(context), purpose="alone")
@@ -174,9 +171,8 @@ def restored(
     pg_restore, a base backup or a return to a moment, and after a standby took over. Revisions then
     go on beyond all numbers that were ever given, and whoever was erased is erased again, by the
     journal of erasures."""
-    from app.bootstrap_erasures import again
-    from app.cli.running import with_context
-    from app.privacy.restore import after_restore
+    from app.bootstrap_privacy import again
+    from app.privacy.backup import after_restore
 
     without = said_without(without_erasures, reason=reason, by=by)
     with progress("erasing again", None) as advance:
@@ -200,7 +196,6 @@ def restored(
 def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
     from app.bootstrap_sources import storing_sources
-    from app.cli.running import with_context
     from app.config.load import load_settings
     from app.orders.reindex import reindex as run_reindex
 
@@ -234,7 +229,6 @@ def refold(
 ) -> None:
     """Fold due orders, or rebuild every ledger, and publish what changed."""
     from app.bootstrap_context import store_settings
-    from app.cli.running import with_context
     from app.orders.rebuild import Helpers, refold_all
     from app.orders.refold import refold_until_quiet
 
@@ -269,8 +263,6 @@ def prove(
     form: DocumentOption = Format.table,
 ) -> None:
     """Fold stored histories again, shuffled, duplicated and split, and compare the ledgers."""
-    from app.cli.running import with_context
-    from app.core.errors import UsageError
     from app.orders.prove import prove_orders
 
     if bool(references) == everything:

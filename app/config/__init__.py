@@ -1,7 +1,6 @@
 """The configuration: every setting with its bounds, read once, all mistakes at once."""
 
 __all__ = (
-    "checks",
     "load",
     "settings",
 )

@@ -1,21 +1,38 @@
-"""Reads the settings once, and reports every mistake at once: the variable, what is wrong, what
-would be right; never with a value in it, since any value could be a secret in the wrong place.
+"""Reads the settings once, checks what they say together, and reports every mistake at once.
+
+A mistake is the variable, what is wrong, and what would be right; never a value, since any could be
+a secret in the wrong place. What two settings say together, or a secret alone, is checked by small
+functions in one tuple; one that cannot judge, because a setting it needs was already reported, says
+nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+import resource
+import stat
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
-from app.config.checks import CHECKS
-from app.config.reading import PREFIX, Reading, given_variables, read_secret_file
+from app.config.reading import (
+    CONFIG,
+    ENVIRONMENT,
+    PREFIX,
+    SettingsReading,
+    given_variables,
+    read_secret_file,
+)
 from app.config.settings import SECTIONS, Settings, SourceSettings
 from app.core.errors import ConfigurationError
+from app.core.process import SPARE_FILES
 
 
 def load_settings(
@@ -32,7 +49,7 @@ def load_settings(
     Raises ConfigurationError with every problem, one line each: the variable, what is wrong and
     what would be right.
     """
-    reading = Reading(serving=serving)
+    reading = SettingsReading(serving=serving)
     reading.given = given_variables(
         os.environ if environ is None else environ, known=known_variables(), reading=reading
     )
@@ -75,7 +92,7 @@ def _tree(given: Mapping[str, str]) -> dict[str, Any]:
     return source()
 
 
-def _fill_in(tree: dict[str, Any], reading: Reading) -> None:
+def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
     """Secrets from their files, and the only source as the one that sessions come from."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
@@ -93,7 +110,7 @@ def _fill_in(tree: dict[str, Any], reading: Reading) -> None:
         checkout.setdefault("source", next(iter(sources)))
 
 
-def _validated(tree: dict[str, Any], reading: Reading) -> Settings:
+def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
     """The settings; those that do not fit are reported and left at their defaults.
 
     With the defaults in their place, the checks across settings can still find their own problems.
@@ -145,3 +162,465 @@ def _bounds(field: str) -> list[str]:
     low = next(part.ge for part in metadata if hasattr(part, "ge"))
     high = next(part.le for part in metadata if hasattr(part, "le"))
     return [f"{low:,}", f"{high:,}"]
+
+
+SIMULATOR_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
+"""The simulated provider's own, which its documentation prints."""
+
+_TRYING_OUT: Final = frozenset({"sandbox", "staging", "test", "uat", "demo", "dev"})
+"""Labels in the names of hosts where no real money moves."""
+
+
+def _secrets_of_a_source_differ(settings: Settings, reading: SettingsReading) -> None:
+    for name, source in settings.sources.items():
+        times = Counter(_bare(secret.get_secret_value()) for secret in source.secrets)
+        if any(count > 1 for secret, count in times.items() if secret):
+            reading.problem(
+                _variable(name, reading), "holds one secret twice; write each of them once"
+            )
+
+
+def _bare(secret: str) -> str:
+    """A secret without what may be written or left out around it."""
+    return secret.strip().removeprefix("whsec_").rstrip("=")
+
+
+def _variable(source: str, reading: SettingsReading) -> str:
+    variable = f"{PREFIX}SOURCES__{source.upper()}__SECRETS"
+    return variable if variable in reading.given else variable + "_FILE"
+
+
+def _secrets_are_no_paths(settings: Settings, reading: SettingsReading) -> None:
+    for name, source in settings.sources.items():
+        variable = _variable(name, reading)
+        for secret in source.secrets:
+            text = secret.get_secret_value()
+            if text.startswith(("/", "./")) and "\0" not in text and Path(text).exists():
+                reading.problem(variable, f"holds the path of a file; write it to {variable}_FILE")
+
+
+def _nothing_of_the_simulator_in_live(settings: Settings, reading: SettingsReading) -> None:
+    if not reading.live:
+        return
+    for name, source in settings.sources.items():
+        known = {_bare(secret.get_secret_value()) for secret in source.secrets}
+        if _bare(SIMULATOR_SECRET) in known:
+            reading.problem(
+                _variable(name, reading),
+                "holds the simulated provider's secret, which everyone knows; write your own",
+            )
+
+
+def _no_debugging_in_live(settings: Settings, reading: SettingsReading) -> None:
+    if not (reading.live and reading.serving):
+        return
+    if settings.log_level == "debug":
+        reading.problem(PREFIX + "LOG_LEVEL", "is for trying out; write info in live")
+    if sys.flags.dev_mode:
+        reading.problem("PYTHONDEVMODE", "is for trying out; start without it in live")
+
+
+def _assertions_are_on(settings: Settings, reading: SettingsReading) -> None:
+    if reading.serving and sys.flags.optimize:
+        reading.problem("PYTHONOPTIMIZE", "turns off the checks around each write; unset it")
+
+
+def _checkout_is_at_the_real_service(settings: Settings, reading: SettingsReading) -> None:
+    host = urlsplit(settings.checkout.base_url or "").hostname or ""
+    parts = {part for label in host.split(".") for part in label.split("-")}
+    if reading.live and parts & _TRYING_OUT:
+        reading.problem(
+            PREFIX + "CHECKOUT__BASE_URL",
+            "names a host for trying out, in environment live; write the live service's address",
+        )
+
+
+def _orders_need_a_price_of_the_shop(settings: Settings, reading: SettingsReading) -> None:
+    if reading.live and settings.require_order_record == "off":
+        reading.warnings.append(
+            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live, so an order of which the shop has told "
+            "no price is paid by what the provider's event says that it costs"
+        )
+
+
+def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
+    """Whoever can write them, or put others in their place, chooses the secrets."""
+    for variable, path in _files(settings, reading):
+        if _others_write(path):
+            reading.only_in_sandbox(variable, "names a file that others may change; chmod go-w it")
+        elif _others_write(path.parent):
+            reading.only_in_sandbox(
+                variable, "names a file in a folder that others may write to; chmod go-w the folder"
+            )
+
+
+def _files(settings: Settings, reading: SettingsReading) -> list[tuple[str, Path]]:
+    files = [(CONFIG, reading.config_file)]
+    files += [
+        (f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file)
+        for name, source in settings.sources.items()
+    ]
+    files.append((PREFIX + "CHECKOUT__TOKEN_FILE", settings.checkout.token_file))
+    files.append((PREFIX + "SHOP__SECRET_FILE", settings.shop.secret_file))
+    told = {*reading.problems, *(warning.partition(":")[0] for warning in reading.warnings)}
+    return [(name, path) for name, path in files if path is not None and name not in told]
+
+
+def _others_write(path: Path) -> bool:
+    """Whether group or others may write; in a sticky folder they cannot replace what is there."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return bool(mode & 0o022) and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX)
+
+
+def _files_suffice_for_connections(settings: Settings, reading: SettingsReading) -> None:
+    variable = PREFIX + "MAX_CONNECTIONS"
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY or variable not in reading.given:
+        return
+    if settings.max_connections + SPARE_FILES > limit:
+        reading.problem(
+            variable,
+            f"needs {settings.max_connections + SPARE_FILES:,} open files, and this process may"
+            f" have {limit:,}; raise the limit (ulimit -n) or write less",
+        )
+
+
+URL: Final = PREFIX + "SHOP__URL"
+SECRET: Final = PREFIX + "SHOP__SECRET"
+
+
+def _shop_is_whole(settings: Settings, reading: SettingsReading) -> None:
+    secrets = {SECRET, SECRET + "_FILE"}
+    if secrets <= reading.given.keys():
+        reading.problem(SECRET, f"is given beside {SECRET}_FILE; keep one of the two")
+    if URL in reading.given and not secrets & reading.given.keys():
+        reading.problem(SECRET, f"is missing beside {URL}; give it, or {SECRET}_FILE")
+    if secrets & reading.given.keys() and URL not in reading.given:
+        reading.problem(URL, "is missing beside the secret; write where the shop listens")
+
+
+def _shop_is_encrypted(settings: Settings, reading: SettingsReading) -> None:
+    url = settings.shop.url
+    if url and url.startswith("http:") and reading.live:
+        reading.problem(URL, "sends what customers paid unencrypted; write https:// in front")
+
+
+VARIABLE: Final = PREFIX + "DATABASE_URL"
+
+MOUNTS = Path("/proc/self/mounts")
+"""The kernel's table of mounts (proc(5), fstab(5)); not there on other systems than Linux."""
+
+NETWORK: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "lustre",
+     "beegfs", "gpfs", "gfs2", "glusterfs", "ncpfs", "ocfs2", "orangefs", "pvfs2", "davfs"}
+)  # fmt: skip
+"""Shared by several machines: the locks that SQLite's log needs do not hold there, and a second
+service would not see the first (https://www.sqlite.org/wal.html)."""
+
+MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
+"""Gone with the next restart of the machine."""
+
+FOREIGN: Final = frozenset({"fuse", "fuseblk", "9p"})
+"""Served by a program, which decides by itself what a sync means."""
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite URL; None for another database."""
+    scheme, _, rest = url.partition("://")
+    return Path(unquote(rest.partition("?")[0][1:])) if scheme.startswith("sqlite") else None
+
+
+def filesystem_kind(path: Path, table: str) -> str:
+    """The kind of file system a path lies on, whether or not it exists yet; "" if unknown.
+
+    table  lines as in /proc/self/mounts: device, mount point, kind, …; the last of several counts
+    """
+    place, found, longest = path.absolute(), "", -1
+    for line in table.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = Path(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[1]))
+        if place.is_relative_to(point) and len(point.parts) >= longest:
+            found, longest = fields[2], len(point.parts)
+    return found
+
+
+def _is_a_file(path: Path, reading: SettingsReading) -> None:
+    if path.exists() and not path.is_file():
+        reading.problem(VARIABLE, "names something that is no file; write the path of one")
+
+
+def _is_on_a_disk(path: Path, reading: SettingsReading) -> None:
+    try:
+        kind = filesystem_kind(path.resolve(), MOUNTS.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return  # another system, or a closed /proc: nothing can be said
+    family = kind.partition(".")[0]
+    if family in NETWORK or kind.partition(".")[2] in NETWORK | {"sshfs", "s3fs"}:
+        reading.problem(VARIABLE, f"lies on {kind}, where locks do not hold; use a local disk")
+    elif reading.live and family in FOREIGN:
+        reading.problem(VARIABLE, f"lies on {kind}, where a sync may be none; use a local disk")
+    elif reading.live and kind in MEMORY:
+        reading.problem(VARIABLE, f"lies on {kind}, which a restart empties; use a local disk")
+
+
+def _is_private(path: Path, reading: SettingsReading) -> None:
+    for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+        mode = _mode(name)
+        if mode & 0o007:
+            reading.only_in_sandbox(
+                VARIABLE, f"names a database that everyone may use (mode {mode:o}); chmod 600 it"
+            )
+            return
+
+
+def _is_in_a_safe_folder(path: Path, reading: SettingsReading) -> None:
+    mode = _mode(path.parent)
+    if mode & 0o022:
+        reading.only_in_sandbox(
+            VARIABLE,
+            f"names a database in a folder that others may write to (mode {mode:o});"
+            " chmod go-w it, or use a folder of its own",
+        )
+
+
+def _mode(path: Path) -> int:
+    """The permission bits; none of something that is not there."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except (OSError, ValueError):
+        return 0
+
+
+_OF_A_FILE: Final[tuple[Callable[[Path, SettingsReading], None], ...]] = (
+    _is_a_file,
+    _is_on_a_disk,
+    _is_private,
+    _is_in_a_safe_folder,
+)
+
+
+def database_lies_well(settings: Settings, reading: SettingsReading) -> None:
+    """Every check of the place, for a process that serves from a file of SQLite."""
+    path = sqlite_file(settings.database_url)
+    if not reading.serving or path is None:
+        return
+    for check in _OF_A_FILE:
+        if VARIABLE not in reading.problems:
+            check(path, reading)
+
+
+MIN_SECRET_CHARS: Final = 16
+"""Shorter ones can be guessed: 16 hex digits are 64 bits."""
+
+_MIN_DISTINCT: Final = 5
+"""Fewer different characters than this is somebody leaning on a key."""
+
+_PLACEHOLDERS: Final = (
+    "changeme",
+    "replaceme",
+    "placeholder",
+    "yoursecret",
+    "yourwebhook",
+    "yoursigning",
+    "supersecret",
+    "secretsecret",
+    "webhooksecret",
+    "mysecret",
+    "testsecret",
+    "password",
+    "example",
+    "0123456789",
+    "1234567890",
+    "abcdefghij",
+)
+"""Parts of secrets that were copied from a guide; compared without case and punctuation."""
+
+_PUBLISHED: Final = frozenset(
+    {
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
+    }
+)
+"""Whole secrets that public documents print, such as the Standard Webhooks specification's."""
+
+_KIND = re.compile(r"(?:[a-z]{1,8}[_-])?(test|sandbox|live)[_-]", re.IGNORECASE)
+
+
+def _environment(settings: Settings, reading: SettingsReading) -> None:
+    if reading.serving and settings.environment is None and ENVIRONMENT not in reading.problems:
+        reading.problem(
+            ENVIRONMENT,
+            "is required to serve: write sandbox or live, in the environment or in the file that "
+            "TALLYHOOK_CONFIG names",
+        )
+
+
+def _each_source_has_secrets(settings: Settings, reading: SettingsReading) -> None:
+    for name in settings.sources:
+        variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS"
+        both = {variable, variable + "_FILE"}
+        others = {f"{PREFIX}SOURCES__{name.upper()}__{key}" for key in ("KEYS", "CREDENTIALS")}
+        if both <= reading.given.keys():
+            reading.problem(variable, f"is given beside {variable}_FILE; keep one of the two")
+        elif not (both | others) & (reading.given.keys() | reading.problems.keys()):
+            reading.problem(
+                variable,
+                f"is missing; give it, or {variable}_FILE; of a provider that signs nothing,"
+                " the CREDENTIALS it is asked with",
+            )
+    if reading.serving and not settings.sources and not reading.problems:
+        reading.warnings.append(
+            f"{PREFIX}SOURCES__<NAME>__SECRETS: no source is given, so every webhook is refused"
+        )
+
+
+def _secrets_are_sound(settings: Settings, reading: SettingsReading) -> None:
+    for variable, secret in _secrets(settings, reading):
+        if not secret:
+            reading.problem(variable, "holds an empty secret; write the provider's signing secret")
+        elif len(re.sub(r"\A(whsec|whsk|whpk)_", "", secret)) < MIN_SECRET_CHARS:
+            reading.problem(
+                variable,
+                f"holds a secret of fewer than {MIN_SECRET_CHARS} characters; no key is",
+            )
+        elif _is_placeholder(secret):
+            reading.problem(variable, "holds a well-known secret; write the provider's own")
+        elif secret in _PUBLISHED:
+            reading.only_in_sandbox(variable, "holds a secret that public documents print")
+
+
+def _is_placeholder(secret: str) -> bool:
+    plain = re.sub(r"[^a-z0-9]", "", secret.lower())
+    return len(set(secret)) < _MIN_DISTINCT or any(part in plain for part in _PLACEHOLDERS)
+
+
+def _secrets_fit_the_environment(settings: Settings, reading: SettingsReading) -> None:
+    for variable, secret in _secrets(settings, reading):
+        match = _KIND.match(secret)
+        kind = "" if match is None else "live" if match[1].lower() == "live" else "sandbox"
+        if kind and settings.environment and kind != settings.environment:
+            reading.problem(
+                variable,
+                f"holds a {kind} secret in environment {settings.environment};"
+                f" write the {settings.environment} one",
+            )
+
+
+def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None:
+    seen: dict[str, str] = {}
+    for variable, secret in _secrets(settings, reading):
+        if not secret or is_public(secret):
+            continue  # what a provider publishes, every account of it has in common
+        other = seen.setdefault(secret, variable)
+        if other != variable:
+            reading.problem(variable, f"holds a secret that {other} holds too; each needs its own")
+
+
+def is_public(secret: str) -> bool:
+    """Whether it is the public half of a key, or a certificate, in PEM."""
+    return secret.startswith(("-----BEGIN PUBLIC", "-----BEGIN CERT"))
+
+
+def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str, str]]:
+    """Every secret with the variable it came by."""
+    for name, source in settings.sources.items():
+        variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS"
+        variable += "_FILE" if variable not in reading.given else ""
+        for secret in source.secrets:
+            yield variable, secret.get_secret_value()
+    for variable, one in (
+        ("CHECKOUT__TOKEN", settings.checkout.token),
+        ("SHOP__SECRET", settings.shop.secret),
+    ):
+        if one is not None:
+            variable = PREFIX + variable
+            variable += "_FILE" if variable not in reading.given else ""
+            yield variable, one.get_secret_value()
+
+
+def _checkout_is_whole(settings: Settings, reading: SettingsReading) -> None:
+    url, token = PREFIX + "CHECKOUT__BASE_URL", PREFIX + "CHECKOUT__TOKEN"
+    tokens = {token, token + "_FILE"}
+    if tokens <= reading.given.keys():
+        reading.problem(token, f"is given beside {token}_FILE; keep one of the two")
+    if url in reading.given and not tokens & reading.given.keys():
+        reading.problem(token, f"is missing beside {url}; give it, or {token}_FILE")
+    if tokens & reading.given.keys() and url not in reading.given:
+        reading.problem(url, "is missing beside the token; write the payment service's address")
+
+
+def _checkout_is_encrypted(settings: Settings, reading: SettingsReading) -> None:
+    url = settings.checkout.base_url
+    if url and url.startswith("http:") and settings.environment != "sandbox":
+        reading.problem(
+            PREFIX + "CHECKOUT__BASE_URL", "sends the token unencrypted; write https:// in front"
+        )
+
+
+def _checkout_has_its_source(settings: Settings, reading: SettingsReading) -> None:
+    variable, source = PREFIX + "CHECKOUT__SOURCE", settings.checkout.source
+    if variable in reading.problems:
+        return
+    names = ", ".join(sorted(settings.sources)) or "none is given yet"
+    if source is not None and source not in settings.sources:
+        reading.problem(variable, f"is no source; write one of them: {names}")
+    elif settings.checkout.base_url and source is None and len(settings.sources) > 1:
+        reading.problem(variable, f"is missing; say which source its webhooks come from: {names}")
+
+
+def _sessions_are_of_shared_orders(settings: Settings, reading: SettingsReading) -> None:
+    source = settings.sources.get(settings.checkout.source or "")
+    if settings.checkout.base_url and source is not None and source.orders == "own":
+        reading.problem(
+            f"{PREFIX}SOURCES__{(settings.checkout.source or '').upper()}__ORDERS",
+            "must be shared: sessions are opened for the orders of the shop's records",
+        )
+
+
+def _sizes_fit_together(settings: Settings, reading: SettingsReading) -> None:
+    for small, large in (
+        ("inbox_batch", "inbox_queue"),
+        ("inbox_alarm_s", "inbox_red_s"),
+        ("rejected_body_bytes", "rejections_max_bytes"),
+        ("max_connections_per_address", "max_connections"),
+        ("max_body_bytes", "max_bodies_bytes"),
+    ):
+        variable, other = PREFIX + small.upper(), PREFIX + large.upper()
+        limit = getattr(settings, large)
+        # A default that is too large for a smaller limit is harmless: the limit holds.
+        if variable in reading.given and getattr(settings, small) > limit:
+            reading.problem(variable, f"must not be more than {other}, which is {limit:,}")
+
+
+CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
+    _environment,
+    _each_source_has_secrets,
+    _secrets_are_sound,
+    _secrets_fit_the_environment,
+    _secrets_are_different,
+    _checkout_is_whole,
+    _checkout_is_encrypted,
+    _checkout_has_its_source,
+    _sessions_are_of_shared_orders,
+    _sizes_fit_together,
+    _shop_is_whole,
+    _shop_is_encrypted,
+    _secrets_of_a_source_differ,
+    _secrets_are_no_paths,
+    _nothing_of_the_simulator_in_live,
+    _no_debugging_in_live,
+    _assertions_are_on,
+    _checkout_is_at_the_real_service,
+    _orders_need_a_price_of_the_shop,
+    _files_of_settings_are_safe,
+    _files_suffice_for_connections,
+    database_lies_well,
+)

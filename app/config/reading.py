@@ -34,7 +34,7 @@ _SECRET = re.compile(r"__(SECRETS?|TOKEN)\Z")
 
 
 @dataclass(kw_only=True)
-class Reading:
+class SettingsReading:
     """One attempt to read the configuration: what was given and what was found wrong with it."""
 
     serving: bool
@@ -86,7 +86,7 @@ def printable(name: str) -> str:
 
 
 def given_variables(
-    environ: Mapping[str, str], *, known: Sequence[str], reading: Reading
+    environ: Mapping[str, str], *, known: Sequence[str], reading: SettingsReading
 ) -> dict[str, str]:
     """The known variables by their upper-case names, the environment over the file.
 
@@ -109,7 +109,7 @@ def given_variables(
     return given
 
 
-def _ours(items: Iterable[tuple[str, str]], reading: Reading) -> dict[str, str]:
+def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
     """Our variables by upper-case name; two spellings of one would let chance decide."""
     found: dict[str, str] = {}
     for name, value in items:
@@ -125,7 +125,7 @@ def _ours(items: Iterable[tuple[str, str]], reading: Reading) -> dict[str, str]:
     return found
 
 
-def _is_known(name: str, known: Sequence[str], reading: Reading) -> bool:
+def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool:
     parts = name.removeprefix(PREFIX).split("__")
     source = parts[1] if parts[0] == "SOURCES" and len(parts) == 3 else "<NAME>"
     candidates = [candidate.replace("<NAME>", source) for candidate in known]
@@ -139,7 +139,7 @@ def _is_known(name: str, known: Sequence[str], reading: Reading) -> bool:
     return True
 
 
-def _dotenv(path: Path, reading: Reading) -> list[tuple[str, str]]:
+def _dotenv(path: Path, reading: SettingsReading) -> list[tuple[str, str]]:
     text = _text(path, CONFIG, reading)
     bindings = list(parse_stream(io.StringIO(text)))
     for binding in bindings:
@@ -149,7 +149,7 @@ def _dotenv(path: Path, reading: Reading) -> list[tuple[str, str]]:
     return [(b.key, b.value) for b in bindings if b.key is not None and b.value is not None]
 
 
-def read_secret_file(path: Path, variable: str, reading: Reading) -> list[str]:
+def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> list[str]:
     """The secrets of a file, one a line, newest first; blank lines do not count.
 
     A key in PEM is one secret with all its lines.
@@ -164,7 +164,7 @@ def read_secret_file(path: Path, variable: str, reading: Reading) -> list[str]:
     return secrets
 
 
-def _text(path: Path, variable: str, reading: Reading) -> str:
+def _text(path: Path, variable: str, reading: SettingsReading) -> str:
     try:
         if not path.is_file():
             reading.problem(variable, "names no file that is there; write the path of one")
@@ -179,7 +179,7 @@ def _text(path: Path, variable: str, reading: Reading) -> str:
     return ""
 
 
-def _check_mode(path: Path, variable: str, reading: Reading) -> None:
+def _check_mode(path: Path, variable: str, reading: SettingsReading) -> None:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except (OSError, ValueError):

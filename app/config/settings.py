@@ -24,12 +24,7 @@ from pydantic import (
     SecretStr,
     StringConstraints,
 )
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.config.reading import PREFIX
 from reconcile.instants import SECOND, Instant, parse_instant

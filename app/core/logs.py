@@ -198,7 +198,7 @@ FIELDS: Final[dict[str, str]] = {
     "status": "an HTTP status",
     "step": "a numbered step of a procedure",
     "table": "a table's name",
-    "verdict": "what the door decided",
+    "verdict": "what the receiver decided",
     "version": "our own version",
     "waited_ms": "how long something stood in a queue, in milliseconds",
 }
@@ -297,7 +297,7 @@ class _Output:
     debug = info = warning = error = critical = exception = fatal = warn = log = msg
 
 
-class Line:
+class LogLine:
     """One kind of line that is written often: its event and field names are compiled once.
 
     `Line("delivery", "delivery", "source")(delivery_id, name)` writes what

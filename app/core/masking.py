@@ -1,12 +1,14 @@
-"""What people see of personal data: enough to tell two customers apart, too little to reach one.
+"""What is seen of personal data: enough to tell two customers apart, too little to reach one.
 
 Whatever prints, lists, draws or bundles takes phone numbers and names through here. The full ones
-are for a person who may unmask and says why.
+are for a person who may unmask and says why. `Mask` hides one known number and one token in texts
+of others: services repeat what they were sent, most often in the sentence of a refusal.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -71,7 +73,7 @@ def looks_like_a_phone(text: str) -> bool:
 def written_pattern(digits: str) -> re.Pattern[str]:
     """Finds this very number: whole, or national behind a zero, and no part of a longer one.
 
-    Stricter than `phone_pattern`: for what is let go where it is found.
+    Stricter than `phone_pattern`: for what is deleted where it is found.
     """
     # A country's code has one to three digits (ITU-T E.164), and is not written behind a zero.
     national = [rf"\(?0\)?{_BETWEEN}{_spaced(digits[code:])}" for code in (1, 2, 3)]
@@ -149,3 +151,42 @@ def _shown_phone(text: str) -> str:
     if digits.startswith("0") or len(digits) < _HIDDEN_AT_LEAST + 3:  # no country code to show
         return f"{3 * DOT}{digits[-2:]}" if digits else masked_name(text)
     return masked_phone(digits)
+
+
+HIDDEN: Final = "***"
+
+_NOTHING = re.compile(r"(?!)")
+
+
+class Mask:
+    """Hides one phone number (digits), if there is one, and one token. Shows neither itself."""
+
+    __slots__ = ("_phone", "_token")
+
+    def __init__(self, *, phone: str | None, token: str) -> None:
+        self._phone = _NOTHING
+        if phone:
+            self._phone = phone_pattern(phone)
+        self._token = token
+
+    def __repr__(self) -> str:
+        return "Mask()"
+
+    def hide(self, text: str) -> str:
+        """The text with `***` where either was."""
+        return self._phone.sub(HIDDEN, text.replace(self._token, HIDDEN))
+
+    def touches(self, text: str) -> bool:
+        """Whether either is in the text."""
+        return self.hide(text) != text
+
+
+def plain(text: str) -> str:
+    """One line without control, format or unassigned characters."""
+    shown = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in text)
+    return " ".join(shown.split())
+
+
+def clipped(text: str, limit: int) -> str:
+    """At most `limit` characters, the last of them … where something was cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

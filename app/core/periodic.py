@@ -70,7 +70,7 @@ class PeriodicTask:
                 self._begin = None
             return await self._work()
         except StoreUnavailable as error:
-            # A full disk or a busy database: what was due stays due, and the door still answers.
+            # A full disk or a busy database: what was due stays due, and requests are answered.
             log.warning(
                 "a round was put off",
                 component=self._component,

@@ -26,7 +26,7 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
-class Written(str):
+class NumberText(str):
     """A number as the body writes it: `2.00` stays `2.00`, and no digit is lost."""
 
     __slots__ = ()
@@ -95,10 +95,10 @@ def _decimal(text: str) -> Decimal:
         raise Unreadable("the body has a number with an exponent out of all bounds") from None
 
 
-def _written(text: str) -> Written:
+def _written(text: str) -> NumberText:
     if len(text) > MAX_NUMBER_LENGTH:
         raise Unreadable(f"the body has a number of more than {MAX_NUMBER_LENGTH} characters")
-    return Written(text)
+    return NumberText(text)
 
 
 def _constant(_name: str) -> NoReturn:

@@ -13,10 +13,10 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def printable(text: str) -> str:
-    """Without signs by which a text could command a terminal, or that it cannot take: they show as
-    `\\x1b`. A break of lines is one of them."""
+    """Without characters by which a text could command a terminal, or that it cannot take: they
+    show as `\\x1b`. A break of lines is one of them."""
     if text.isprintable():
         return text
     return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )

@@ -1,8 +1,8 @@
 """Strict TOML file: read against a pydantic model, with all of its mistakes at once.
 
 Every mistake is one line: the file, the line, the key, and what would be right. A model is a class
-of `Table`; its validators raise ValueError with a sentence. What must hold between keys is judged
-as well where some keys are wrong, on the values of those that are right.
+of `TomlTable`; its validators raise ValueError with a sentence. What must hold between keys is
+judged as well where some keys are wrong, on the values of those that are right.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EMPTY: Final[Any] = {}
 """The default of a table that may be left out, and is then as an empty one."""
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """A table of a file: only the keys that it declares, each of exactly its kind."""
 
     model_config = _STRICT
@@ -52,7 +52,7 @@ class Mistake:
 
 def read_toml(
     content: bytes | str,
-    model: type[Table],
+    model: type[TomlTable],
     *,
     name: str,
     most_bytes: int,
@@ -107,7 +107,7 @@ def _parsed(text: str, name: str) -> Values:
         raise ConfigurationError([f"{name}:{line}: is not TOML: {error}"]) from None
 
 
-def _mistake(model: type[Table], error: Any) -> tuple[tuple[int | str, ...], Mistake]:
+def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], Mistake]:
     """The place of an error in the values, and what a person is told of it."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
@@ -146,23 +146,26 @@ def _written(part: int | str) -> str:
     return part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else '"' + part + '"'
 
 
-def _table_at(model: type[Table], place: Sequence[int | str]) -> type[Table]:
+def _table_at(model: type[TomlTable], place: Sequence[int | str]) -> type[TomlTable]:
     for part in place:
         if isinstance(part, str):
             model = _table_of(model.model_fields[part].annotation) or model
     return model
 
 
-def _table_of(annotation: Any) -> type[Table] | None:
+def _table_of(annotation: Any) -> type[TomlTable] | None:
     """The table that a field holds: `T`, `T | None` or `list[T]`."""
     for each in (annotation, *get_args(annotation)):
-        if isinstance(each, type) and issubclass(each, Table):
+        if isinstance(each, type) and issubclass(each, TomlTable):
             return each
     return None
 
 
 def _right(
-    model: type[Table], given: Values, wrong: frozenset[tuple[int | str, ...]], at: tuple[Any, ...]
+    model: type[TomlTable],
+    given: Values,
+    wrong: frozenset[tuple[int | str, ...]],
+    at: tuple[Any, ...],
 ) -> Values:
     """The values of the keys in which nothing is wrong."""
     values: Values = {}
@@ -192,7 +195,7 @@ def _right(
     return values
 
 
-def _adapter(model: type[Table], name: str) -> TypeAdapter[Any]:
+def _adapter(model: type[TomlTable], name: str) -> TypeAdapter[Any]:
     field = model.model_fields[name]
     kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     return TypeAdapter(kind, config=_STRICT)

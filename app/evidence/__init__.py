@@ -2,11 +2,10 @@
 
 __all__ = (
     "bundle",
-    "evidence_key",
     "gather_evidence",
-    "log_check_store",
     "prove_sealed",
     "seal",
+    "store",
     "tell_scenario",
     "verify",
     "verify_evidence",

@@ -12,12 +12,17 @@ from typing import Any, Final
 
 from app.access.operators import note_deed, permitted
 from app.core.errors import UsageError
-from app.evidence import minisign
-from app.evidence.dossier import Dossier, Proven, Told
-from app.evidence.gather_evidence import Providers, gather_dossier
+from app.evidence import keys
+from app.evidence.gather_evidence import (
+    DeliveryEvidence,
+    Dossier,
+    Proven,
+    Providers,
+    gather_dossier,
+)
 from app.evidence.keys import EvidenceKey
 from app.evidence.letter import letter
-from app.evidence.seal import Signer, seal_all
+from app.evidence.seal import CheckpointSigner, seal_all
 from app.evidence.verify import FORMAT, MANIFEST, MAX_BYTES, MAX_MEMBERS, SIGNATURE, pack
 from app.orders.customers import checked_reason
 from app.orders.holds import hold_if_due
@@ -194,7 +199,7 @@ def entry(data: bytes) -> dict[str, Any]:
 # --- deliveries ----------------------------------------------------------------------------------
 
 
-def _add_delivery(files: Files, told: Told, dossier: Dossier) -> None:
+def _add_delivery(files: Files, told: DeliveryEvidence, dossier: Dossier) -> None:
     name = f"delivery-{told.arrived.delivery_id}"
     kept = told.arrived.headers.encode() if told.arrived.headers else None
     proven = told.proven
@@ -325,14 +330,14 @@ def bundle_of(dossier: Dossier, key: EvidenceKey) -> bytes:
 
     Raises UsageError where it would be larger than `verify` takes.
     """
-    files = files_of(dossier, key=minisign.key_name(key.public))
-    files.shown[KEY] = minisign.public_key_text(key.public).encode()
+    files = files_of(dossier, key=keys.key_name(key.public))
+    files.shown[KEY] = keys.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
     manifest = canonical_json(manifest_of(dossier, files))
     members = files.shown | (files.personal if dossier.full else {})
     _check_bounds(members)
     comment = f"evidence of an order as of {format_instant(dossier.as_of)}"
-    signature = minisign.signed(key, manifest, comment=comment, about=ABOUT)
+    signature = keys.signed(key, manifest, comment=comment, about=ABOUT)
     return pack({**members, MANIFEST: manifest, SIGNATURE: signature.encode()})
 
 
@@ -368,7 +373,7 @@ SEAL_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class BundleRequest:
     """What is asked for. `reason` says why personal data go in; without it they stay out."""
 
     order: str
@@ -397,7 +402,7 @@ class Built:
 
 
 async def build_evidence(
-    context: AppContext, request: Request, *, providers: Providers, signer: Signer
+    context: AppContext, request: BundleRequest, *, providers: Providers, signer: CheckpointSigner
 ) -> Built:
     """The bundle. Personal data take the role that may unmask, and a reason.
 
@@ -428,7 +433,7 @@ async def build_evidence(
 
 
 async def _sealed_dossier(
-    context: AppContext, request: Request, *, providers: Providers, signer: Signer
+    context: AppContext, request: BundleRequest, *, providers: Providers, signer: CheckpointSigner
 ) -> Dossier:
     """With proofs of what came a moment ago, too; another sealer may be in the middle of it."""
     for _ in range(SEAL_TRIES):
@@ -453,7 +458,9 @@ async def _is_due(context: AppContext, order: str) -> bool:
     return any(mark.due_at is not None and mark.due_at <= now for mark in marks)
 
 
-async def _write_down(context: AppContext, request: Request, built: Built, *, reason: str) -> None:
+async def _write_down(
+    context: AppContext, request: BundleRequest, built: Built, *, reason: str
+) -> None:
     """Who built what and why, before anybody has it."""
     async with context.store.writing() as connection:
         now = context.clock.now()

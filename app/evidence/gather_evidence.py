@@ -1,4 +1,7 @@
-"""Gathers all that is known of one order into a dossier, as of an instant. Changes nothing."""
+"""Gathers all that is known of one order into a dossier, as of an instant. Changes nothing.
+
+A dossier is a value, without store, clock or key: equal ones give equal bundles, byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
-from app.evidence.dossier import Dossier, Leaf, Profiled, Proven, Sealed, Told
-from app.evidence.dossier_store import Arrived, arrived, bytes_of, details_of_records, revisions_of
-from app.evidence.prove_sealed import AT_ONCE, Proof, proofs_of
+from app.evidence.prove_sealed import AT_ONCE, InclusionProof, proofs_of
+from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.verify import MAX_BYTES
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
+from app.orders.published_store import Published
 from app.orders.read_orders import nothing_known
 from app.providers.doctor import Account, Patient
 from app.providers.fetched import is_answer
@@ -29,9 +32,114 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.events import Delivery, Event
 from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
 from reconcile.matching.books import BookLine, StatementLine
 from reconcile.money import Money, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proven:
+    """What is known again of a delivery's signature.
+
+    scheme       the profile's word for it, such as `hmac-sha256`
+    signed       the profile's template of what is signed; None where code says it
+    where        where the signature stands in the request
+    key          fingerprint of the key that makes it genuine; None where none does now
+    public       that key in PEM, where it is a public one
+    content      the signed bytes, where they can be told without a secret
+    signed_at    when the request says that it was signed
+    sentence     all of this for a person
+    """
+
+    sentence: str
+    scheme: str | None = None
+    signed: str | None = None
+    where: str | None = None
+    key: str | None = None
+    public: bytes | None = None
+    content: bytes | None = field(default=None, repr=False)
+    signed_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryEvidence:
+    """One delivery: what was kept of it, and what can be proved with that.
+
+    body     the event's own bytes, which an earlier arrival may hold; None where they were deleted
+    method   and `url`: how the request came
+    headers  as lines of `name: value`
+    """
+
+    arrived: StoredDelivery
+    body: bytes | None = field(repr=False)
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
+    proven: Proven
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """A source and the profile that reads it now. `text` is the profile's file, without secrets;
+    `orders`: whether its orders are `shared` with other sources or its `own`."""
+
+    source: str
+    profile: str
+    orders: str
+    text: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenLeaf:
+    """One entry of the log with its proof. `text` is what was hashed; None where that may not be
+    shown. `subject` names what it is of: an id, or `revision:7`."""
+
+    index: int
+    subject: str
+    text: str | None
+    hash: bytes
+    proof: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedParts:
+    """What the log says of what is in the bundle.
+
+    checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
+    unsealed    ids of what has no leaf under that head
+    keys        every public key that has signed for the log, in hex, the newest last
+    """
+
+    checkpoint: str = ""
+    leaves: tuple[ProvenLeaf, ...] = ()
+    unsealed: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dossier:
+    """One order as of an instant.
+
+    history  what was known then; in a redacted bundle with numbers of customers masked in its texts
+    details  by record id: the text that is kept beside a record, such as the service's answer
+    lines    lines of order books and statements that are of this order, as JSON values
+    phones   its customers' numbers, as far as bodies that are kept name them
+    full     whether bodies and headers go in as they came
+    """
+
+    history: History
+    policy: Policy
+    as_of: Instant
+    told: tuple[DeliveryEvidence, ...]
+    details: Mapping[str, str]
+    revisions: tuple[Published, ...]
+    profiles: tuple[Profiled, ...]
+    lines: tuple[Mapping[str, Any], ...]
+    sealed: SealedParts
+    masking: Masking
+    phones: frozenset[str] = field(default=frozenset(), repr=False)
+    full: bool
 
 
 def book_document(line: BookLine) -> dict[str, Any]:
@@ -82,7 +190,7 @@ def masked_history(history: History, masking: Masking) -> History:
     )
 
 
-def masked_leaves(sealed: Sealed, masking: Masking) -> Sealed:
+def masked_leaves(sealed: SealedParts, masking: Masking) -> SealedParts:
     """The proofs; of a leaf whose text holds a customer's number only the hash, which is salted."""
     leaves = tuple(
         replace(each, text=None) if each.text is None or masking.touches(each.text) else each
@@ -107,7 +215,9 @@ def _masked(value: Text, masking: Masking) -> Text:
     return replace(value, **changes) if changes else value
 
 
-def retold(rows: Iterable[Arrived], accounts: Mapping[str, Account]) -> list[Told]:
+def retold(
+    rows: Iterable[StoredDelivery], accounts: Mapping[str, Account]
+) -> list[DeliveryEvidence]:
     """Each of an order's deliveries. A repeated one has its body from the first that brought it."""
     rows = list(rows)
     bodies = {(row.source, row.digest): row.body for row in rows if row.body is not None}
@@ -117,10 +227,10 @@ def retold(rows: Iterable[Arrived], accounts: Mapping[str, Account]) -> list[Tol
     ]
 
 
-def _told_one(row: Arrived, body: bytes | None, account: Account | None) -> Told:
+def _told_one(row: StoredDelivery, body: bytes | None, account: Account | None) -> DeliveryEvidence:
     kept = read_headers(row.headers)
     shown = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in kept.headers)
-    return Told(
+    return DeliveryEvidence(
         arrived=row,
         body=body,
         method=kept.method,
@@ -130,7 +240,7 @@ def _told_one(row: Arrived, body: bytes | None, account: Account | None) -> Told
     )
 
 
-def _proven(row: Arrived, body: bytes | None, account: Account | None) -> Proven:
+def _proven(row: StoredDelivery, body: bytes | None, account: Account | None) -> Proven:
     whole = body if row.envelope is None else row.whole
     if is_answer(row.headers):
         return Proven(sentence="Fetched by us from the provider itself, over TLS: not signed.")
@@ -140,13 +250,13 @@ def _proven(row: Arrived, body: bytes | None, account: Account | None) -> Proven
         return Proven(sentence="This provider signs nothing: its own answer, fetched, counts.")
     if whole is None or row.pruned_at is not None:
         return Proven(
-            sentence="Its body was let go: its signature was right when it arrived, and cannot be "
+            sentence="Its body was deleted: its signature was right when it arrived, and cannot be "
             "checked again."
         )
     return _checked(account, _patient(row, whole, account))
 
 
-def _patient(row: Arrived, body: bytes, account: Account) -> Patient:
+def _patient(row: StoredDelivery, body: bytes, account: Account) -> Patient:
     kept = read_headers(row.headers)
     secrets = account.secrets
     texts = secrets.values() if isinstance(secrets, Mapping) else secrets
@@ -192,7 +302,7 @@ def _sentence(mac: str, key: str, *, public: bool) -> str:
     return f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
 
 
-def phones_told(told: Iterable[Told], sources: Mapping[str, Source]) -> set[str]:
+def phones_told(told: Iterable[DeliveryEvidence], sources: Mapping[str, Source]) -> set[str]:
     """Every customer's number that a body names."""
     found: set[str] = set()
     for each in told:
@@ -266,7 +376,7 @@ async def gather_dossier(
     )
 
 
-async def _arrived(connection: Connection, history: History) -> list[Arrived]:
+async def _arrived(connection: Connection, history: History) -> list[StoredDelivery]:
     ids = [each.delivery_id for each in history.deliveries]
     _refuse_more(await bytes_of(connection, ids), MAX_BYTES // 3, "bytes of bodies and headers")
     return await arrived(connection, ids)
@@ -284,17 +394,19 @@ async def _lines(
     )
 
 
-async def _sealed(connection: Connection, history: History, revisions: Sequence[str]) -> Sealed:
+async def _sealed(
+    connection: Connection, history: History, revisions: Sequence[str]
+) -> SealedParts:
     """Proofs against the first checkpoint that covers all that is sealed of it: always the same."""
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(revisions)
     _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
     sealed = (await leaves_of(connection, subjects)).keys()
     if not sealed:
-        return Sealed(unsealed=tuple(sorted(subjects)))
+        return SealedParts(unsealed=tuple(sorted(subjects)))
     found = await proofs_of(connection, sealed, earliest=True)
     known = await identity(connection)
-    return Sealed(
+    return SealedParts(
         checkpoint=found.note,
         leaves=tuple(_leaf(each) for each in found.proofs),
         unsealed=tuple(sorted(subjects - sealed)),
@@ -302,8 +414,8 @@ async def _sealed(connection: Connection, history: History, revisions: Sequence[
     )
 
 
-def _leaf(proof: Proof) -> Leaf:
-    return Leaf(
+def _leaf(proof: InclusionProof) -> ProvenLeaf:
+    return ProvenLeaf(
         index=proof.number,
         subject=proof.subject,
         text=canonical_json(proof.leaf).decode(),
@@ -320,7 +432,7 @@ def _refuse_more(count: int, most: int, what: str) -> None:
         )
 
 
-def _profiles(rows: Iterable[Arrived], providers: Providers) -> tuple[Profiled, ...]:
+def _profiles(rows: Iterable[StoredDelivery], providers: Providers) -> tuple[Profiled, ...]:
     names = sorted({row.source for row in rows} & providers.accounts.keys())
     return tuple(
         Profiled(

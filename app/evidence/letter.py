@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.core.pages.render import page
-from app.evidence.dossier import Dossier, Told
+from app.core.pages import page
+from app.evidence.gather_evidence import DeliveryEvidence, Dossier
 from reconcile.instants import Instant, format_duration, format_instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.explain import explain, finding_text
@@ -42,7 +42,7 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class LetterColumn:
     """One moment. `gap` says how long it is since the one before; `day` where a new one begins."""
 
     x: int
@@ -66,7 +66,7 @@ class Mark:
 class Drawing:
     """The whole timeline."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[LetterColumn, ...]
     marks: tuple[Mark, ...]
     width: int = WIDTH
     left: int = LEFT
@@ -88,14 +88,14 @@ def _moments(spoken: Sequence[Spoken]) -> list[Instant]:
     return sorted({each.at for each in spoken} | {each.received_at for each in spoken})
 
 
-def _columns(moments: Sequence[Instant], place: dict[Instant, int]) -> tuple[Column, ...]:
+def _columns(moments: Sequence[Instant], place: dict[Instant, int]) -> tuple[LetterColumn, ...]:
     columns = []
     before: Instant | None = None
     for moment in moments:
         day, _, time = format_instant(moment).rstrip("Z").partition("T")
         same = before is not None and format_instant(before).startswith(day)
         columns.append(
-            Column(
+            LetterColumn(
                 x=place[moment],
                 time=time.partition(".")[0],
                 day="" if same else day,
@@ -290,7 +290,7 @@ def _arrivals(dossier: Dossier) -> dict[str, Any]:
     }
 
 
-def _ages(told: Iterable[Told]) -> str:
+def _ages(told: Iterable[DeliveryEvidence]) -> str:
     """The oldest signature at its arrival."""
     ages = [
         each.arrived.received_at - each.proven.signed_at
@@ -300,7 +300,7 @@ def _ages(told: Iterable[Told]) -> str:
     return format_duration(max(ages)) if ages else ""
 
 
-def _key(told: Told) -> str:
+def _key(told: DeliveryEvidence) -> str:
     if told.proven.key is None:
         return ""
     kind = "public key" if told.proven.public is not None else "shared secret"

@@ -31,7 +31,7 @@ AT_ONCE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class InclusionProof:
     """That one leaf is in the log. `path`: the hashes beside its way to the head, lowest first."""
 
     subject: str
@@ -59,7 +59,7 @@ class Proofs:
 
     checkpoint: Checkpoint
     note: str
-    proofs: Sequence[Proof]
+    proofs: Sequence[InclusionProof]
 
 
 async def proofs_of(
@@ -83,7 +83,7 @@ async def proofs_of(
         raise NotFoundError("no checkpoint covers it; `tallyhook log verify` says what is wrong")
     ordered = sorted(leaves.values(), key=lambda leaf: leaf.number)
     proofs = [
-        Proof(
+        InclusionProof(
             subject=leaf.subject,
             kind=leaf.kind,
             number=leaf.number,

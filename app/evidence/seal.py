@@ -1,9 +1,12 @@
-"""Seals what is kept for ever: every delivery, record, revision and deed becomes a leaf of the log.
+"""The log's writer: seals what is kept for ever, and says with which key.
 
-1 find     some rows without a leaf, on a snapshot
+1 find     some rows without a leaf, on a snapshot: deliveries, records, revisions, audit entries
 2 hash     their documents, each with a salt, in small portions; the tiles that they complete
 3 sign     the new head as a checkpoint
 4 write    leaves, hashes, checkpoint, in one transaction, if nobody else added meanwhile
+
+The log remembers every public key that has signed for it. A key that is not the newest of them
+signs nothing: several receivers of one database share one key.
 """
 
 from __future__ import annotations
@@ -15,16 +18,29 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import structlog
 
-from app.core.ids import new_salts
-from app.evidence.keys import EvidenceKey, PublicKey
+from app.access.operators import note_deed, permitted
+from app.core.errors import ConfigurationError
+from app.core.ids import new_id, new_salts, new_secret
+from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
 from app.receiving.context import AppContext
 from app.sealing.leaf_store import Leaf, Sealable, leaf_of
 from app.sealing.log_queue_store import Found, find_unsealed, sweep_again
-from app.sealing.log_store import Growth, SignedHead, grow_log, kept_hashes
+from app.sealing.log_store import (
+    Growth,
+    Identity,
+    SignedHead,
+    add_key,
+    begin_log,
+    grow_log,
+    identity,
+    kept_hashes,
+)
+from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Tail, tail_ranges
 
 # --- checkpoints of the log as signed notes -------------------------------------------------------
@@ -145,7 +161,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signer:
+class CheckpointSigner:
     """Who signs for this log: see `open_signer`."""
 
     origin: str
@@ -155,7 +171,7 @@ class Signer:
 class Sealer:
     """Seals one database's rows, beside any number of others that do."""
 
-    def __init__(self, context: AppContext, signer: Signer) -> None:
+    def __init__(self, context: AppContext, signer: CheckpointSigner) -> None:
         self._context = context
         self._signer = signer
 
@@ -209,7 +225,7 @@ async def anything_unsealed(context: AppContext) -> bool:
 
 async def seal_all(
     context: AppContext,
-    signer: Signer,
+    signer: CheckpointSigner,
     *,
     sweep: bool = False,
     progress: Callable[[int], None] = lambda count: None,
@@ -223,3 +239,110 @@ async def seal_all(
         done += sealed
         progress(sealed)
     return done
+
+
+async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
+    """The key of the file, which is made where the log has none yet; begins the log with it.
+
+    Raises ConfigurationError where the log was begun with another key, or its key is not there.
+    """
+    known = await known_log(context)
+    key = load_key(path)
+    if known is None:
+        known, key = await _begun(context, path, key)
+    if key is None:
+        raise ConfigurationError([f"{VARIABLE}: {_missing(path, known)}"])
+    if key.public.raw.hex() != known.keys[-1]:
+        raise ConfigurationError(
+            [
+                f"{VARIABLE}: {path} holds the key {key.public.fingerprint}, and this log is "
+                f"signed with {fingerprint_of(known.keys[-1])}; use that one's file: all who "
+                "receive for one database share it"
+            ]
+        )
+    return CheckpointSigner(origin=known.origin, key=key)
+
+
+async def known_log(context: AppContext) -> Identity | None:
+    """Which log the database holds; None before it has begun."""
+    async with context.store.reading() as connection:
+        return await identity(connection)
+
+
+async def _begun(
+    context: AppContext, path: Path, key: EvidenceKey | None
+) -> tuple[Identity, EvidenceKey | None]:
+    key = key or made_key(path)
+    now = context.clock.now()
+    origin = f"tallyhook.{context.store.environment}/{new_id('', now)[-12:]}"
+    async with context.store.writing() as connection:
+        await begin_log(connection, origin=origin, public=key.public.raw.hex(), now=now)
+        known = await identity(connection)  # another process may have been first
+    assert known is not None
+    return known, key
+
+
+def made_key(path: Path) -> EvidenceKey:
+    """A new key in a file of its own, or the one that another process has just put there."""
+    try:
+        return write_key(path, secret=new_secret())
+    except FileExistsError:
+        key = load_key(path)
+        assert key is not None
+        return key
+
+
+def _missing(path: Path, known: Identity) -> str:
+    return (
+        f"there is no key at {path}, and this log is signed with {fingerprint_of(known.keys[-1])}; "
+        "put its file back, or go on with a new key by `tallyhook log key --rotate`"
+    )
+
+
+def fingerprint_of(public: str) -> str:
+    """The fingerprint of a public key in hex."""
+    return PublicKey(bytes.fromhex(public)).fingerprint
+
+
+async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> EvidenceKey:
+    """Sign with a new key from now on. The old one's file, if it is there, is kept beside it.
+
+    Raises ConfigurationError where nothing is signed yet, or the files cannot be written, and
+    UsageError for who may not.
+    """
+    async with context.store.reading() as connection:
+        await permitted(connection, by=by, action="key_rotated")
+    known = await known_log(context)
+    if known is None:
+        raise ConfigurationError([f"{VARIABLE}: the log has no key yet; `tallyhook log key`"])
+    now = context.clock.now()
+    if load_key(path) is not None:
+        _set_aside(path, now)
+    key = made_key(path)
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="key_rotated")
+        await add_key(connection, public=key.public.raw.hex(), now=now)
+        new = key.public.fingerprint
+        await note_deed(connection, who, action="key_rotated", subject=new, at=now)
+    return key
+
+
+def _set_aside(path: Path, now: Instant) -> None:
+    try:
+        path.rename(path.with_name(f"{path.name}.until-{now}"))
+    except OSError as error:
+        raise ConfigurationError(
+            [f"{VARIABLE}: the old key cannot be set aside ({error.strerror})"]
+        ) from error
+
+
+def shown_key(signer: CheckpointSigner) -> dict[str, str]:
+    """The public key in every form that somebody checks with."""
+    public = signer.key.public
+    return {
+        "log": signer.origin,
+        "fingerprint": public.fingerprint,
+        "ed25519": public.raw.hex(),
+        "note": verifier_key(signer.origin, public),
+        "minisign": public_key_line(public),
+    }

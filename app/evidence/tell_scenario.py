@@ -14,13 +14,12 @@ from typing import Any, Final
 from app.access.operators import note_deed, permitted
 from app.core.errors import ConfigurationError, UsageError
 from app.core.masking import Masking
-from app.core.strict_json import Written, parse_written
-from app.evidence.dossier import Dossier, Told
-from app.evidence.gather_evidence import Providers, gather_dossier
+from app.core.strict_json import NumberText, parse_written
+from app.evidence.gather_evidence import DeliveryEvidence, Dossier, Providers, gather_dossier
 from app.providers.fetched import is_answer
 from app.providers.request import Headers
 from app.providers.sections import Profile
-from app.providers.unverified import ProfileReader
+from app.providers.source import ProfileReader
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, MILLISECOND, SECOND, Instant, format_instant, parse_instant
 from reconcile.ledger.events import Event
@@ -81,9 +80,9 @@ class StandIns:
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
         """The document with a stand-in at the path, if that changes nothing of what is read."""
-        if isinstance(leaf, Written) and (len(leaf) < _SHORT or not leaf.isdigit()):
+        if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
-        stand_in = Written(self.of(leaf)) if isinstance(leaf, Written) else self.of(leaf)
+        stand_in = NumberText(self.of(leaf)) if isinstance(leaf, NumberText) else self.of(leaf)
         changed = put(document, path, stand_in)
         if says(changed, event, read):
             return changed
@@ -124,7 +123,7 @@ def put(document: Any, path: Path, value: Any) -> Any:
 
 def written(value: Any) -> str:
     """JSON, numbers as they were written."""
-    if isinstance(value, Written):
+    if isinstance(value, NumberText):
         return value
     if isinstance(value, dict):
         inner = ", ".join(f"{json.dumps(name)}: {written(item)}" for name, item in value.items())
@@ -147,9 +146,9 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
         if form is None:
             continue
         moved = dated(moment_of(leaf, form) + DAY, form)
-        number = isinstance(leaf, Written)
-        if says(put(document, path, Written(moved) if number else moved), later, read):
-            mark = Written(_MARK) if number else _MARK
+        number = isinstance(leaf, NumberText)
+        if says(put(document, path, NumberText(moved) if number else moved), later, read):
+            mark = NumberText(_MARK) if number else _MARK
             return put(document, path, mark), form
     return document, None
 
@@ -193,7 +192,7 @@ TOLD: Final[frozenset[RecordKind]] = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class OrderScenario:
     """A scenario as JSON values. `left_out`: what a replay cannot make, one sentence each."""
 
     document: dict[str, Any]
@@ -202,10 +201,10 @@ class Scenario:
 
 async def tell_scenario(
     context: AppContext, order: str, *, as_of: Instant | None, by: str | None, providers: Providers
-) -> Scenario:
+) -> OrderScenario:
     """The scenario of an order as of an instant; the audit trail says who took it.
 
-    Raises NotFoundError for no such order, UsageError where bodies were let go or cannot be freed
+    Raises NotFoundError for no such order, UsageError where bodies were deleted or cannot be freed
     of personal data.
     """
     async with context.store.reading() as connection:
@@ -226,7 +225,7 @@ async def tell_scenario(
     return scenario
 
 
-def scenario_of(dossier: Dossier, providers: Providers) -> Scenario:
+def scenario_of(dossier: Dossier, providers: Providers) -> OrderScenario:
     """The scenario. Its expectation rests on what a replay can make, and on nothing else."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
@@ -249,16 +248,16 @@ def scenario_of(dossier: Dossier, providers: Providers) -> Scenario:
     }
     if masking.touches(json.dumps(document, ensure_ascii=False)):
         raise UsageError("a reference of this order holds a customer's number: no scenario of it")
-    return Scenario(document=document, left_out=tuple(left_out))
+    return OrderScenario(document=document, left_out=tuple(left_out))
 
 
-def _playable(dossier: Dossier) -> tuple[list[Told], list[str]]:
+def _playable(dossier: Dossier) -> tuple[list[DeliveryEvidence], list[str]]:
     played, left_out = [], []
     for told in dossier.told:
         if is_answer(told.arrived.headers):
             left_out.append("what was fetched from the provider: a replay has nobody to ask")
         elif told.body is None:
-            raise UsageError("bodies of this order were let go: there is nothing to play again")
+            raise UsageError("bodies of this order were deleted: there is nothing to play again")
         elif told.arrived.envelope is not None:
             raise UsageError("its events came with others in one request: no scenario can be told")
         else:
@@ -268,7 +267,7 @@ def _playable(dossier: Dossier) -> tuple[list[Told], list[str]]:
     return played, sorted(set(left_out))
 
 
-def _only(history: History, played: list[Told]) -> History:
+def _only(history: History, played: list[DeliveryEvidence]) -> History:
     wanted = {each.arrived.delivery_id for each in played}
     return History(
         order=history.order,
@@ -302,7 +301,7 @@ def _expected(ledger: Ledger) -> dict[str, Any]:
 
 
 def _arrival(
-    told: Told, dossier: Dossier, stand_ins: StandIns, providers: Providers
+    told: DeliveryEvidence, dossier: Dossier, stand_ins: StandIns, providers: Providers
 ) -> dict[str, Any]:
     arrived = told.arrived
     account = providers.accounts.get(arrived.source)
@@ -320,14 +319,14 @@ def _arrival(
     }
 
 
-def _body(told: Told, profile: Profile, stand_ins: StandIns) -> list[Piece]:
+def _body(told: DeliveryEvidence, profile: Profile, stand_ins: StandIns) -> list[Piece]:
     assert told.body is not None
     if profile.request.body != "json" or not told.body:
         raise UsageError(f"bodies of profile {profile.name} are not JSON: no scenario can be told")
     return stand_ins.body(told.body, _read(told, profile))
 
 
-def _read(told: Told, profile: Profile) -> Read:
+def _read(told: DeliveryEvidence, profile: Profile) -> Read:
     try:
         reader = ProfileReader(told.arrived.source, profile)
     except ConfigurationError as error:
@@ -336,7 +335,7 @@ def _read(told: Told, profile: Profile) -> Read:
     return lambda body: reader.read(body, digest="", headers=headers, url=told.url).events[0]
 
 
-def _sources(played: list[Told], dossier: Dossier) -> list[Mapping[str, str]]:
+def _sources(played: list[DeliveryEvidence], dossier: Dossier) -> list[Mapping[str, str]]:
     names = {each.arrived.source for each in played}
     return [
         {"source": each.source, "profile": each.profile, "text": each.text.decode()}

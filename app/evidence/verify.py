@@ -321,7 +321,7 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
     return True, f"Folding the history here again gives this ledger: {found['outcome']}."
 
 
-class Step(NamedTuple):
+class VerifyStep(NamedTuple):
     """One step: whether it passed (None: it was not checked), and why."""
 
     name: str
@@ -342,34 +342,36 @@ CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
 
 def steps_of(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]]
-) -> tuple[Bundle | None, list[Step]]:
+) -> tuple[Bundle | None, list[VerifyStep]]:
     """Every step, until nothing is left to look at."""
-    steps: list[Step] = []
+    steps: list[VerifyStep] = []
     try:
         members = unpack(archive)
-        steps.append(Step("archive", True, f"The ZIP is exactly its {len(members)} files."))
+        steps.append(VerifyStep("archive", True, f"The ZIP is exactly its {len(members)} files."))
     except Wrong as error:
-        return None, [Step("archive", False, f"This is no bundle as it was made: {error}.")]
+        return None, [VerifyStep("archive", False, f"This is no bundle as it was made: {error}.")]
     try:
         bundle = opened(members)
     except Wrong as error:
-        return None, [*steps, Step("manifest", False, f"The manifest does not fit: {error}.")]
+        return None, [*steps, VerifyStep("manifest", False, f"The manifest does not fit: {error}.")]
     count = len(members) - 2
-    steps.append(Step("manifest", True, f"The manifest names exactly the {count} other files."))
+    steps.append(
+        VerifyStep("manifest", True, f"The manifest names exactly the {count} other files.")
+    )
     return bundle, steps + [_step(name, check, bundle) for name, check in checks]
 
 
-def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> Step:
+def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> VerifyStep:
     try:
         found = check(bundle)
     except Wrong as error:
-        return Step(name, False, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        return VerifyStep(name, False, f"{str(error)[:1].upper()}{str(error)[1:]}.")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        return Step(name, False, f"What it looks at is not in form: {type(error).__name__}.")
-    return Step(name, True, found) if isinstance(found, str) else Step(name, *found)
+        return VerifyStep(name, False, f"What it looks at is not in form: {type(error).__name__}.")
+    return VerifyStep(name, True, found) if isinstance(found, str) else VerifyStep(name, *found)
 
 
-def lines_of(steps: list[Step]) -> list[str]:
+def lines_of(steps: list[VerifyStep]) -> list[str]:
     """The report: a line for each step, then the last sentence."""
     words = {True: "passed", False: "FAILED", None: "not checked"}
     told = [f"{each.name}: {words[each.passed]}. {each.sentence}" for each in steps]

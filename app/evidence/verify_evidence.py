@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import LEAF, counted
-from app.evidence import minisign
+from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
 from app.evidence.keys import PublicKey
 from app.evidence.seal import NotACheckpoint, note_holds, read_checkpoint
@@ -23,7 +23,7 @@ from app.evidence.verify import (
     SIGNATURE,
     UNSEALED,
     Bundle,
-    Step,
+    VerifyStep,
     Wrong,
     deliveries,
     digests,
@@ -34,8 +34,7 @@ from app.evidence.verify import (
 from app.orders.reindex import read_bytes_again
 from app.providers.profile import read_profile
 from app.providers.sections import Profile
-from app.providers.source import Source
-from app.providers.unverified import ProfileReader
+from app.providers.source import ProfileReader, Source
 from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.header_codec import read_headers
 from reconcile.instants import parse_instant
@@ -112,7 +111,7 @@ def _counted(bundle: Bundle, count: int, left: int, *, done: str) -> Found:
     if bundle.manifest["redacted"]:
         return None, "A redacted bundle has no bodies."
     if not count and not left:
-        return None, "No bodies are kept any more: they were let go before this was built."
+        return None, "No bodies are kept any more: they were deleted before this was built."
     if not count:
         return None, "This takes what only the payment service has, its shared secret."
     rest = f"; {left} more take a secret that is not here" if left else ""
@@ -179,12 +178,12 @@ MAX_KEY_FILE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class VerifiedBundle:
     """What became of each step. `order` and `as_of` are the bundle's word; None without one."""
 
     order: str | None
     as_of: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[VerifyStep, ...]
 
     @property
     def valid(self) -> bool:
@@ -216,15 +215,15 @@ def trusted_key(given: str) -> PublicKey:
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
-        return minisign.read_public_key(text)
-    except (OSError, ValueError, minisign.NotSigned) as error:
+        return keys.read_public_key(text)
+    except (OSError, ValueError, keys.NotSigned) as error:
         said = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(
             f"--key: {said}; give the line of minisign's public key, or a file with it"
         ) from None
 
 
-def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> Verified:
+def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> VerifiedBundle:
     """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise."""
     checks: list[tuple[str, Callable[[Bundle], Any]]] = [
         ("digests", digests),
@@ -238,7 +237,7 @@ def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> Veri
     ]
     bundle, steps = steps_of(archive, checks)
     manifest = {} if bundle is None else bundle.manifest
-    return Verified(
+    return VerifiedBundle(
         order=_text(manifest.get("order")), as_of=_text(manifest.get("as_of")), steps=tuple(steps)
     )
 
@@ -258,22 +257,22 @@ def _signature(bundle: Bundle, trusted: PublicKey | None) -> Found:
     if not text.startswith(f"untrusted comment: {ABOUT}\n"):
         raise Wrong("the signature's first line, which no signature covers, was changed")
     try:
-        minisign.trusted_comment(public, bundle.members[MANIFEST], text)
-    except minisign.NotSigned as error:
+        keys.trusted_comment(public, bundle.members[MANIFEST], text)
+    except keys.NotSigned as error:
         raise Wrong(f"the manifest is not signed with the key in the bundle: {error}") from None
-    name = minisign.key_name(public)
+    name = keys.key_name(public)
     if trusted is None:
         return True, f"Signed with the key {name} that is in the bundle. {_NOT_WHOSE}"
     if trusted != public:
-        other = minisign.key_name(trusted)
+        other = keys.key_name(trusted)
         raise Wrong(f"it is signed with the key {name}, and not with {other}, the one to trust")
     return True, f"Signed with the key {name}, the one to trust."
 
 
 def _key(bundle: Bundle) -> PublicKey:
     try:
-        public = minisign.read_public_key(_decoded(bundle, KEY))
-    except minisign.NotSigned as error:
+        public = keys.read_public_key(_decoded(bundle, KEY))
+    except keys.NotSigned as error:
         raise Wrong(f"{KEY}: {error}") from None
     if public.pem() != _decoded(bundle, KEY_PEM):
         raise Wrong(f"{KEY} and {KEY_PEM} are not the same key")

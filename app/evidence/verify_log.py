@@ -21,8 +21,8 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence.keys import PublicKey
-from app.evidence.log_check_store import Content, contents_of, node_count, strays, whole_bodies
 from app.evidence.seal import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
+from app.evidence.store import Content, contents_of, node_count, strays, whole_bodies
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.verify import digest_of
@@ -74,7 +74,7 @@ async def contents(connection: Connection, leaves: Sequence[Leaf]) -> Mapping[st
 def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | None:
     """Why a leaf and its row do not fit, one sentence; None where they do.
 
-    (1) hash, (2) row, (3) what was sealed of it, but headers that were let go, (4) body.
+    (1) hash, (2) row, (3) what was sealed of it, but headers that were deleted, (4) body.
     """
     name = f"leaf {leaf.number} ({_named(leaf)})"
     sealed = _sealed(leaf)
@@ -112,7 +112,7 @@ def _wrong_body(name: str, content: Content) -> Iterator[str]:
 
 
 def reread(leaf: Leaf, row: Sealable) -> bool:
-    """Whether the row's index says otherwise than the door did: see `reindex`."""
+    """Whether the row's index says otherwise than the receiver did: see `reindex`."""
     sealed = leaf.members()
     return any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys())
 
@@ -204,7 +204,7 @@ MAX_PROBLEMS: Final = 50
 
 
 @dataclass(slots=True, kw_only=True)
-class Verified:
+class VerifiedLog:
     """What was recomputed, and what does not fit.
 
     waiting  rows that wait for a leaf
@@ -263,7 +263,7 @@ async def verify_log(
     against: str | None = None,
     tell: int = MAX_PROBLEMS,
     progress: Callable[[int, int], None],
-) -> Verified:
+) -> VerifiedLog:
     """Verify everything. `against`: the text of a checkpoint that was kept elsewhere; `tell`: how
     many problems are told, not only counted.
 
@@ -296,7 +296,7 @@ class _Verification:
         self._tree = tree
         self._heads: deque[SignedHead] = deque()
         self._whole = True
-        self.verified = Verified(tell=tell)
+        self.verified = VerifiedLog(tell=tell)
 
     async def run(
         self,
@@ -304,7 +304,7 @@ class _Verification:
         kept: Checkpoint | None,
         *,
         progress: Callable[[int, int], None],
-    ) -> Verified:
+    ) -> VerifiedLog:
         """Verify layer by layer."""
         size, after = await log_size(self._connection), 0
         await self._more_heads(0)

@@ -24,7 +24,7 @@ from app.database.statements import (
     select_rows,
     stream,
 )
-from app.finance.import_store import KNOWN, Written, newest_published, supersede
+from app.finance.import_store import KNOWN, WrittenVersions, newest_published, supersede
 from reconcile.instants import Instant
 from reconcile.matching.books import BookLine
 from reconcile.money import Money
@@ -65,17 +65,21 @@ def line_id_of(match_key: str, kind: str) -> str:
 
 async def write_book(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
-) -> Written:
+) -> WrittenVersions:
     """Add the versions that rows of STAGED make, no two of one line, as of an import."""
     return await run(connection, _write, rows, number)
 
 
-async def compare_book(connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]) -> Written:
+async def compare_book(
+    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]
+) -> WrittenVersions:
     """What `write_book` would write."""
     return (await run(connection, _decide, rows))[0]
 
 
-def _write(connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int) -> Written:
+def _write(
+    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int
+) -> WrittenVersions:
     counts, fresh, behind = _decide(connection, rows)
     if behind:
         keys = ("match_key", "kind", "since")
@@ -91,11 +95,11 @@ def _write(connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number:
 
 def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
-) -> tuple[Written, list[tuple[Any, ...]], Rows]:
+) -> tuple[WrittenVersions, list[tuple[Any, ...]], Rows]:
     """The counts, the rows to be added, and the keys of the versions that they supersede."""
     keys = {row[0] for row in rows}
     if not keys or not _any_between(connection, min(keys), max(keys)):
-        return Written(new=len(rows)), list(rows), []
+        return WrittenVersions(new=len(rows)), list(rows), []
     sql = (
         f"SELECT match_key, kind, since, {', '.join(STAGED[2:])} FROM book_lines "  # noqa: S608
         "WHERE match_key IN ({}) AND until IS NULL"
@@ -113,7 +117,7 @@ def _decide(
             if kept[2:] != known[3:]:
                 fresh.append(kept)
                 behind.append(known[:3])
-    counts = Written(new=new, changed=len(behind), unchanged=len(rows) - len(fresh))
+    counts = WrittenVersions(new=new, changed=len(behind), unchanged=len(rows) - len(fresh))
     return counts, fresh, behind
 
 

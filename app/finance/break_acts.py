@@ -219,7 +219,7 @@ _ACTIONS: Final[dict[Deed, Action]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doing:
+class BreakAct:
     """What a person wants to do: of which kind, in whose name, and why.
 
     value  to whom it is assigned, which line it is, or no longer is, matched with, how late money
@@ -237,26 +237,26 @@ async def assign_break(context: AppContext, name: str, *, to: str, by: str | Non
     """Make it somebody's; an empty name makes it nobody's."""
     if to and not (to.isprintable() and to == to.strip() and len(to) <= 80):
         raise UsageError("--to takes a name of at most 80 printable characters")
-    await _do(context, name, Doing(deed="assigned", by=by, value=to))
+    await _do(context, name, BreakAct(deed="assigned", by=by, value=to))
 
 
 async def comment_break(context: AppContext, name: str, *, note: str, by: str | None) -> None:
     """Say something about it."""
-    await _do(context, name, Doing(deed="commented", by=by, reason=note))
+    await _do(context, name, BreakAct(deed="commented", by=by, reason=note))
 
 
 async def accept_break(
     context: AppContext, name: str, *, reason: str, by: str | None, second: str | None
 ) -> None:
     """Write it off. Above the amount that the rules set, a second person must agree."""
-    await _do(context, name, Doing(deed="accepted", by=by, reason=reason, second=second))
+    await _do(context, name, BreakAct(deed="accepted", by=by, reason=reason, second=second))
 
 
 async def match_break(
     context: AppContext, name: str, *, line: str, reason: str, by: str | None
 ) -> None:
     """Say that a left-over line belongs to it; the next run heeds that."""
-    await _do(context, name, Doing(deed="matched", by=by, reason=reason, value=line))
+    await _do(context, name, BreakAct(deed="matched", by=by, reason=reason, value=line))
 
 
 async def unmatch_break(
@@ -266,18 +266,18 @@ async def unmatch_break(
 
     line  which, if there are several. Returns the line in the version that was matched.
     """
-    return await _do(context, name, Doing(deed="unmatched", by=by, reason=reason, value=line))
+    return await _do(context, name, BreakAct(deed="unmatched", by=by, reason=reason, value=line))
 
 
 async def settle_break(
     context: AppContext, name: str, *, action: str, reason: str, by: str | None, second: str | None
 ) -> None:
     """Decide what becomes of late money. What keeps it is an acceptance, and takes two as one."""
-    doing = Doing(deed="settled", by=by, reason=reason, value=action, second=second)
+    doing = BreakAct(deed="settled", by=by, reason=reason, value=action, second=second)
     await _do(context, name, doing)
 
 
-async def _do(context: AppContext, name: str, doing: Doing) -> str:
+async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
     """Returns the value as it was written."""
     if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
@@ -328,7 +328,7 @@ def _facts(value: str, money: Money, second: str | None) -> dict[str, str | int]
 
 
 async def _checked(
-    connection: Connection, found: SeenBreak, doing: Doing, who: Operator
+    connection: Connection, found: SeenBreak, doing: BreakAct, who: Operator
 ) -> str | None:
     """The second person's name, where there is one. Raises UsageError for what may not be done."""
     if doing.deed in ("accepted", "matched", "settled") and found.life.state == "closed":

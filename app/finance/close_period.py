@@ -24,7 +24,7 @@ from app.access.operators import note_deed, permitted
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
-from app.finance.closing_store import Closed, add_closing, closed_periods
+from app.finance.period_store import Closed, add_closing, closed_periods
 from app.finance.report_period import Progress, report_period
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders.history_store import history_digests
@@ -39,11 +39,11 @@ from reconcile.reporting.closing import (
     Closing,
     Print,
     adjusted_in,
+    figures,
     in_report,
     rejected,
     too_early,
 )
-from reconcile.reporting.figures import figures
 from reconcile.reporting.report import PeriodReport, Scope
 from reconcile.reporting.tables import report_document
 
@@ -65,7 +65,7 @@ store for some milliseconds, and its sender gives up on one that takes longer th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CloseRequest:
     """Who wants to close what.
 
     as_of        what was known then is closed; None: now
@@ -83,7 +83,7 @@ class Request:
 
 
 async def close_period(
-    context: AppContext, request: Request, *, progress: Progress
+    context: AppContext, request: CloseRequest, *, progress: Progress
 ) -> Closing | tuple[Blocker, ...]:
     """Close the month, or say everything that is against it.
 
@@ -151,7 +151,7 @@ def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
     )
 
 
-async def _genuine(context: AppContext, request: Request, month: Month) -> int:
+async def _genuine(context: AppContext, request: CloseRequest, month: Month) -> int:
     return await count_genuine(
         context,
         sources=request.sources,
@@ -163,7 +163,7 @@ async def _genuine(context: AppContext, request: Request, month: Month) -> int:
 
 async def _write(
     context: AppContext,
-    request: Request,
+    request: CloseRequest,
     month: Month,
     report: PeriodReport,
     *,

@@ -7,14 +7,13 @@ from typing import Final
 
 from app.core.errors import NotFoundError
 from app.database.engine import Connection
-from app.finance.closing_store import Closed, closed_periods, closing_of_period, print_of
+from app.finance.period_store import Closed, closed_periods, closing_of_period, print_of
 from app.finance.reports.render import ReportFormat, render
 from app.orders.policy_version_store import form_of
 from app.receiving.context import AppContext
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.periods import month_named
-from reconcile.reporting.closing import Closing
-from reconcile.reporting.figures import Stated
+from reconcile.reporting.closing import Closing, Stated
 from reconcile.reporting.report import Basis, Scope
 from reconcile.reporting.tables import report_of
 

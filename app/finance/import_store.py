@@ -284,14 +284,14 @@ KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
 
 
 @dataclass(slots=True, kw_only=True)
-class Written:
+class WrittenVersions:
     """What became of rows: lines never seen, lines that say something else now, and the rest."""
 
     new: int = 0
     changed: int = 0
     unchanged: int = 0
 
-    def add(self, other: Written) -> None:
+    def add(self, other: WrittenVersions) -> None:
         """Count these, too."""
         self.new += other.new
         self.changed += other.changed

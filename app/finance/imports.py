@@ -24,7 +24,7 @@ from app.finance.files.opening import digest_of, open_table
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import (
     Problem,
-    Refused,
+    RefusedTable,
     refuse_to_replace,
     rejects_beside,
     write_rejects,
@@ -33,7 +33,7 @@ from app.finance.import_store import (
     Import,
     ImportKind,
     Staged,
-    Written,
+    WrittenVersions,
     begin_import,
     go_on,
     publish_import,
@@ -54,7 +54,7 @@ from app.receiving.pace import Pace
 MAX_PROBLEMS: Final = 100
 """Problems that are told; the others are counted."""
 
-Write = Callable[..., Awaitable[Written]]
+Write = Callable[..., Awaitable[WrittenVersions]]
 
 Progress = Callable[[int, int | None], None]
 """(rows so far, rows in all): first as they are read, when nobody knows how many there are, then
@@ -62,7 +62,7 @@ as they are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ImportForm:
     """What can be imported.
 
     order           of the columns in which the store wants the rows
@@ -93,17 +93,19 @@ def _lines(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [row[: -len(REFERENCES)] for row in rows]
 
 
-async def _compare_lines(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> Written:
+async def _compare_lines(
+    connection: Connection, rows: Sequence[tuple[Any, ...]]
+) -> WrittenVersions:
     return await compare_book(connection, _lines(rows))
 
 
 async def _write_lines(
     connection: Connection, rows: Sequence[tuple[Any, ...]], *, number: int
-) -> Written:
+) -> WrittenVersions:
     return await write_book(connection, _lines(rows), number=number)
 
 
-BOOK: Final = Kind(
+BOOK: Final = ImportForm(
     name="book",
     action="records_imported",
     order=("match_key", "kind"),
@@ -114,7 +116,7 @@ BOOK: Final = Kind(
     write=_write_lines,
 )
 
-STATEMENT: Final = Kind(
+STATEMENT: Final = ImportForm(
     name="statement",
     action="statement_imported",
     order=("subject", "kind", "source"),
@@ -137,7 +139,7 @@ class Wanted:
     path: Path
     mapping: FileMapping
     form: Form
-    kind: Kind
+    kind: ImportForm
     dry_run: bool = False
     rejects: Path | None = None
 
@@ -178,7 +180,7 @@ class Imported:
         self.found += len(problems)
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
-    def count(self, written: Written) -> None:
+    def count(self, written: WrittenVersions) -> None:
         """Add what the store says of some rows."""
         self.new += written.new
         self.changed += written.changed
@@ -444,7 +446,7 @@ class _Reading:
             self._sign()
             understanding = await self._read_rows()
             self._sign()
-        except Refused as refused:
+        except RefusedTable as refused:
             self.done.refused = True
             self._note([refused.problem])
         except OSError as error:
@@ -454,10 +456,10 @@ class _Reading:
             self._look(understanding)
 
     def _sign(self) -> None:
-        """Remember which content it is. Raises Refused where it became another one."""
+        """Remember which content it is. Raises RefusedTable where it became another one."""
         digest = digest_of(self._wanted.path)
         if self.done.sha256 not in ("", digest):
-            raise Refused(1, "the file changed while it was read: import it again")
+            raise RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
     async def _read_rows(self) -> Understanding:
@@ -479,7 +481,7 @@ class _Reading:
             self._progress(done.read, None)
             await anyio.lowlevel.checkpoint()
         if not done.read:
-            raise Refused(table.heading_row, "the file has a heading and no rows")
+            raise RefusedTable(table.heading_row, "the file has a heading and no rows")
         return understanding
 
     def _claim(self, row: Sequence[Any]) -> Sequence[Any]:
@@ -543,7 +545,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ImportRequest:
     """What a person asks for. What is declared beside the mapping goes before it."""
 
     path: Path
@@ -558,7 +560,7 @@ class Request:
 
 async def import_book(
     context: AppContext,
-    request: Request,
+    request: ImportRequest,
     *,
     sources: Collection[str] | None = None,
     progress: Progress = lambda done, total: None,
@@ -582,7 +584,7 @@ async def import_book(
 
 async def import_statement(
     context: AppContext,
-    request: Request,
+    request: ImportRequest,
     *,
     source: str,
     own_orders: bool = False,
@@ -602,7 +604,7 @@ async def import_statement(
     return await import_file(context, wanted, by=request.by, progress=progress)
 
 
-def _rejects(request: Request) -> Path | None:
+def _rejects(request: ImportRequest) -> Path | None:
     if request.rejects is not None and not request.accept_good:
         raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
     if not request.accept_good or request.dry_run:
@@ -610,7 +612,7 @@ def _rejects(request: Request) -> Path | None:
     return request.rejects or rejects_beside(request.path)
 
 
-def _mapping(request: Request, fields: Fields) -> FileMapping:
+def _mapping(request: ImportRequest, fields: Fields) -> FileMapping:
     content = b""
     if request.mapping is not None:
         try:

@@ -28,15 +28,14 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from app.access.operators import note_deed, permitted, seconded
 from app.core.errors import UsageError
-from app.core.toml_file import Mistake, Table, Values, read_toml
+from app.core.toml_file import Mistake, TomlTable, Values, read_toml
 from app.finance.ledger_lines import refresh_takings
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.matching.breaks import Break, break_sentence
-from reconcile.matching.compare import Change, compare
-from reconcile.matching.match import Decision
+from reconcile.matching.match import Change, Decision, compare
 from reconcile.matching.rules import ExpectedFee, MatchRules, Tolerance
 from reconcile.money import Money, MoneyError, exponent_of, from_major, to_json
 
@@ -104,7 +103,7 @@ _Currency = Annotated[str, AfterValidator(_currency)]
 _Number = Annotated[Decimal, PlainValidator(_number)]
 
 
-class _Fee(Table):
+class _Fee(TomlTable):
     source: str
     currency: _Currency
     percent: Annotated[int, PlainValidator(_per_million)] = 0
@@ -112,7 +111,7 @@ class _Fee(Table):
     tolerance: _Number | None = None
 
 
-class _RuleFile(Table):
+class _RuleFile(TomlTable):
     date_window: _Duration | None = None
     settle_margin: _Duration | None = None
     book_margin: _Duration | None = None
@@ -229,7 +228,7 @@ async def save_rules(
 
 
 @dataclass(slots=True, kw_only=True)
-class Preview:
+class RulesPreview:
     """What other rules would change.
 
     totals  how many changes, and their money in minor units, by (effect, kind or cause, currency)
@@ -302,7 +301,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
 
 async def preview_rules(
     context: AppContext, text: str, *, progress: Callable[[int], None]
-) -> Preview:
+) -> RulesPreview:
     """Match everything under the rules in force and under these, and compare. Nothing of it is
     kept. Raises ConfigurationError with every mistake of the file."""
     rules = read_rules(text)
@@ -312,7 +311,7 @@ async def preview_rules(
         before = Rules() if saved is None else read_rules(saved.toml)
         known = await known_in(context, snapshot, as_of=None, rules=before.match, period=None)
         other = replace(known, rules=rules.match)
-        found = Preview(as_of=known.as_of)
+        found = RulesPreview(as_of=known.as_of)
 
         def work() -> None:
             two = (_decided(snapshot, each, progress) for each in (known, other))

@@ -39,7 +39,7 @@ from reconcile.money import MAX_MINOR, Money, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RunRequest:
     """What is to be reconciled.
 
     since, until  what belongs to this time, `until` not included; None: without that end. An order
@@ -89,7 +89,7 @@ class Ran:
 
 
 async def reconcile_period(
-    context: AppContext, asked: Asked, *, progress: Callable[[int], None]
+    context: AppContext, asked: RunRequest, *, progress: Callable[[int], None]
 ) -> Ran:
     """Match everything that was asked for, and keep the run.
 
@@ -119,7 +119,7 @@ async def reconcile_period(
         since=asked.since,
         until=asked.until,
         rules=_number_of(asked, saved),
-        lived=asked == Asked(),
+        lived=asked == RunRequest(),
         breaks=work.breaks,
         ties=control.holds,
         result=control_text(control),
@@ -131,7 +131,7 @@ async def reconcile_period(
     return await ran(context, await finish(context, done))
 
 
-async def _begin(context: AppContext, asked: Asked) -> tuple[int, Rules, SavedRules | None]:
+async def _begin(context: AppContext, asked: RunRequest) -> tuple[int, Rules, SavedRules | None]:
     """A number and the rules: those asked for, else those in force, now or at the instant."""
     given = None if asked.rules is None else read_rules(asked.rules)
     async with context.store.writing() as connection:
@@ -140,7 +140,7 @@ async def _begin(context: AppContext, asked: Asked) -> tuple[int, Rules, SavedRu
         return await take_run_number(connection), rules, saved
 
 
-def _number_of(asked: Asked, saved: SavedRules | None) -> int | None:
+def _number_of(asked: RunRequest, saved: SavedRules | None) -> int | None:
     if asked.rules is not None:
         return None
     return BUILT_IN if saved is None else saved.number

@@ -19,8 +19,8 @@ from app.finance.closed_periods import CLOSING_BASIS, stated_before
 from app.finance.ledger_line_store import whole_takings
 from app.finance.match_rules import Rules, read_rules
 from app.finance.matching_store import in_step, rows_of, rules_in_force, wait_for
+from app.finance.period_store import accepted_breaks, changed_outcomes
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
-from app.finance.reporting_store import accepted_breaks, changed_outcomes
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
@@ -29,7 +29,7 @@ from reconcile.matching.control import FAMILIES, Control
 from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
-from reconcile.reporting.figures import adjustments, figures
+from reconcile.reporting.closing import adjustments, figures
 from reconcile.reporting.input import BreakSeen, OrderSeen, merged
 from reconcile.reporting.journal import Role, Transaction, transactions, written_off
 from reconcile.reporting.orders import next_month

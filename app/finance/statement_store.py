@@ -25,10 +25,10 @@ from app.database.statements import (
     select_rows,
     stream,
 )
-from app.finance.import_store import KNOWN, Staged, Written, newest_published, supersede
+from app.finance.import_store import KNOWN, Staged, WrittenVersions, newest_published, supersede
 from reconcile.instants import Instant
 from reconcile.matching.books import StatementLine, match_key
-from reconcile.matching.lines import Moved, paired
+from reconcile.matching.rows import Moved, paired
 
 IDENTIFYING: Final = ("subject", "kind", "source")
 
@@ -60,7 +60,7 @@ def line_id_of(group: _Group, ordinal: int) -> str:
 
 async def write_statement(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
-) -> Written:
+) -> WrittenVersions:
     """Add the versions that rows of STAGED make, as of an import.
 
     The rows are in order, and those of one source, subject and kind are all there.
@@ -70,12 +70,14 @@ async def write_statement(
 
 async def compare_statement(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]
-) -> Written:
+) -> WrittenVersions:
     """What `write_statement` would write."""
     return (await run(connection, _decide, rows))[0]
 
 
-def _write(connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int) -> Written:
+def _write(
+    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int
+) -> WrittenVersions:
     counts, fresh, behind = _decide(connection, rows)
     if behind:
         keys = (*IDENTIFYING, "ordinal", "since")
@@ -97,7 +99,7 @@ _Fresh = list[tuple[_Group, int, tuple[Any, ...]]]
 
 def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
-) -> tuple[Written, _Fresh, Rows]:
+) -> tuple[WrittenVersions, _Fresh, Rows]:
     """The counts, the versions to be added, and the keys of those that they supersede."""
     columns = (*IDENTIFYING, "ordinal", "since", *TOLD)
     sql = (
@@ -108,7 +110,7 @@ def _decide(
     known: dict[Any, Rows] = defaultdict(list)
     for row in found:
         known[row[:3]].append(row)
-    counts, fresh, behind = Written(), _Fresh(), list[tuple[Any, ...]]()
+    counts, fresh, behind = WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
     for group, told in groupby(rows, key=lambda row: row[:3]):
         lines = known.get(group)
         if lines is None:
@@ -122,9 +124,9 @@ def _decide(
 
 def _versions(
     group: _Group, told: list[tuple[Any, ...]], lines: Rows, fresh: _Fresh, behind: Rows
-) -> Written:
+) -> WrittenVersions:
     """Find the line of each row of one group; add to what is fresh and what is behind."""
-    counts, following = Written(), max(line[3] for line in lines) + 1
+    counts, following = WrittenVersions(), max(line[3] for line in lines) + 1
     pairs = paired(
         told=[_moved(group[1], row) for row in told],
         known=[_moved(group[1], line[5:]) for line in lines],

@@ -23,14 +23,21 @@ from app.core.errors import NotFoundError
 from app.core.text import counted
 from app.finance.close_period import printed, scope_of
 from app.finance.closed_periods import rules_form, rules_of_closing
-from app.finance.closing_store import Closed, closed_periods, closing_text, print_of
+from app.finance.period_store import Closed, closed_periods, closing_text, print_of
 from app.finance.report_period import Progress, report_period
 from app.orders.history_store import history_digests
 from app.receiving.context import AppContext
 from app.sealing.log_store import head_of
 from reconcile.ledger.policy import Policy
-from reconcile.reporting.closing import Closing, adjusted_in, closing_of, first_difference
-from reconcile.reporting.figures import Figure, difference, figures
+from reconcile.reporting.closing import (
+    Closing,
+    Figure,
+    adjusted_in,
+    closing_of,
+    difference,
+    figures,
+    first_difference,
+)
 from reconcile.reporting.tables import report_of
 
 Step = Literal["chain", "prints", "history", "figures"]
@@ -40,7 +47,7 @@ UNREADABLE: Final = (KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class VerifiedPeriods:
     """One step on one month. `sentence` says what was found, or the first difference."""
 
     period: str
@@ -51,7 +58,7 @@ class Verified:
 
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: Progress
-) -> AsyncIterator[Verified]:
+) -> AsyncIterator[VerifiedPeriods]:
     """Every step on every closed month, or on one, the earliest first. A month whose closing is
     not what was written is looked at no further.
 
@@ -76,7 +83,7 @@ async def verify_periods(
 
 async def _chain(
     context: AppContext, closed: Closed, before: Closed | None
-) -> tuple[Closing | None, Verified]:
+) -> tuple[Closing | None, VerifiedPeriods]:
     async with context.store.reading() as connection:
         text = await closing_text(connection, closed.period) or ""
     written = f"sha256:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()}"
@@ -106,14 +113,14 @@ async def _is_sealed(context: AppContext, closing: Closing) -> bool:
     return head is not None and head.head.hex() == named["head"]
 
 
-def _verified(period: str, step: Step, wrong: str | None, right: str) -> Verified:
-    return Verified(period=period, step=step, passed=wrong is None, sentence=wrong or right)
+def _verified(period: str, step: Step, wrong: str | None, right: str) -> VerifiedPeriods:
+    return VerifiedPeriods(period=period, step=step, passed=wrong is None, sentence=wrong or right)
 
 
 # --- the printed report --------------------------------------------------------------------------
 
 
-async def _prints(context: AppContext, closing: Closing) -> Verified:
+async def _prints(context: AppContext, closing: Closing) -> VerifiedPeriods:
     period = closing.month.name
     wrong = []
     async with context.store.reading() as connection:
@@ -146,7 +153,7 @@ def _printing_now(closing: Closing) -> str:
 # --- the evidence --------------------------------------------------------------------------------
 
 
-async def _history(context: AppContext, closing: Closing, progress: Progress) -> Verified:
+async def _history(context: AppContext, closing: Closing, progress: Progress) -> VerifiedPeriods:
     async with context.store.reading() as connection:
         now = await history_digests(
             connection, after=closing.known_after, until=closing.as_of, progress=progress
@@ -160,7 +167,7 @@ async def _history(context: AppContext, closing: Closing, progress: Progress) ->
     )
 
 
-async def _figures(context: AppContext, closing: Closing, progress: Progress) -> Verified:
+async def _figures(context: AppContext, closing: Closing, progress: Progress) -> VerifiedPeriods:
     then = replace(context, policy=Policy(**closing.policy))
     report = await report_period(
         then, scope_of(context, closing.month, closing.as_of), progress=progress

@@ -117,7 +117,7 @@ MAX_NOTE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class ChecklistItem:
     """One line of the checklist. `sentence` says why, and what is to be done."""
 
     item: str
@@ -139,11 +139,11 @@ class Item:
         }
 
 
-def webhook_item(trials: Sequence[Trial], *, public_url: str) -> Item:
+def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
     """What the public endpoint did, of all sources together."""
     name = "webhook_verification"
     if not public_url:
-        return Item(
+        return ChecklistItem(
             item=name,
             state="failed",
             sentence="Set TALLYHOOK_PUBLIC_URL: the endpoint is tried from outside.",
@@ -152,43 +152,45 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> Item:
     untried = [trial.source for trial in trials if trial.wrong is None]
     if wrong or not trials:
         sentence = "; ".join(wrong) or "No source is configured"
-        return Item(item=name, state="failed", sentence=f"{sentence}.")
+        return ChecklistItem(item=name, state="failed", sentence=f"{sentence}.")
     if untried:
-        return Item(
+        return ChecklistItem(
             item=name,
             state="to_sign",
             sentence=f"Nothing here can sign as the provider of {', '.join(untried)} does: have it "
             "send a test event, see it in `tallyhook deliveries list`, and sign.",
         )
     tried = ", ".join(dict.fromkeys(word for trial in trials for word in trial.tried))
-    return Item(item=name, state="passed", sentence=f"Tried at {public_url}: {tried}.")
+    return ChecklistItem(item=name, state="passed", sentence=f"Tried at {public_url}: {tried}.")
 
 
-def separation_item(environment: str, *, unmarked: Sequence[str]) -> Item:
+def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistItem:
     """`unmarked`: sources whose events do not say of which environment they are."""
     name = "environment_separation"
     if unmarked:
-        return Item(
+        return ChecklistItem(
             item=name,
             state="to_sign",
             sentence=f"Events of {', '.join(unmarked)} do not say their environment: sign that its "
             "sandbox has other secrets and another address.",
         )
-    return Item(
+    return ChecklistItem(
         item=name,
         state="passed",
         sentence=f"Database, secrets, token and events are of {environment} alone.",
     )
 
 
-def keys_item(problems: Sequence[str]) -> Item:
+def keys_item(problems: Sequence[str]) -> ChecklistItem:
     """The configuration's own problems with tokens and secrets; none: they are in order."""
     if problems:
-        return Item(item="api_keys", state="failed", sentence="; ".join(problems) + ".")
-    return Item(item="api_keys", state="passed", sentence="Token and secrets are set, and fit.")
+        return ChecklistItem(item="api_keys", state="failed", sentence="; ".join(problems) + ".")
+    return ChecklistItem(
+        item="api_keys", state="passed", sentence="Token and secrets are set, and fit."
+    )
 
 
-async def checklist(context: AppContext, checked: Sequence[Item]) -> list[Item]:
+async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
     """The whole list, from what was checked now and what is written down; how it ended is, too."""
     async with context.store.reading() as connection:
         said = await signoffs(connection)
@@ -198,16 +200,16 @@ async def checklist(context: AppContext, checked: Sequence[Item]) -> list[Item]:
     items = [
         *checked,
         *(_rehearsed(name, by_program.get(name), live=live) for name in REHEARSED),
-        *(Item(item=name, state="to_sign", sentence=_ask(name)) for name in STATED),
+        *(ChecklistItem(item=name, state="to_sign", sentence=_ask(name)) for name in STATED),
     ]
     items = [_signed(item, by_person.get(item.item)) for item in items]
     await _write_down(context, items, before=by_program.get(WHOLE))
     return items
 
 
-def _rehearsed(name: str, found: Signoff | None, *, live: bool) -> Item:
+def _rehearsed(name: str, found: Signoff | None, *, live: bool) -> ChecklistItem:
     if found is not None:
-        return Item(
+        return ChecklistItem(
             item=name,
             state=found.state,
             sentence=f"{found.note.rstrip('.')}.",
@@ -215,8 +217,10 @@ def _rehearsed(name: str, found: Signoff | None, *, live: bool) -> Item:
             at=found.at,
         )
     if live:
-        return Item(item=name, state="to_sign", sentence=_ask(name))
-    return Item(item=name, state="failed", sentence="Run `tallyhook rehearse`; it finds this out.")
+        return ChecklistItem(item=name, state="to_sign", sentence=_ask(name))
+    return ChecklistItem(
+        item=name, state="failed", sentence="Run `tallyhook rehearse`; it finds this out."
+    )
 
 
 def _ask(name: str) -> str:
@@ -224,7 +228,7 @@ def _ask(name: str) -> str:
     return f"State {what}: tallyhook golive sign {name} --by NAME --note TEXT"
 
 
-def _signed(item: Item, signoff: Signoff | None) -> Item:
+def _signed(item: ChecklistItem, signoff: Signoff | None) -> ChecklistItem:
     if item.state != "to_sign" or signoff is None:
         return item
     return replace(
@@ -238,7 +242,7 @@ def _signed(item: Item, signoff: Signoff | None) -> Item:
 
 
 async def _write_down(
-    context: AppContext, items: Sequence[Item], *, before: Signoff | None
+    context: AppContext, items: Sequence[ChecklistItem], *, before: Signoff | None
 ) -> None:
     """How the run ended, for `serve` and readiness, where it is not what was known."""
     left = open_items(items)
@@ -250,7 +254,7 @@ async def _write_down(
             await add_signoff(connection, signoff)
 
 
-def open_items(items: Sequence[Item]) -> list[str]:
+def open_items(items: Sequence[ChecklistItem]) -> list[str]:
     """The names of those that are not passed."""
     return [item.item for item in items if item.state != "passed"]
 

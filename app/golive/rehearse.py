@@ -142,7 +142,7 @@ ONE_SESSION: Final = "one session"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class RehearsedScenario:
     """One scenario, as it ended. `order` is empty where there was none."""
 
     scenario: str
@@ -160,8 +160,12 @@ class Played:
 
 
 async def rehearse(
-    context: AppContext, client: CheckoutClient, *, plan: Plan, progress: Callable[[Played], None]
-) -> list[Played]:
+    context: AppContext,
+    client: CheckoutClient,
+    *,
+    plan: Plan,
+    progress: Callable[[RehearsedScenario], None],
+) -> list[RehearsedScenario]:
     """Every scenario of the plan, in its order; what came out is written down for `golive`."""
     stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
@@ -177,7 +181,7 @@ class _Stage:
         client: CheckoutClient,
         *,
         plan: Plan,
-        progress: Callable[[Played], None],
+        progress: Callable[[RehearsedScenario], None],
     ) -> None:
         self._context = context
         self._client = client
@@ -185,11 +189,11 @@ class _Stage:
         self._progress = progress
         self._run = new_id("", context.clock.now())
 
-    async def play(self, scenario: str) -> list[Played]:
+    async def play(self, scenario: str) -> list[RehearsedScenario]:
         """The scenario; with `success`, also the same start once more."""
         began = monotonic()
         request = self._request(scenario)
-        again: list[Played] = []
+        again: list[RehearsedScenario] = []
         try:
             result = await self._open(request)  # (1), (2)
             if result.state not in ("opened", "paid"):
@@ -228,7 +232,9 @@ class _Stage:
     async def _open_once(self, request: CheckoutRequest) -> CheckoutResult:
         return await open_checkout(self._context, self._client, request=request)
 
-    async def _start_again(self, request: CheckoutRequest, first: CheckoutResult) -> Played:
+    async def _start_again(
+        self, request: CheckoutRequest, first: CheckoutResult
+    ) -> RehearsedScenario:
         """The shop starts again, and the provider is asked again with the same key."""
         began = monotonic()
         found = await self._open_once(request)
@@ -240,7 +246,7 @@ class _Stage:
         sessions.add(answer.session if isinstance(answer, Opened) else None)
         one = len(sessions) == 1
         return self._note(
-            Played(
+            RehearsedScenario(
                 scenario=SAME_START,
                 expected=ONE_SESSION,
                 seen=ONE_SESSION if one else "other sessions",
@@ -278,7 +284,9 @@ class _Stage:
         deadline = (result.expires_at or now + policy.payment_window) + policy.grace
         return max(deadline - now, 0) / SECOND + BEYOND_S
 
-    def _compared(self, scenario: str, ledger: dict[str, Any], *, began: float) -> Played:
+    def _compared(
+        self, scenario: str, ledger: dict[str, Any], *, began: float
+    ) -> RehearsedScenario:
         expected = EXPECTED[scenario]  # (4)
         codes = frozenset(finding["code"] for finding in ledger["findings"])
         seen = told(
@@ -308,9 +316,9 @@ class _Stage:
         explanation: str,
         passed: bool = False,
         order: str = "",
-    ) -> Played:
+    ) -> RehearsedScenario:
         return self._note(
-            Played(
+            RehearsedScenario(
                 scenario=scenario,
                 expected=str(EXPECTED[scenario]),
                 seen=seen,
@@ -321,12 +329,12 @@ class _Stage:
             )
         )
 
-    def _note(self, played: Played) -> Played:
+    def _note(self, played: RehearsedScenario) -> RehearsedScenario:
         self._progress(played)
         return played
 
 
-async def _write_down(context: AppContext, played: list[Played]) -> None:
+async def _write_down(context: AppContext, played: list[RehearsedScenario]) -> None:
     """What the checklist takes from a rehearsal."""
     right = sum(each.passed for each in played)
     whole = right == len(played) and len(played) > 1

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from app.access.token_store import TokenEntry
+from app.access.operator_store import TokenEntry
 from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.facts import DatabaseFacts
 from app.privacy.replay_erasures import JournalState
-from app.providers.provider_client import Sight
+from app.providers.provider_client import Probe
 from app.providers.schemes import TOKENS
 from app.providers.sections import Profile
 from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
@@ -38,7 +38,7 @@ SPARE_MIB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
+class Check:
     """One thing that was looked at.
 
     state  ok · weak: it works, and a person should know · must: something must be done
@@ -51,29 +51,29 @@ class Sign:
     do: str | None = None
 
 
-def ok(what: str, sentence: str) -> Sign:
+def ok(what: str, sentence: str) -> Check:
     """In order."""
-    return Sign(what=what, state="ok", sentence=sentence)
+    return Check(what=what, state="ok", sentence=sentence)
 
 
-def weak(what: str, sentence: str, do: str | None = None) -> Sign:
+def weak(what: str, sentence: str, do: str | None = None) -> Check:
     """Works, with a weakness."""
-    return Sign(what=what, state="weak", sentence=sentence, do=do)
+    return Check(what=what, state="weak", sentence=sentence, do=do)
 
 
-def must(what: str, sentence: str, do: str) -> Sign:
+def must(what: str, sentence: str, do: str) -> Check:
     """Something must be done."""
-    return Sign(what=what, state="must", sentence=sentence, do=do)
+    return Check(what=what, state="must", sentence=sentence, do=do)
 
 
-def of_configuration(problems: tuple[str, ...]) -> Iterator[Sign]:
+def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
     """Each line of what is wrong with the configuration: `VARIABLE: what, and what to write`."""
     for line in problems:
         variable, _, sentence = line.partition(": ")
         yield must(variable, f"{sentence}.", "change it, then run this again")
 
 
-def of_secret_file(variable: str, mode: int | None) -> Sign:
+def of_secret_file(variable: str, mode: int | None) -> Check:
     """A file of secrets, by its permission bits (None: it cannot be looked at)."""
     if mode is None:
         return must(variable, "The file cannot be looked at.", "let this user read it")
@@ -83,7 +83,7 @@ def of_secret_file(variable: str, mode: int | None) -> Sign:
     return ok(variable, f"{permissions}: nobody else may change it.")
 
 
-def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Sign]:
+def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
     """A file with a key that was made here, and of which no backup of the database holds a copy.
 
     needed  whether the database rests on it already
@@ -95,7 +95,7 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Sign]:
         yield must(variable, "The database rests on it, and it is not there.", "put its copy back")
 
 
-def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Sign]:
+def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
     """The file that knows who was erased, and its key: no backup of the database holds them."""
     if state.problem is not None:
         what, _, do = state.problem.rpartition("; ")
@@ -114,32 +114,32 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Sign]:
         yield weak(variable, sentence, "ask for that erasure again")
 
 
-def of_reach(what: str, sight: Sight, *, now: Instant) -> Iterator[Sign]:
+def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
     """Whether the address answers, with what TLS, and when the certificate ends."""
-    if sight.tls_problem is not None:
-        yield must(what, f"TLS fails: {sight.tls_problem}.", "mend the certificate or the address")
+    if probe.tls_problem is not None:
+        yield must(what, f"TLS fails: {probe.tls_problem}.", "mend the certificate or the address")
         return
-    if sight.problem is not None:
+    if probe.problem is not None:
         yield must(
-            what, f"It does not answer ({sight.problem}).", "check the address and the firewall"
+            what, f"It does not answer ({probe.problem}).", "check the address and the firewall"
         )
         return
-    yield ok(what, f"It answers, with status {sight.status}.")
-    if sight.tls is None:
+    yield ok(what, f"It answers, with status {probe.status}.")
+    if probe.tls is None:
         yield weak(f"{what} TLS", "It is spoken to without TLS.", "only on one machine, or a trial")
-    elif sight.certificate_ends is not None:
-        ends = format_instant(sight.certificate_ends)
-        soon = sight.certificate_ends - now < CERTIFICATE_SOON
-        sentence = f"{sight.tls}; the certificate ends {ends}."
+    elif probe.certificate_ends is not None:
+        ends = format_instant(probe.certificate_ends)
+        soon = probe.certificate_ends - now < CERTIFICATE_SOON
+        sentence = f"{probe.tls}; the certificate ends {ends}."
         yield weak(f"{what} TLS", sentence, "renew it") if soon else ok(f"{what} TLS", sentence)
 
 
-def of_clock(sight: Sight, *, before: Instant, after: Instant) -> Sign:
+def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
     """Our clock beside the Date of an answer that was asked for `before` and read `after`."""
-    if sight.date is None:
+    if probe.date is None:
         return weak("clock", "Nobody told the time to compare with.", "keep the clock by NTP")
     # The header is cut to the second: what it means lies anywhere in the second it names.
-    ahead, behind = before - (sight.date + SECOND), sight.date - after
+    ahead, behind = before - (probe.date + SECOND), probe.date - after
     skew = max(ahead, behind, 0)
     seconds = f"{skew / SECOND:.0f} s"
     if skew > SKEW_MUST:
@@ -151,7 +151,7 @@ def of_clock(sight: Sight, *, before: Instant, after: Instant) -> Sign:
     return ok("clock", "This clock and the provider's agree.")
 
 
-def of_database(facts: DatabaseFacts) -> Iterator[Sign]:
+def of_database(facts: DatabaseFacts) -> Iterator[Check]:
     """What the database endangers."""
     name = f"{facts.kind} {'.'.join(map(str, facts.version))}"
     for setting in facts.off:
@@ -189,7 +189,7 @@ def has_reset_bug(version: tuple[int, ...]) -> bool:
     return (3, 7, 0) <= version < (3, 51, 3) and not mended
 
 
-def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Sign:
+def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Check:
     """Whose word it is what an order costs. since: None until the first start with the rule on."""
     what = "prices"
     if not required:
@@ -200,7 +200,7 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Si
     return ok(what, f"Orders first heard of after {begun} need a price of the shop's own.")
 
 
-def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Sign]:
+def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
     """API tokens that end soon: a program would be refused from one moment to the next."""
     for entry in ending:
         assert entry.until is not None
@@ -210,7 +210,7 @@ def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Sign]:
         )
 
 
-def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Sign]:
+def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
     """Room on the database's disk, in bytes; None where a server looks after it."""
     if free is None:
         return
@@ -224,14 +224,14 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Sign]:
         yield ok("disk", sentence)
 
 
-def of_alarm(name: str, alarm: Alarm) -> Sign:
+def of_alarm(name: str, alarm: Alarm) -> Check:
     """What goes wrong while it serves: its sentence is what is so, a colon, and what to do."""
     sentence, _, do = alarm.sentence.partition(": ")
-    sign = must if alarm.pressing else weak
-    return sign(name, f"{sentence}.", do.removesuffix("."))
+    made = must if alarm.pressing else weak
+    return made(name, f"{sentence}.", do.removesuffix("."))
 
 
-def of_merchant() -> Sign:
+def of_merchant() -> Check:
     """What one instance is for; orders of two shops with one reference would be one order."""
     return ok(
         "merchant",
@@ -240,7 +240,7 @@ def of_merchant() -> Sign:
     )
 
 
-def of_profile(source: str, profile: Profile) -> Iterator[Sign]:
+def of_profile(source: str, profile: Profile) -> Iterator[Check]:
     """What the provider's own way of signing leaves open."""
     what = f"source {source}"
     found = list(_weaknesses(profile))

@@ -57,7 +57,7 @@ SESSION_WAIT: Final[Duration] = 15 * MINUTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class Arrivals:
     """What was heard by `now`.
 
     last      the last verified delivery; None: there never was one
@@ -75,7 +75,7 @@ class Heard:
 _DO: Final = "look at the provider's dashboard, and at `tallyhook deliveries list` for refused ones"
 
 
-def silence(heard: Heard) -> Alarm | None:
+def silence(heard: Arrivals) -> Alarm | None:
     """The alarm, if it is too quiet."""
     since = "ever" if heard.last is None else f"since {format_instant(heard.last)}"
     waits = heard.sessions and heard.now - heard.sessions[0] >= SESSION_WAIT
@@ -233,7 +233,7 @@ async def _silence(watched: Watched) -> Alarm | None:
     return silence(await _heard(watched.context))
 
 
-async def _heard(context: AppContext) -> Heard:
+async def _heard(context: AppContext) -> Arrivals:
     now = context.clock.now()
     async with context.store.reading() as connection:
         last = await last_delivery(connection)
@@ -246,7 +246,7 @@ async def _heard(context: AppContext) -> Heard:
             for days in range(1, DAYS + 1)
         ]
         sessions = await sessions_since(connection, start, enough=SESSIONS)
-    return Heard(now=now, last=last, usual=usual, sessions=sessions)
+    return Arrivals(now=now, last=last, usual=usual, sessions=sessions)
 
 
 async def _unreadable(watched: Watched) -> Alarm | None:

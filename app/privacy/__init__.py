@@ -8,5 +8,4 @@ __all__ = (
     "erasure_journal",
     "prune",
     "replay_erasures",
-    "restore",
 )

@@ -1,22 +1,58 @@
-"""Backs up the database while it is served, and writes it anew.
+"""Backup and restore: the database copied while it is served, and a copy put in its place.
 
 SQLite only: PostgreSQL's own tools do this for PostgreSQL, and a command of ours would be a worse
-one of them.
+one of them. The steps of a restore:
+
+    1 lock     nobody may serve or write
+    2 copy     the backup beside the database; the copy is sound, and of this environment
+    3 open     the copy: every object of its schema is one that the migrations make, and it is
+               brought up to date
+    4 erase    again whoever was erased since: see `replay_after_restore`
+    5 follow   what every restored database needs before its first start: see `follow_on`
+    6 switch   the database that is there is kept under another name; the copy gets its name
+
+Until the last step nothing is changed, so a restore that fails or is cut short leaves what is
+there. What PostgreSQL's own tools have put back gets steps 3 to 5 by `db restored`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
-from app.database.engine import is_sqlite, sqlite_path
+from app.access.operators import note_deed, owner
+from app.core.clock import Clock
+from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
+from app.database.engine import Connection, is_sqlite, sqlite_path
+from app.database.facts import note_server
 from app.database.schema import SUFFIX as MADE
-from app.privacy.backup_store import Contents, Progress, copied, put_in_place
+from app.orders.published_store import first_after_restore, go_on_from, head_of
+from app.privacy.backup_store import (
+    Contents,
+    InForce,
+    Progress,
+    Replaced,
+    alone,
+    copied,
+    found_in,
+    in_force,
+    in_place,
+    laid_beside,
+    put_in_place,
+    replaced_by,
+    url_of_copy,
+)
+from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving.context import AppContext
 from app.receiving.inbox_file_store import SUFFIX as INBOX
+from app.receiving.inbox_file_store import identity_at
+from app.receiving.inbox_store import adopt, adopt_if_other
+from app.receiving.store import Store, StoreSettings, open_store
+from reconcile.instants import SECOND, Instant
 
 Result = TypeVar("Result")
 
@@ -102,3 +138,220 @@ async def in_thread(work: Callable[[Progress], Result], progress: Progress) -> R
         return await asyncio.to_thread(work, watched)
     finally:
         ended = True
+
+
+_RESTORED_BY_POSTGRESQL: Final = (
+    "this database is PostgreSQL's: use `pg_restore`, or start from a base backup and the archived "
+    "log; then `tallyhook db restored`, before anything is started"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """Names of tokens and of operators."""
+
+    tokens: tuple[str, ...]
+    operators: tuple[str, ...]
+
+    def document(self) -> dict[str, list[str]]:
+        """For JSON."""
+        return {"tokens": list(self.tokens), "operators": list(self.operators)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """What was done to a restored database before its first start.
+
+    head      the last revision that the backup holds
+    first     the number of the next one
+    may       who may come in by it; where it was compared, only those who could not any more
+    gone      who could come in before and is not in it; None where that could not be compared
+    """
+
+    head: int
+    first: int
+    may: People
+    gone: People | None
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "next_revision": self.first,
+            "compared": self.gone is not None,
+            "in_force": self.may.document(),
+            "gone": None if self.gone is None else self.gone.document(),
+        }
+
+    def sentences(self) -> list[str]:
+        """For a person."""
+        lines = [
+            f"Revisions go on at {self.first}; readers of the feed and of notifications need "
+            "nothing changed. No login session is left."
+        ]
+        may = "are in force again" if self.gone is not None else "are in force"
+        for kind, names, undo in (
+            ("tokens", self.may.tokens, "tokens revoke"),
+            ("operators", self.may.operators, "operators disable"),
+        ):
+            if names:
+                said = f"These {kind} {may}: {', '.join(names)}"
+                lines.append(f"{said}. End what should not be with `tallyhook {undo} NAME`.")
+        for kind, names in (
+            ("tokens", self.gone.tokens if self.gone else ()),
+            ("operators", self.gone.operators if self.gone else ()),
+        ):
+            if names:
+                lines.append(f"These {kind} are not in it and no longer work: {', '.join(names)}.")
+        return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What stands in the database's place now, and where the one before it is kept, if any."""
+
+    contents: Contents
+    kept: Path | None
+    followed: Followed
+    erased: Replayed
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "kept": None if self.kept is None else str(self.kept),
+            **self.contents.document(),
+            **self.followed.document(),
+            "erasures": self.erased.document(),
+        }
+
+
+async def restore(
+    url: str,
+    backup: Path,
+    *,
+    environment: str | None,
+    replace: bool,
+    clock: Clock,
+    erase_again: Callable[[Store], Awaitable[Replayed]],
+    progress: Progress,
+) -> Restored:
+    """Put `backup` in the place of the database at `url`; the one that was there is kept beside it.
+
+    erase_again  carries the journal of erasures out in the copy; what it raises ends the restore
+
+    Raises ConfigurationError while a service runs, NotFoundError where there is no such backup,
+    UsageError where there is a database that may not be replaced, and StoreUnavailable for a backup
+    that is damaged, or has objects that no migration of ours makes.
+    """
+    database = file_of(url, instead=_RESTORED_BY_POSTGRESQL)
+    _check_backup(database, backup, replace=replace)
+    async with alone(database):  # 1
+        with ExitStack() as stack:
+            part, contents = await in_thread(  # 2
+                lambda watched: stack.enter_context(
+                    laid_beside(backup, database, environment=environment, progress=watched)
+                ),
+                progress,
+            )
+            now = clock.now()
+            settings = StoreSettings(url=url_of_copy(url, part), environment=environment)
+            with found_in(backup):
+                async with open_store(settings, purpose="alone") as store:  # 3
+                    erased = await erase_again(store)  # 4
+                    replaced = replaced_by(database, now=now)
+                    await store.writer.commit(adopt_if_other, identity_at(database))
+                    followed = await follow_on(store, at=now, replaced=replaced)  # 5
+            keep_as = f"{database.name}.replaced-{now // SECOND}"
+            kept = in_place(part, database, keep_as=keep_as)  # 6
+    return Restored(contents=contents, kept=kept, followed=followed, erased=erased)
+
+
+async def after_restore(
+    context: AppContext, again: ErasureReplay, *, without: Without | None
+) -> tuple[Followed, Replayed]:
+    """The same for a database that other tools have put back. Opened `alone`: nobody serves it.
+
+    again, without  see `replay_after_restore`
+    """
+    erased = await replay_after_restore(again, without=without)
+    return await follow_on(context.store, at=context.clock.now(), replaced=None), erased
+
+
+async def follow_on(store: Store, *, at: Instant, replaced: Replaced | None) -> Followed:
+    """What every restored database needs before its first start, in one transaction.
+
+    1 numbers    revisions go on beyond every number that was ever given
+    2 sessions   every login session ends; people log in anew
+    3 people     who may come in by what was restored is compared with who could before
+    4 server     which server, and which of its timelines, is noted: `doctor` asks for this else
+    5 audit      what was done, by whom
+    """
+    async with store.writing() as connection:
+        head, first = await _go_on(connection, at=at, replaced=replaced)  # 1
+        # 2: there are no login sessions yet; where their table comes, it is emptied here
+        may, gone = _compared(await in_force(connection, now=at), replaced)  # 3
+        await note_server(connection)  # 4
+        await note_deed(  # 5
+            connection,
+            owner(),
+            action="restored",
+            subject="database",
+            at=at,
+            facts={"head": head, "first": first},
+        )
+    return Followed(head=head, first=first, may=may, gone=gone)
+
+
+async def adopt_inbox(context: AppContext) -> int:
+    """Have the database go on with the inbox that lies beside it, whatever it read before: all that
+    is in it counts as unread, and what is stored already is passed over. Opened `alone`. Returns
+    how many records are in it. Raises UsageError for PostgreSQL, where the inbox is a table."""
+    store = context.store
+    if store.path is None:
+        raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
+    await store.writer.commit(adopt, identity_at(store.path))
+    async with store.writing() as connection:
+        await note_deed(
+            connection,
+            owner(),
+            action="inbox_adopted",
+            subject="inbox",
+            at=context.clock.now(),
+        )
+    return (await store.inbox.backlog()).records
+
+
+async def _go_on(
+    connection: Connection, *, at: Instant, replaced: Replaced | None
+) -> tuple[int, int]:
+    head = await head_of(connection)
+    first = first_after_restore(head, at, given=0 if replaced is None else replaced.head)
+    await go_on_from(connection, first)
+    return head, first
+
+
+def _compared(now: InForce, replaced: Replaced | None) -> tuple[People, People | None]:
+    """Who is to be looked at, and who is gone."""
+    if replaced is None:
+        return _named(now), None
+    before = replaced.in_force
+    again = InForce(tokens=now.tokens - before.tokens, operators=now.operators - before.operators)
+    gone = InForce(tokens=before.tokens - now.tokens, operators=before.operators - now.operators)
+    return _named(again), _named(gone)
+
+
+def _named(people: InForce) -> People:
+    tokens, operators = (
+        tuple(sorted(each[0] for each in some)) for some in (people.tokens, people.operators)
+    )
+    return People(tokens=tokens, operators=operators)
+
+
+def _check_backup(database: Path, backup: Path, *, replace: bool) -> None:
+    if not backup.is_file():
+        raise NotFoundError(f"there is no backup {backup}")
+    if database.exists() and backup.samefile(database):
+        raise UsageError(f"{backup} is the database itself; name a backup")
+    if database.exists() and not replace:
+        raise UsageError(
+            f"{database} exists; say --force to put the backup in its place and keep it aside"
+        )

@@ -188,7 +188,7 @@ def _without_instant(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class Rebuilding:
     """What reading and folding again take.
 
     sources  makes those of the stored deliveries, in each process for itself
@@ -205,7 +205,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class Rebuilder:
     """How both are done while the processes are there."""
 
     read: Callable[[Sequence[RawDelivery]], Awaitable[list[Reread]]]
@@ -213,7 +213,7 @@ class Doing:
 
 
 @asynccontextmanager
-async def doing_again(context: AppContext, again: Again) -> AsyncIterator[Doing]:
+async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[Rebuilder]:
     """Begin the processes, and end them. Raises UnreachableError where one died."""
     environment = context.store.environment
     if again.helpers is None:
@@ -225,7 +225,7 @@ async def doing_again(context: AppContext, again: Again) -> AsyncIterator[Doing]
         async def fold_here(orders: Range) -> tuple[int, list[str]]:
             return await check_orders(context, orders)
 
-        yield Doing(read_here, fold_here)
+        yield Rebuilder(read_here, fold_here)
         return
     pool = ProcessPoolExecutor(
         again.helpers.jobs,
@@ -248,7 +248,7 @@ async def doing_again(context: AppContext, again: Again) -> AsyncIterator[Doing]
         return [_reread(each, said) for each, said in zip(deliveries, found, strict=True)]
 
     try:
-        yield Doing(read_there, lambda orders: elsewhere(_fold_elsewhere, orders))
+        yield Rebuilder(read_there, lambda orders: elsewhere(_fold_elsewhere, orders))
     finally:
         await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
@@ -257,7 +257,7 @@ async def doing_again(context: AppContext, again: Again) -> AsyncIterator[Doing]
 class _Process:
     """What a process of the pool works with."""
 
-    again: Again
+    again: Rebuilding
     policy: Policy
     made: Sources | None = None
 
@@ -271,7 +271,7 @@ class _Process:
 _process: Final[list[_Process]] = []
 
 
-def _begin(again: Again, policy: Policy) -> None:
+def _begin(again: Rebuilding, policy: Policy) -> None:
     _process.append(_Process(again, policy))
 
 
@@ -375,7 +375,7 @@ class Report:
 async def check_database(
     context: AppContext,
     *,
-    again: Again | None = None,
+    again: Rebuilding | None = None,
     phones_go: bool = False,
     progress: Callable[[int], None],
     ahead: Callable[[int], None] = lambda rows: None,
@@ -383,7 +383,7 @@ async def check_database(
     """Check everything. Raises ConfigurationError where the source of a delivery is missing.
 
     again      how every body is read and every order folded again; None: neither is
-    phones_go  whether digests of phone numbers are let go by themselves: one that is not there is
+    phones_go  whether digests of phone numbers are deleted by themselves: one that is not there is
                then no problem
     progress   is called with how many rows were checked since it was called last
     ahead      is called once, with about how many there are, before the first is checked
@@ -403,7 +403,7 @@ class _Check:
     def __init__(
         self,
         context: AppContext,
-        again: Again | None,
+        again: Rebuilding | None,
         progress: Callable[[int], None],
         ahead: Callable[[int], None],
         *,
@@ -523,13 +523,13 @@ class _Check:
 
     # --- (2) bodies and (3) index ----------------------------------------------------------------
 
-    async def _build_again(self, connection: Any, again: Again, *, now: Instant) -> None:
+    async def _build_again(self, connection: Any, again: Rebuilding, *, now: Instant) -> None:
         ahead = AHEAD * again.jobs
         async with doing_again(self._context, again) as doing:
             await self._index(connection, doing, ahead, now=now)  # 3
             await self._ledgers(connection, doing, ahead)  # 4
 
-    async def _index(self, connection: Any, doing: Doing, ahead: int, *, now: Instant) -> None:
+    async def _index(self, connection: Any, doing: Rebuilder, ahead: int, *, now: Instant) -> None:
         async with scratch_index(connection) as scratch:
             bodies = raw_deliveries(connection, at_once=AT_ONCE)
             async for rereads in in_order(bodies, doing.read, ahead=ahead):
@@ -554,7 +554,7 @@ class _Check:
 
     # --- (4) ledgers and (5) due marks -----------------------------------------------------------
 
-    async def _ledgers(self, connection: Any, doing: Doing, ahead: int) -> None:
+    async def _ledgers(self, connection: Any, doing: Rebuilder, ahead: int) -> None:
         if self._others:
             return
         folding = in_order(ranges(connection, events=EVENTS_AT_ONCE), doing.fold, ahead=ahead)

@@ -128,7 +128,7 @@ async def _both_ways(
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
     """How many customers' numbers, one for each order, the bodies name and the store does not note.
-    It may note others: those of bodies that were let go."""
+    It may note others: those of bodies that were deleted."""
     missing, contests = 0, await _contests(connection)
     noted = text("SELECT digest, kind, thing FROM phones WHERE digest BETWEEN :first AND :last")
     named = "SELECT digest, kind, thing FROM phones ORDER BY digest"

@@ -25,10 +25,10 @@ from app.access.operators import note_deed, permitted, who_may
 from app.core.errors import NotFoundError, UsageError
 from app.orders.customers import checked_reason
 from app.orders.find_orders import understood
-from app.privacy.erase_finding import Erasing, Erasure, Finding, Rules
+from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder, ErasureRules
 from app.privacy.erase_store import files_with
 from app.privacy.erasure_journal import Kind
-from app.privacy.replay_erasures import Again, carry_out, fitting_journal
+from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journal
 from app.providers.source import Source
 from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
@@ -38,7 +38,7 @@ BARE_DIGITS: Final = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ErasureRequest:
     """What is to be erased: everything of one phone number, or of one order. `everywhere`: the
     number is looked for in every body and header, too, which takes as long as reading them all."""
 
@@ -51,10 +51,10 @@ class Asked:
 
 async def erase(
     context: AppContext,
-    asked: Asked,
+    asked: ErasureRequest,
     *,
     sources: Mapping[str, Source],
-    rules: Rules,
+    rules: ErasureRules,
     dry_run: bool,
     progress: Callable[[int], None],
 ) -> Erasure:
@@ -68,9 +68,9 @@ async def erase(
     await who_may(context, by=asked.by, action="erased")
     await must_have_read(context)  # bytes of the subject may lie in the inbox
     digits = None if asked.phone is None else _digits(asked.phone, sources)
-    again = Again(context, sources=sources, rules=rules, progress=progress)
+    again = ErasureReplay(context, sources=sources, rules=rules, progress=progress)
     try:
-        finding = Finding(context, sources, rules, progress)
+        finding = ErasureFinder(context, sources, rules, progress)
         erasure = await _found(context, finding, asked, digits=digits)  # 1, 2
     except NotFoundError:
         if not dry_run:
@@ -100,7 +100,7 @@ async def erase(
 
 
 async def _found(
-    context: AppContext, finding: Finding, asked: Asked, *, digits: str | None
+    context: AppContext, finding: ErasureFinder, asked: ErasureRequest, *, digits: str | None
 ) -> Erasure:
     async with context.store.reading() as connection:
         if digits is not None:
@@ -108,7 +108,9 @@ async def _found(
         return await finding.of_order(connection, asked.order or "")
 
 
-def _subjects(context: AppContext, asked: Asked, digits: str | None) -> list[tuple[Kind, str]]:
+def _subjects(
+    context: AppContext, asked: ErasureRequest, digits: str | None
+) -> list[tuple[Kind, str]]:
     """What the journal notes. Of some orders nothing tells the number but the digest by which they
     are found, so that is noted, too."""
     if digits is None:

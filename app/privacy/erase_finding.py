@@ -94,7 +94,7 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptData:
     """Something that stays, why, and until when if that is known."""
 
     what: str
@@ -110,57 +110,59 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class ErasureRules:
     """By what it is judged. `minimum`: how long after the last word everything is kept."""
 
     minimum: Duration = 0
 
     @classmethod
-    def of_days(cls, minimum: int) -> Rules:
+    def of_days(cls, minimum: int) -> ErasureRules:
         """The rules that a setting makes."""
         return cls(minimum=minimum * DAY)
 
 
-def kept_order(history: History, ledger: Ledger, rules: Rules) -> Kept | None:
+def kept_order(history: History, ledger: Ledger, rules: ErasureRules) -> KeptData | None:
     """Why an order must stay as of its ledger's instant; None where it may go."""
     order = history.order
     errors = sorted({each.code for each in ledger.findings if each.severity == "error"})
     if ledger.outcome == "disputed":
-        return Kept(what=order, why="disputed")
+        return KeptData(what=order, why="disputed")
     if ledger.outcome == "unresolved" or errors:
-        return Kept(what=order, why="to_settle", detail=", ".join(errors) or ledger.outcome)
+        return KeptData(what=order, why="to_settle", detail=", ".join(errors) or ledger.outcome)
     if ledger.outcome not in FINAL or ledger.next_decision_at is not None:
-        return Kept(what=order, why="not_over", detail=ledger.outcome)
+        return KeptData(what=order, why="not_over", detail=ledger.outcome)
     if ledger.case.foreign or ledger.case.foreign_records:
-        return Kept(what=order, why="shared")
+        return KeptData(what=order, why="shared")
     return kept_since(order, last_heard(history), rules, as_of=ledger.as_of)
 
 
-def kept_since(what: str, heard: Instant, rules: Rules, *, as_of: Instant) -> Kept | None:
+def kept_since(
+    what: str, heard: Instant, rules: ErasureRules, *, as_of: Instant
+) -> KeptData | None:
     """Why something must stay that was heard of last at an instant; None where it may go."""
     if as_of < heard + rules.minimum:
-        return Kept(what=what, why="minimum", until=heard + rules.minimum)
+        return KeptData(what=what, why="minimum", until=heard + rules.minimum)
     return None
 
 
 def kept_unknown(
     what: str,
     heard: Instant,
-    rules: Rules,
+    rules: ErasureRules,
     *,
     why: Literal["refused", "unread"],
     beside: str | None,
     as_of: Instant,
-) -> Kept | None:
+) -> KeptData | None:
     """Why a delivery must stay of which no ledger knows what it says; None where it may go.
 
     beside  an order of the same customer, or that it names, that stays: it may be a part of it
     """
     if beside is not None:
-        return Kept(what=what, why=why, detail=f"with {beside}")
+        return KeptData(what=what, why=why, detail=f"with {beside}")
     if as_of < heard + WINDOW:
         until = heard + max(WINDOW, rules.minimum)
-        return Kept(what=what, why=why, detail=f"after {format_instant(until)}")
+        return KeptData(what=what, why=why, detail=f"after {format_instant(until)}")
     return kept_since(what, heard, rules, as_of=as_of)
 
 
@@ -176,7 +178,7 @@ class Judging:
     """By what is judged, and when. `staying`: an order that stays, if any does. `until`: what came
     after it is not asked about; None: all is."""
 
-    rules: Rules
+    rules: ErasureRules
     now: Instant
     staying: str | None
     until: Instant | None = None
@@ -187,13 +189,13 @@ class Judging:
 
 
 @dataclass(slots=True)
-class Judged:
+class JudgedDeliveries:
     """Ids of what may go, and what stays."""
 
     going: list[str] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptData] = field(default_factory=list)
 
-    def add(self, name: str, kept: Kept | None) -> None:
+    def add(self, name: str, kept: KeptData | None) -> None:
         """One more."""
         if kept is None:
             self.going.append(name)
@@ -201,9 +203,11 @@ class Judged:
             self.kept.append(kept)
 
 
-async def judge_strays(connection: Connection, deliveries: Iterable[str], by: Judging) -> Judged:
+async def judge_strays(
+    connection: Connection, deliveries: Iterable[str], by: Judging
+) -> JudgedDeliveries:
     """Those of the deliveries that have no order: one that was read is kept as an event."""
-    judged = Judged()
+    judged = JudgedDeliveries()
     for owned in await owners(connection, deliveries):
         if owned.order is not None or owned.pruned or not by.asks(owned.received_at):
             continue
@@ -218,9 +222,11 @@ async def judge_strays(connection: Connection, deliveries: Iterable[str], by: Ju
     return judged
 
 
-async def judge_refused(connection: Connection, named: re.Pattern[str], by: Judging) -> Judged:
+async def judge_refused(
+    connection: Connection, named: re.Pattern[str], by: Judging
+) -> JudgedDeliveries:
     """Refused deliveries in which the pattern finds something."""
-    judged = Judged()
+    judged = JudgedDeliveries()
     for name, heard in await rejections_that_hold(connection, [named]):
         if by.asks(heard):
             judged.add(
@@ -232,7 +238,7 @@ async def judge_refused(connection: Connection, named: re.Pattern[str], by: Judg
 
 async def kept_wholes(
     connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
-) -> dict[str, Kept]:
+) -> dict[str, KeptData]:
     """What must stay since it came in one body with an event that is not read yet: that is read
     from the whole body, which would go.
 
@@ -240,21 +246,21 @@ async def kept_wholes(
     going    stray deliveries that go, and so wait for nothing
     """
     unread = await unread_beside(connection, chain.from_iterable(brought.values()))
-    found, gone = dict[str, Kept](), set(going)
+    found, gone = dict[str, KeptData](), set(going)
     for what, deliveries in brought.items():
         others = set[str]().union(*(unread.get(each, ()) for each in deliveries)) - gone
         if others:
-            found[what] = Kept(what=what, why="beside_unread", detail=min(others))
+            found[what] = KeptData(what=what, why="beside_unread", detail=min(others))
     return found
 
 
-async def judge_set_aside(connection: Connection, named: re.Pattern[str]) -> list[Kept]:
+async def judge_set_aside(connection: Connection, named: re.Pattern[str]) -> list[KeptData]:
     """Accepted deliveries that nothing could read, and that hold what the pattern finds."""
     found = []
     for one in await run(connection, next_suspects, aside=True, limit=MOST_ASIDE):
         if named.search(one.record.decode("utf-8", "replace")):
             name = f"row {one.seq}" if one.item is None else one.item.delivery_id
-            found.append(Kept(what=name, why="set_aside"))
+            found.append(KeptData(what=name, why="set_aside"))
     return found
 
 
@@ -296,7 +302,7 @@ class Erasure:
     rejections: list[str] = field(default_factory=list)
     book_lines: list[LineKey] = field(default_factory=list)
     requests: int = 0
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptData] = field(default_factory=list)
     dry_run: bool = False
     by_index: bool = False
     tidied: bool = False
@@ -329,14 +335,14 @@ class Erasure:
         }
 
 
-class Finding:
+class ErasureFinder:
     """Finds and judges, on one snapshot. `until`: only what was there by then; None: all."""
 
     def __init__(
         self,
         context: AppContext,
         sources: Mapping[str, Source],
-        rules: Rules,
+        rules: ErasureRules,
         progress: Callable[[int], None],
         *,
         until: Instant | None = None,
@@ -466,7 +472,7 @@ class Finding:
                 erasure.kept.append(kept)
                 continue
             if any(written_pattern(phone).search(order) for phone in erasure.phones):
-                erasure.kept.append(Kept(what=order, why="in_the_reference"))
+                erasure.kept.append(KeptData(what=order, why="in_the_reference"))
             ids = sorted(
                 {
                     delivery.delivery_id
@@ -535,7 +541,7 @@ class Erasing:
         gone = {each.order: each for each in await prune_orders(self._context, erasure.orders)}
         for each in erasure.orders:
             if each.order not in gone:
-                erasure.kept.append(Kept(what=each.order, why="changed"))
+                erasure.kept.append(KeptData(what=each.order, why="changed"))
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
             await self._let_go(erasure, settled)

@@ -47,7 +47,7 @@ _LINE: Final = re.compile(
 )
 
 
-class Line(NamedTuple):
+class JournalLine(NamedTuple):
     """One line: `text` is all of it, without its end."""
 
     number: int
@@ -75,11 +75,11 @@ class JournalKey:
         return hmac.digest(self._key, f"subject\n{kind}\n{subject}".encode(), "sha256").hex()
 
     def line(self, before: str, *, number: int, at: Instant, kind: Kind, rule: Rule,
-             digest: str) -> Line:  # fmt: skip
+             digest: str) -> JournalLine:  # fmt: skip
         """The line that comes after the one with the check `before`."""
         text = f"{number} {format_instant(at)} {kind} {rule} {digest}"
         check = self.check(before, text)
-        return Line(number, at, kind, rule, digest, check, f"{text} {check}")
+        return JournalLine(number, at, kind, rule, digest, check, f"{text} {check}")
 
     def check(self, before: str, text: str) -> str:
         """Of a line's text without its check, behind the line with the check `before`."""
@@ -91,7 +91,9 @@ class ErasureJournal:
     """A journal that was read, all its lines checked. `torn`: its last line was cut short; of that
     erasure nothing was begun."""
 
-    def __init__(self, path: Path, key: JournalKey, lines: list[Line], *, torn: bool) -> None:
+    def __init__(
+        self, path: Path, key: JournalKey, lines: list[JournalLine], *, torn: bool
+    ) -> None:
         self.path = path
         self.key = key
         self.lines = lines
@@ -103,11 +105,11 @@ class ErasureJournal:
         return self.lines[0].check
 
     @property
-    def erased(self) -> Sequence[Line]:
+    def erased(self) -> Sequence[JournalLine]:
         """The lines of what was erased."""
         return self.lines[1:]
 
-    def append(self, subjects: Iterable[tuple[Kind, str]], *, at: Instant) -> list[Line]:
+    def append(self, subjects: Iterable[tuple[Kind, str]], *, at: Instant) -> list[JournalLine]:
         """Add what a person asked to have erased; it is on the disk when this returns.
 
         Raises UnreachableError where it cannot be written, ConfigurationError where the file is not
@@ -117,7 +119,7 @@ class ErasureJournal:
             lines, whole, _ = _read(file, self.key)
             if lines[: len(self.lines)] != self.lines:
                 raise problem(f"{self.path} was replaced meanwhile; erase again")
-            new: list[Line] = []
+            new: list[JournalLine] = []
             for kind, subject in subjects:
                 last = (lines + new)[-1]
                 digest = self.key.digest(kind, subject)
@@ -224,7 +226,7 @@ def _new(path: Path, content: bytes) -> None:
         write_new(path, content)
 
 
-def write_again(path: Path, lines: Sequence[Line]) -> None:
+def write_again(path: Path, lines: Sequence[JournalLine]) -> None:
     """Put a journal in its place, from a copy of its lines. Raises FileExistsError where one is."""
     write_new(path, b"".join(f"{line.text}\n".encode() for line in lines))
 
@@ -240,9 +242,9 @@ def set_aside(path: Path, *, at: Instant) -> Path | None:
     return aside
 
 
-def lines_of(texts: Iterable[str], key: JournalKey) -> list[Line]:
+def lines_of(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
     """Lines from their texts. Raises ConfigurationError where one is not what was written."""
-    lines: list[Line] = []
+    lines: list[JournalLine] = []
     for text in texts:
         line = _line(text, lines[-1].check if lines else "", key)
         if line is None or line.number != len(lines):
@@ -251,9 +253,9 @@ def lines_of(texts: Iterable[str], key: JournalKey) -> list[Line]:
     return lines
 
 
-def _read(file: BinaryIO, key: JournalKey) -> tuple[list[Line], int, bool]:
+def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool]:
     """All whole lines, where they end, and whether a torn one comes after them."""
-    lines: list[Line] = []
+    lines: list[JournalLine] = []
     whole = 0
     file.seek(0)
     raws = file.read().splitlines(keepends=True)
@@ -275,7 +277,7 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[Line], int, bool]:
     return lines, whole, False
 
 
-def _line(text: str, before: str, key: JournalKey) -> Line | None:
+def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
     """A line; None where it is not what was written after the one with the check `before`."""
     found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
     if found is None:
@@ -285,7 +287,7 @@ def _line(text: str, before: str, key: JournalKey) -> Line | None:
     if not hmac.compare_digest(expected, check):
         return None
     at = parse_instant(found["at"])
-    return Line(
+    return JournalLine(
         int(found["number"]), at, found["kind"], found["rule"], found["digest"], check, text
     )
 

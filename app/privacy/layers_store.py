@@ -24,7 +24,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.text import LEAF, counted
-from app.evidence.log_check_store import node_count, strays
+from app.evidence.store import node_count, strays
 from app.privacy.consistency_store import differing_contests
 from app.sealing.leaf_store import KINDS
 from app.sealing.log_queue_store import log_size
@@ -35,7 +35,7 @@ AT_ONCE: Final = 20_000
 """Rows of one range: a tenth of a second's work."""
 
 
-class Proof(NamedTuple):
+class LayerProof(NamedTuple):
     """What holds of the rows that do not fit, and the sentence that these columns fill in."""
 
     sentence: str
@@ -55,10 +55,10 @@ class Layer:
     key: str
     before: str | int
     beside: str = ""
-    proofs: tuple[Proof, ...] = ()
+    proofs: tuple[LayerProof, ...] = ()
 
 
-class Span(NamedTuple):
+class KeySpan(NamedTuple):
     """Keys of a layer, in SQL with their values, and how many rows they have."""
 
     condition: str
@@ -81,33 +81,33 @@ _DELIVERIES: Final = Layer(
     key="deliveries.id",
     before="",
     proofs=(
-        Proof(
+        LayerProof(
             "the body of {} does not have its size",
             "id",
             "body IS NOT NULL AND length(body) <> size",
         ),
-        Proof(
+        LayerProof(
             "the body of {} is gone, and was not pruned",
             "id",
             "body IS NULL AND verdict <> 'duplicate' AND pruned_at IS NULL",
         ),
-        Proof(
+        LayerProof(
             "the event {} of {} is missing in the index",
             "coalesce(event_id, 'without an id'), id",
             f"pruned_at IS NULL AND {_WITHOUT_EVENT}",
         ),
-        Proof(
+        LayerProof(
             "{} was pruned, and its event is gone",
             "id",
             f"pruned_at IS NOT NULL AND {_WITHOUT_EVENT}",
         ),
-        Proof(
+        LayerProof(
             "the verdict of {} does not fit its event",
             "id",
             f"NOT ({_READ} OR verdict = 'duplicate' "
             "OR verdict = 'unreadable' AND event_id IS NULL)",
         ),
-        Proof(
+        LayerProof(
             "the whole body that {} came in is missing",
             "id",
             "envelope IS NOT NULL AND NOT EXISTS "
@@ -131,23 +131,23 @@ _EVENTS: Final = Layer(
     key='events."row"',
     before=-(2**62),
     proofs=(
-        Proof(
+        LayerProof(
             "the event {} of {} is in the index, and no delivery gives it",
             "event_id, coalesce(order_key, 'no order')",
             "NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.id = events.delivery_id "  # noqa: S608
             f"AND {_ITS_EVENT} AND {_READ})",
         ),
-        Proof(
+        LayerProof(
             "the event {} names {}, and is kept under {}",
             "event_id, order_ref, coalesce(order_key, 'no order')",
             "order_ref IS NOT NULL AND (order_key IS NULL OR order_key <> order_ref)",
         ),
-        Proof(
+        LayerProof(
             "the event {} of no order has a link to one",
             "event_id",
             f"order_key IS NULL AND ({_linked('payment')} OR {_linked('session')})",
         ),
-        Proof(
+        LayerProof(
             "the event {} of {} names no order, and has no link to it",
             "event_id, order_key",
             "order_ref IS NULL AND order_key IS NOT NULL "
@@ -175,7 +175,7 @@ _LINKS: Final = Layer(
     key="links.reference",
     before="",
     proofs=(
-        Proof(
+        LayerProof(
             "the link {} of {} is in the index, and nothing gives it",
             "reference, order_key",
             f"NOT {_given('events', _CONFIRMED)} AND NOT {_given('records')}",
@@ -190,7 +190,7 @@ _REVISIONS: Final = Layer(
     beside="LEFT JOIN revisions AS last ON last.seq = (SELECT max(seq) FROM revisions AS older "
     "WHERE older.order_key = revisions.order_key AND older.seq < revisions.seq)",
     proofs=(
-        Proof(
+        LayerProof(
             "revision {} of {} does not follow the one before it",
             "revisions.seq, revisions.order_key",
             "coalesce(last.outcome, '') <> coalesce(revisions.before_outcome, '') "
@@ -209,25 +209,25 @@ _ORDERS: Final = Layer(
     "LEFT JOIN revisions AS latest ON latest.seq = "
     "(SELECT max(seq) FROM revisions WHERE revisions.order_key = order_due.order_key)",
     proofs=(
-        Proof(
+        LayerProof(
             "the ledger of {} is not cached, and nothing is due",
             "order_due.order_key",
             f"{_NOT_DUE} AND ledgers.order_key IS NULL AND (EXISTS (SELECT 1 FROM events "  # noqa: S608
             "WHERE events.order_key = order_due.order_key) OR EXISTS (SELECT 1 FROM records "
             "WHERE records.order_key = order_due.order_key))",
         ),
-        Proof(
+        LayerProof(
             "the ledger of {} was folded by other rules",
             "order_due.order_key",
             f"{_NOT_DUE} AND ledgers.rules <> :rules",
         ),
-        Proof(
+        LayerProof(
             "the due mark of {} is not at its ledger's next decision",
             "order_due.order_key",
             f"{_NOT_DUE} AND ledgers.order_key IS NOT NULL "
             "AND coalesce(order_due.due_at, -1) <> coalesce(ledgers.next_decision_at, -1)",
         ),
-        Proof(
+        LayerProof(
             "the ledger of {} is not what was last published of it",
             "order_due.order_key",
             f"{_NOT_DUE} AND CASE WHEN latest.seq IS NULL "
@@ -249,7 +249,7 @@ async def _count(connection: AsyncConnection, table: str, condition: str = "") -
     return int(await connection.scalar(text(f"SELECT count(*) FROM {table} {condition}")) or 0)  # noqa: S608
 
 
-async def _spans(connection: AsyncConnection, layer: Layer) -> AsyncIterator[Span]:
+async def _spans(connection: AsyncConnection, layer: Layer) -> AsyncIterator[KeySpan]:
     """All keys of a layer, in ranges of about so many rows each."""
     key, after, last = layer.key, layer.before, None
     step = text(
@@ -260,15 +260,15 @@ async def _spans(connection: AsyncConnection, layer: Layer) -> AsyncIterator[Spa
     while True:
         last = await connection.scalar(step, {"after": after, "rows": AT_ONCE - 1})
         if last is None:
-            yield Span(f"{key} > :after", {"after": after}, rest)
+            yield KeySpan(f"{key} > :after", {"after": after}, rest)
             return
         rows = min(AT_ONCE, rest)
-        yield Span(f"{key} > :after AND {key} <= :last", {"after": after, "last": last}, rows)
+        yield KeySpan(f"{key} > :after AND {key} <= :last", {"after": after, "last": last}, rows)
         after, rest = last, rest - rows
 
 
 async def _misfits(
-    connection: AsyncConnection, layer: Layer, span: Span, values: Mapping[str, Any]
+    connection: AsyncConnection, layer: Layer, span: KeySpan, values: Mapping[str, Any]
 ) -> list[str]:
     """One statement asks whether anything does not fit, as nothing does in a sound store."""
     rows = f"FROM {layer.table} {layer.beside} WHERE {span.condition} AND "
@@ -418,7 +418,7 @@ async def _of_one_id(connection: AsyncConnection) -> Pairs:
 
 
 async def _other_links(
-    connection: AsyncConnection, table: str, span: Span, condition: str, pairs: Pairs
+    connection: AsyncConnection, table: str, span: KeySpan, condition: str, pairs: Pairs
 ) -> list[str]:
     """What has no link; and into `pairs`, what is linked to another order than its own."""
     found = []

@@ -25,16 +25,10 @@ from app.access.operator_store import Operator
 from app.access.operators import SERVICE, note_deed, who_may
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.text import counted
-from app.evidence.seal import Signer, seal_all
+from app.evidence.seal import CheckpointSigner, seal_all
 from app.finance.book_line_store import LineKey, empty_lines, old_lines
 from app.orders.history_store import gather
-from app.orders.retention_store import (
-    drop_rejections,
-    old_rejections,
-    prune,
-    sizes_of,
-    unpruned,
-)
+from app.orders.retention_store import drop_rejections, old_rejections, prune, sizes_of, unpruned
 from app.privacy.erase_store import owners
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -146,13 +140,13 @@ def ended_orders(
 
 
 OTHERS_AT_ONCE: Final = 100
-"""Rows let go in one transaction, so that no acknowledgement waits long for it."""
+"""Rows deleted in one transaction, so that no acknowledgement waits long for it."""
 
 
 async def prune_others(
     context: AppContext, retention: Retention, *, dry_run: bool
 ) -> AsyncIterator[tuple[str, int]]:
-    """Class by class and page by page, how many of a class are let go; with `dry_run` none is."""
+    """Class by class and page by page, how many of a class are deleted; with `dry_run` none is."""
     async for rejections in _old_rejections(context, retention):
         if not dry_run:
             async with context.store.writing() as connection:
@@ -171,7 +165,7 @@ async def prune_others(
 
 
 async def note_pruning(context: AppContext, who: Operator, gone: Mapping[str, int]) -> None:
-    """Add to the trail what was let go, if anything was."""
+    """Add to the trail what was deleted, if anything was."""
     facts = {name: count for name, count in gone.items() if count}
     if facts:
         async with context.store.writing() as connection:
@@ -304,7 +298,7 @@ class Pruning:
         }
 
     def items(self) -> dict[str, int]:
-        """How many of each class were found, or let go."""
+        """How many of each class were found, or deleted."""
         names = ("rejections", "phones", "book_phones")
         return {"bodies": self.deliveries} | {name: self.others[name] for name in names}
 
@@ -328,12 +322,12 @@ async def prune_by_hand(
     retention: Retention,
     *,
     by: str | None,
-    signer: Signer,
+    signer: CheckpointSigner,
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """A pass that a person asks for, sealing first what has to be. The trail tells what was let go,
-    however it ends. Raises UsageError for who may not."""
+    """A pass that a person asks for, sealing first what has to be. However it ends, the trail
+    tells what was deleted. Raises UsageError for who may not."""
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)

@@ -24,13 +24,24 @@ from app.core.errors import ConfigurationError, NotFoundError
 from app.core.masking import written_pattern
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
-from app.privacy.erase_finding import Erasing, Erasure, Finding, Kept, Rules
-from app.privacy.erase_store import Text, delivery_texts, rejection_texts
+from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder, ErasureRules, KeptData
+from app.privacy.erase_store import (
+    Text,
+    carried_out,
+    delivery_texts,
+    journal_name,
+    known_digests,
+    known_phones,
+    known_references,
+    note_carried_out,
+    note_journal,
+    rejection_texts,
+)
 from app.privacy.erasure_journal import (
     ErasureJournal,
     JournalKey,
+    JournalLine,
     Kind,
-    Line,
     key_path_of,
     lines_of,
     make_journal,
@@ -39,15 +50,6 @@ from app.privacy.erasure_journal import (
     read_key,
     set_aside,
     write_again,
-)
-from app.privacy.erasure_store import (
-    carried_out,
-    journal_name,
-    known_digests,
-    known_phones,
-    known_references,
-    note_carried_out,
-    note_journal,
 )
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -85,7 +87,7 @@ class Erased:
 
 async def find_erased(
     connection: Connection,
-    lines: Sequence[Line],
+    lines: Sequence[JournalLine],
     key: JournalKey,
     *,
     countries: Iterable[str],
@@ -154,7 +156,7 @@ async def _look(connection: Connection, found: Erased, progress: Callable[[int],
 class _Wanted:
     """The journal's digests, by kind, with the last instant of each."""
 
-    def __init__(self, lines: Iterable[Line], key: JournalKey) -> None:
+    def __init__(self, lines: Iterable[JournalLine], key: JournalKey) -> None:
         self._key = key
         self._last: dict[str, dict[str, Instant]] = {}
         self._seen: dict[str, set[str]] = {}
@@ -348,7 +350,7 @@ class Replayed:
     lines: int = 0
     subjects: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptData] = field(default_factory=list)
     tidied: bool = True
     copied: bool = False
     unread: int = 0
@@ -366,7 +368,7 @@ class Replayed:
         }
 
 
-class Again:
+class ErasureReplay:
     """Erases again what some lines of the journal name.
 
     seal  seals what is not sealed yet: called before the first row is touched
@@ -377,7 +379,7 @@ class Again:
         context: AppContext,
         *,
         sources: Mapping[str, Source],
-        rules: Rules,
+        rules: ErasureRules,
         progress: Callable[[int], None],
         seal: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
@@ -387,7 +389,7 @@ class Again:
         self._progress = progress
         self._seal = seal
 
-    async def replay(self, lines: Sequence[Line], key: JournalKey) -> Replayed:
+    async def replay(self, lines: Sequence[JournalLine], key: JournalKey) -> Replayed:
         """Find, and erase by the same rules as when it was asked for."""
         replayed = Replayed(lines=len(lines))
         if not lines:
@@ -414,7 +416,7 @@ class Again:
         return replayed
 
     async def _erase(self, step: _Step, at: Instant, replayed: Replayed) -> None:
-        finding = Finding(self.context, self._sources, self._rules, self._progress, until=at)
+        finding = ErasureFinder(self.context, self._sources, self._rules, self._progress, until=at)
         try:
             async with self.context.store.reading() as connection:
                 erasure = await step(finding, connection)
@@ -438,7 +440,7 @@ class Again:
         replayed.kept += erasure.kept
 
 
-_Step = Callable[[Finding, Connection], Awaitable[Erasure]]
+_Step = Callable[[ErasureFinder, Connection], Awaitable[Erasure]]
 
 
 def _of_phone(phone: str, held: set[str]) -> _Step:
@@ -453,7 +455,9 @@ def _of_order(order: str) -> _Step:
     return lambda finding, connection: finding.of_order(connection, order)
 
 
-async def carry_out(again: Again, journal: ErasureJournal, *, done: Sequence[Line] = ()) -> None:
+async def carry_out(
+    again: ErasureReplay, journal: ErasureJournal, *, done: Sequence[JournalLine] = ()
+) -> None:
     """Carry out what was not ended of the journal, but for `done`, which just was."""
     context, numbers = again.context, {line.number for line in done}
     async with context.store.reading() as connection:
@@ -462,7 +466,7 @@ async def carry_out(again: Again, journal: ErasureJournal, *, done: Sequence[Lin
     await _note(context, journal, pending)
 
 
-async def _note(context: AppContext, journal: ErasureJournal, lines: Sequence[Line]) -> None:
+async def _note(context: AppContext, journal: ErasureJournal, lines: Sequence[JournalLine]) -> None:
     async with context.store.writing() as connection:
         rows = [(line.number, line.text) for line in lines]
         await note_carried_out(connection, journal.name, rows)
@@ -479,7 +483,7 @@ class Without:
     by: str | None
 
 
-async def replay_after_restore(again: Again, *, without: Without | None) -> Replayed:
+async def replay_after_restore(again: ErasureReplay, *, without: Without | None) -> Replayed:
     """Carry out the whole journal in a database that was put back, before anybody serves it.
 
     Raises ConfigurationError where the journal is not at its place, unless `without` is said; then
@@ -517,7 +521,7 @@ def _sentence(error: ConfigurationError) -> str:
     return error.problems[0].partition(": ")[2]
 
 
-async def _without(again: Again, path: Path, without: Without) -> Replayed:
+async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
     """Begin the journal anew from the copy in the database; what is at its place is set aside."""
     context = again.context
     action: Final = "restored_without_erasures"
@@ -546,7 +550,7 @@ async def _without(again: Again, path: Path, without: Without) -> Replayed:
     return replayed
 
 
-def _readable(copy: Sequence[str], path: Path) -> list[Line]:
+def _readable(copy: Sequence[str], path: Path) -> list[JournalLine]:
     """The copy's lines; none where the key is not there, or is not theirs."""
     try:
         key = read_key(path)

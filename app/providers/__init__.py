@@ -17,5 +17,4 @@ __all__ = (
     "schemes",
     "sections",
     "source",
-    "unverified",
 )

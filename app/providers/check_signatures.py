@@ -1,8 +1,8 @@
-"""`signature check`: judges requests written as JSON lines, one verdict a line, in order.
+"""`signature check`: verifies requests written as JSON lines, one verdict a line, in order.
 
-It is the door's own verification, without a door: no store, no configuration, no floor for the
-length of secrets, since published examples have short ones. Nothing stops the run: a line that is
-no request is told so, and the next one is read.
+It is the receiver's own verification, without a receiver: no store, no configuration, no floor for
+the length of secrets, since published examples have short ones. Nothing stops the run: a line that
+is no request is told so, and the next one is read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import IO, Any, Final
 
 from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
-from app.providers.refusal import Refusal
-from app.providers.request import Headers
+from app.providers.request import Headers, Refusal
 from app.providers.schemes import NAMED, UNSIGNED
 from app.providers.sections import Profile
 from app.providers.source import Source
@@ -37,7 +36,7 @@ class NotARequest(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class RequestLine:
     """One request to judge. Of `secrets` any may match, and None says that the line has no secret;
     `named` are keys by id, or parts. `tolerance` None: the profile's own; `ageless`: no age is
     judged."""
@@ -55,14 +54,14 @@ class Line:
     ageless: bool
 
 
-def read_line(text: bytes, *, profile: str | None, now: Instant) -> Line:
+def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:
     """Raises NotARequest."""
     given = _object(text)
     name = given.get("name")
     name = name if type(name) is str else None
     try:
         secrets, named = _secrets(given.get("secret"))
-        return Line(
+        return RequestLine(
             name=name,
             profile=_text(given, "profile", profile),
             secrets=secrets,
@@ -252,7 +251,7 @@ def _invalid(name: Any, reason: str, sentence: str) -> dict[str, Any]:
     return {"name": name, "valid": False, "reason": reason, "sentence": sentence}
 
 
-def _judged(line: Line) -> Refusal | None:
+def _judged(line: RequestLine) -> Refusal | None:
     """The refusal of the secret that comes closest; None where one of them is the right one.
 
     Raises NotARequest for a profile that is none, and for a secret that is missing and needed.

@@ -20,18 +20,17 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
+from app.providers.dates import UNITS
 from app.providers.encodings import SECRET_ENCODINGS
 from app.providers.profile import load_profile, shipped_profiles
-from app.providers.refusal import Refusal
-from app.providers.request import Headers
+from app.providers.request import Headers, Refusal
 from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 from app.providers.source import Source
-from app.providers.timestamps import UNITS
 from reconcile.instants import Instant
 
 _ESCAPED: Final = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
-"""What some encoders write for signs that mean something in HTML."""
+"""What some encoders write for characters that mean something in HTML."""
 
 _MARK: Final = "\ue000"
 """Stands around a number with a fraction, so that it is written again digit for digit."""

@@ -13,7 +13,7 @@ from app.providers.request import first, parse_pairs
 from app.providers.sections import RequestRule
 
 
-class Item(NamedTuple):
+class BodyItem(NamedTuple):
     """One event of a body: its JSON, its bytes as they stand there, and their SHA-256."""
 
     document: Any
@@ -42,7 +42,7 @@ DOCUMENTS: Final[Mapping[str, Callable[[RequestRule, bytes], Any]]] = {
 }
 
 
-def items_of(document: Any, body: bytes, path: Path) -> list[Item]:
+def items_of(document: Any, body: bytes, path: Path) -> list[BodyItem]:
     """The events at `path`, each with its own bytes. Raises Unreadable where there are none."""
     documents = _expanded(document, path)
     if not documents:
@@ -51,7 +51,7 @@ def items_of(document: Any, body: bytes, path: Path) -> list[Item]:
         raise Unreadable(f"the body has more than {MAX_ITEMS} events")
     raws = [raw.encode("utf-8") for raw in slices(body.decode("utf-8"), path)]
     return [
-        Item(each, raw, hashlib.sha256(raw).hexdigest())
+        BodyItem(each, raw, hashlib.sha256(raw).hexdigest())
         for each, raw in zip(documents, raws, strict=True)
     ]
 

@@ -130,7 +130,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class SignatureFormat:
     """One layout.
 
     needs    the keys of `Layout` it cannot do without
@@ -176,33 +176,33 @@ def _maybe_listed(layout: Layout, value: bytes) -> list[bytes]:
     return [text for label, _, text in pairs if label in (b"", layout.label)]
 
 
-FORMATS: Final[Mapping[str, Format]] = {
+FORMATS: Final[Mapping[str, SignatureFormat]] = {
     # <signature>
-    "plain": Format(frozenset(), _plain, lambda layout, text: text),
+    "plain": SignatureFormat(frozenset(), _plain, lambda layout, text: text),
     # sha256=<signature>; a value without the prefix is no signature
-    "prefix": Format(
+    "prefix": SignatureFormat(
         frozenset({"prefix"}), _prefixed, lambda layout, text: (layout.prefix or b"") + text
     ),
     # the same; a value without the prefix is a signature too
-    "optional_prefix": Format(
+    "optional_prefix": SignatureFormat(
         frozenset({"prefix"}), _maybe_prefixed, lambda layout, text: (layout.prefix or b"") + text
     ),
     # Basic <signature>; the word in any case (RFC 9110, section 11.1)
-    "scheme": Format(
+    "scheme": SignatureFormat(
         frozenset({"prefix"}), _scheme, lambda layout, text: (layout.prefix or b"") + b" " + text
     ),
     # t=1614265330,v1=<signature>,v1=<signature>
-    "kv": Format(
+    "kv": SignatureFormat(
         frozenset({"label", "separator"}),
         _key_values,
         lambda layout, text: (layout.label or b"") + b"=" + text,
     ),
     # v1,<signature> v1,<signature>
-    "list": Format(
+    "list": SignatureFormat(
         frozenset({"label"}), _listed, lambda layout, text: (layout.label or b"") + b"," + text
     ),
     # the same; an entry without a label is ours too
-    "optional_list": Format(
+    "optional_list": SignatureFormat(
         frozenset({"label"}),
         _maybe_listed,
         lambda layout, text: (layout.label or b"") + b"," + text,

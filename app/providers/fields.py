@@ -17,7 +17,13 @@ from app.core.reading import Unreadable
 from app.core.references import MAX_REFERENCE, fault_of
 from app.providers.paths import Path, Where, compile_path, take
 from app.providers.request import Headers, Pairs, header_values, parse_pairs
-from app.providers.template import Group, Reference, Token, compile_filters, read_template
+from app.providers.template import (
+    TemplateGroup,
+    TemplateReference,
+    Token,
+    compile_filters,
+    read_template,
+)
 
 # --- what the locations of one event look at ------------------------------------------------------
 
@@ -220,7 +226,7 @@ def _composite(text: str) -> Find:
 
 
 def _part(token: Token) -> Callable[[Facts], str | None]:
-    if isinstance(token, Group):
+    if isinstance(token, TemplateGroup):
         raise ValueError("has a group [ ], which only signed content may have")
     if isinstance(token, str):
         literal = token
@@ -228,7 +234,7 @@ def _part(token: Token) -> Callable[[Facts], str | None]:
     return _reference(token)
 
 
-def _reference(reference: Reference) -> Callable[[Facts], str | None]:
+def _reference(reference: TemplateReference) -> Callable[[Facts], str | None]:
     find, filters = compile_location(reference.text), compile_filters(reference.filters)
     absent = "" if reference.optional else None
 

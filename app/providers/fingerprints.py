@@ -1,7 +1,7 @@
 """Which key a request was signed with, told by a fingerprint, and what the signature covers.
 
-The door keeps only that a request was genuine. Both are found again here from what was kept, with
-the secrets that are configured now; no secret leaves this module.
+The receiver keeps only that a request was genuine. Both are found again here from what was kept,
+with the secrets that are configured now; no secret leaves this module.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from app.core.errors import ConfigurationError
 from app.providers.doctor import Account, Patient
 from app.providers.encodings import SECRET_ENCODINGS
 from app.providers.keys import KeyRing, scheme_of
-from app.providers.refusal import Refusal
-from app.providers.request import Request
+from app.providers.request import Refusal, Request
 from app.providers.schemes import NAMED, SCHEMES, UNSIGNED, load_key
 from app.providers.sections import Profile
 from app.providers.source import Source
@@ -29,7 +28,7 @@ _PREFIX: Final = b"tallyhook secret fingerprint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signer:
+class SigningKey:
     """Whose key a request was signed with.
 
     public  the key itself in PEM, where it is a public one; None for a shared secret
@@ -57,7 +56,7 @@ def fingerprint(secret: bytes) -> str:
     return hashlib.sha256(_PREFIX + secret).hexdigest()[:16]
 
 
-def signer_of(account: Account, patient: Patient) -> Signer | None:
+def signer_of(account: Account, patient: Patient) -> SigningKey | None:
     """The key that makes the request genuine as of its arrival; None where none does now."""
     for secrets, shown in _candidates(account, patient.now):
         if _genuine(account, secrets, patient):
@@ -99,9 +98,9 @@ def _genuine(
     return refusal is None
 
 
-def _signer(profile: Profile, secret: str) -> Signer:
+def _signer(profile: Profile, secret: str) -> SigningKey:
     public = public_key(profile, secret)
-    return Signer(fingerprint=fingerprint(public or secret.encode("utf-8")), public=public)
+    return SigningKey(fingerprint=fingerprint(public or secret.encode("utf-8")), public=public)
 
 
 def public_key(profile: Profile, secret: str) -> bytes | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from json import decoder
 from typing import Any, Final, NamedTuple
 
-from app.core.strict_json import Written
+from app.core.strict_json import NumberText
 from app.providers.request import Request, header_values
 
 MAX_ITEMS: Final = 1_000
@@ -107,7 +107,7 @@ def _is(value: Any, where: Where) -> bool:
 
 _scanstring: Final[Callable[[str, int], tuple[str, int]]] = vars(decoder)["scanstring"]
 _BLANK = re.compile(r"[ \t\n\r]*")
-_DECODER: Final = json.JSONDecoder(parse_int=Written, parse_float=Written)
+_DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: Path) -> list[str]:
@@ -191,7 +191,7 @@ def _write(value: Any, *, sort: bool) -> str:
         return "{" + inner + "}"
     if isinstance(value, list):
         return "[" + ",".join(_write(each, sort=sort) for each in value) + "]"
-    if isinstance(value, Written):
+    if isinstance(value, NumberText):
         return str(value)
     return _quoted(value) if isinstance(value, str) else json.dumps(value)
 

@@ -33,14 +33,14 @@ TOKEN_MARGIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AnsweredQuestion:
     """A question and what came back."""
 
     question: Question
     answer: Exchange
 
 
-class Asker:
+class ProviderClient:
     """One source's provider. `client` is shared by all of a process."""
 
     def __init__(self, questions: Questions, client: httpx2.AsyncClient) -> None:
@@ -49,7 +49,7 @@ class Asker:
         self._token = ""
         self._token_ends = 0.0
 
-    async def ask(self, event: Event) -> Asked | None:
+    async def ask(self, event: Event) -> AnsweredQuestion | None:
         """One question about one event; None where the event lacks what the question needs.
 
         Raises nothing for what the network or the provider does: the exchange says it.
@@ -58,13 +58,13 @@ class Asker:
             return None
         token = await self._access_token()
         if isinstance(token, Exchange):
-            return Asked(self._questions.token(), token)
+            return AnsweredQuestion(self._questions.token(), token)
         question = self._questions.about(event, access_token=token)
         assert question is not None
         answer = await self._exchange(question)
         if answer.status == 401:
             self._token_ends = 0.0  # taken back before its time: the next question gets a new one
-        return Asked(question, answer)
+        return AnsweredQuestion(question, answer)
 
     async def _access_token(self) -> str | Exchange:
         """The token in use, or the failed exchange that should have brought a new one."""
@@ -114,7 +114,7 @@ PROBE_LIMIT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class Probe:
     """What was seen of one address.
 
     problem       why nothing was answered, a code; None: something was
@@ -133,11 +133,11 @@ class Sight:
     certificate_ends: Instant | None = None
 
 
-async def look(client: httpx2.AsyncClient, url: str) -> Sight:
+async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
     """One GET without credentials, and a TLS handshake of its own for an https address."""
     version, problem, ends = await _handshake(url)
     answer = await exchange(client, "GET", url, headers={}, limit_s=PROBE_LIMIT_S)
-    return Sight(
+    return Probe(
         url=url,
         problem=answer.problem if answer.status is None else None,
         status=answer.status,

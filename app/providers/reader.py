@@ -16,7 +16,7 @@ from typing import Any, Final
 from app.core.phone_key import PhoneKey
 from app.core.reading import NOBODYS, Belonging, Reading, Unreadable
 from app.providers.dates import DATES
-from app.providers.documents import DOCUMENTS, Item, items_of
+from app.providers.documents import DOCUMENTS, BodyItem, items_of
 from app.providers.fields import (
     MAX_TEXT,
     Facts,
@@ -338,7 +338,7 @@ class Reader:
             return None
         return None if digits is None else key.digest(digits)
 
-    def _several(self, facts: Facts, items: list[Item]) -> Reading:
+    def _several(self, facts: Facts, items: list[BodyItem]) -> Reading:
         """Each event by itself: one that cannot be read takes no other with it."""
         foreign = self._are_foreign([facts.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []

@@ -1,14 +1,16 @@
-"""One request as its signature sees it: raw bytes, and views of them that are made when asked for.
+"""One request as its signature sees it, and why it is refused, as a value.
 
-A profile that signs the raw body never parses it here. Where members are signed, there is no way
-but to parse first: strictly, and what cannot be parsed has no members.
+Raw bytes, and views of them that are made when asked for. A profile that signs the raw body never
+parses it here. Where members are signed, there is no way but to parse first: strictly, and what
+cannot be parsed has no members.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 from urllib.parse import quote_plus, unquote_to_bytes, urlsplit
 
 from app.core.reading import Unreadable
@@ -154,3 +156,25 @@ class Request:
 def first(pairs: Pairs, name: bytes) -> bytes:
     """The value of the first field of that name; empty where there is none."""
     return next((value for key, value in pairs if key == name), b"")
+
+
+Reason = Literal[
+    "signature_missing",
+    "signature_mismatch",
+    "timestamp_missing",
+    "timestamp_too_old",
+    "timestamp_too_new",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One failed check.
+
+    reason    the rejection verdict
+    sentence  for our own log: names of the profile and our numbers, never text of the request,
+              never a secret, never a computed signature
+    """
+
+    reason: Reason
+    sentence: str

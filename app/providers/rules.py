@@ -14,18 +14,17 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 from pydantic import Field, PlainValidator, create_model
 
-from app.core.toml_file import EMPTY, Mistake, Table, Values
-from app.providers.dates import DATES, ZONE
+from app.core.toml_file import EMPTY, Mistake, TomlTable, Values
+from app.providers.dates import DATES, UNITS, ZONE
 from app.providers.encodings import ENCODINGS, FORMATS, SECRET_ENCODINGS
 from app.providers.fields import LOCATIONS, compile_location
-from app.providers.named.registry import NAMED
+from app.providers.named.contract import NAMED
 from app.providers.paths import compile_path, compile_place
 from app.providers.reader import AMOUNT_UNITS
 from app.providers.request import header_values
 from app.providers.schemes import NAMED as NAMED_PREFIX
 from app.providers.schemes import SCHEMES, UNSIGNED
 from app.providers.template import compile_template
-from app.providers.timestamps import UNITS
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.money import EXPONENTS
 
@@ -414,7 +413,7 @@ def _field(rule: Rule) -> Any:
 def _section(name: str) -> Any:
     """The table of a section with those in it, as a field."""
     keys: dict[str, Any] = {key: _field(rule) for key, rule in SECTIONS[name].items()}
-    return create_model(name, __base__=Table, **keys, **_sections(f"{name}."))
+    return create_model(name, __base__=TomlTable, **keys, **_sections(f"{name}."))
 
 
 def _sections(prefix: str) -> dict[str, Any]:
@@ -435,7 +434,7 @@ def _sections(prefix: str) -> dict[str, Any]:
 
 _TOP_FIELDS: Final[dict[str, Any]] = {key: _field(rule) for key, rule in TOP.items()}
 
-ProfileFile: Final = create_model("ProfileFile", __base__=Table, **_TOP_FIELDS, **_sections(""))
+ProfileFile: Final = create_model("ProfileFile", __base__=TomlTable, **_TOP_FIELDS, **_sections(""))
 """The model of a whole file."""
 
 

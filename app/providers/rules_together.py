@@ -14,8 +14,8 @@ from app.providers.paths import EACH, Path, Where, compile_path
 from app.providers.questions import REFERENCES
 from app.providers.schemes import NAMED, SCHEMES, UNSIGNED
 from app.providers.template import (
-    Group,
-    Reference,
+    TemplateGroup,
+    TemplateReference,
     Token,
     compile_template,
     read_template,
@@ -42,7 +42,7 @@ PRICES: Final = {
 """The amounts of a profile, each with the keys of its currency, of which the first counts."""
 
 
-class Coverage:
+class SignatureCoverage:
     """What one profile signs.
 
     signed    the references of the signed content; None where a named verifier sees to it
@@ -101,11 +101,11 @@ class Coverage:
         return False
 
 
-def _is_whole_body(reference: Reference) -> bool:
+def _is_whole_body(reference: TemplateReference) -> bool:
     return reference.name in _WHOLE_BODY or (reference.name in _PREFIXES and not reference.argument)
 
 
-def _is_whole_query(reference: Reference) -> bool:
+def _is_whole_query(reference: TemplateReference) -> bool:
     return reference.name in _WHOLE_QUERY or (reference.name == "query" and not reference.argument)
 
 
@@ -153,13 +153,13 @@ class Joins:
                 return f"{{{left.text}}} and {{{right.text}}}"
         return None
 
-    def _is_told(self, left: Reference, right: Reference) -> bool:
+    def _is_told(self, left: TemplateReference, right: TemplateReference) -> bool:
         """Whether the one always ends, or the other always begins, where everyone can see it."""
         if self._is_closed(left) or self._is_closed(right) or left.name == "method":
             return True
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
-    def _is_closed(self, reference: Reference) -> bool:
+    def _is_closed(self, reference: TemplateReference) -> bool:
         """Whether its bounds are in itself: a secret, a digest, or the JSON document, of which no
         part, and nothing longer, is a document too."""
         if reference.filters:
@@ -167,7 +167,7 @@ class Joins:
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
         return reference.name == "secret" or document
 
-    def _counts(self, reference: Reference) -> bool:
+    def _counts(self, reference: TemplateReference) -> bool:
         if reference.name in _MEMBERS and reference.argument:
             return True
         return reference.name in _WHOLE or reference.text in self._counting
@@ -183,21 +183,23 @@ def _counting(values: dict[str, Any]) -> Iterator[str]:
                 yield location
 
 
-def _neighbours(tokens: tuple[Token, ...]) -> Iterator[tuple[Reference, Reference]]:
+def _neighbours(tokens: tuple[Token, ...]) -> Iterator[tuple[TemplateReference, TemplateReference]]:
     """Every two references that may stand side by side, with no literal between them."""
-    found: list[tuple[Reference, Reference]] = []
+    found: list[tuple[TemplateReference, TemplateReference]] = []
     _walk(tokens, set(), found)
     yield from dict.fromkeys(found)
 
 
 def _walk(
-    tokens: tuple[Token, ...], before: set[Reference], found: list[tuple[Reference, Reference]]
-) -> set[Reference]:
+    tokens: tuple[Token, ...],
+    before: set[TemplateReference],
+    found: list[tuple[TemplateReference, TemplateReference]],
+) -> set[TemplateReference]:
     """The references that what follows may stand beside."""
     for token in tokens:
         if isinstance(token, str):
             before = set()
-        elif isinstance(token, Group):  # it may vanish as a whole
+        elif isinstance(token, TemplateGroup):  # it may vanish as a whole
             before = before | _walk(token.tokens, before, found)
         else:
             found.extend((each, token) for each in sorted(before, key=lambda each: each.text))
@@ -561,14 +563,14 @@ def _forms(values: Values) -> list[tuple[str, str]]:
     return [(key, signature[key]) for key in ("signed", "signed_also") if signature[key]]
 
 
-def _coverages(values: Values) -> list[tuple[str, Coverage]]:
+def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
     """What each form of the signed content covers, under its key."""
     signature = values["signature"]
     named = signature["mac"].startswith(NAMED)
     forms = _forms(values) or [("mac", "")]
     items, per_item = values["event"]["items"], signature["per_item"]
     return [
-        (key, Coverage(None if named else form, items=items, per_item=per_item))
+        (key, SignatureCoverage(None if named else form, items=items, per_item=per_item))
         for key, form in forms
     ]
 

@@ -15,13 +15,12 @@ from app.providers.documents import DOCUMENTS
 from app.providers.fetched import AnswerReader
 from app.providers.fields import Facts, compile_locations
 from app.providers.fields import event_id as checked_id
-from app.providers.named.contract import Arrived, Secrets, Signed
+from app.providers.named.contract import WRAPPED, Arrived, Secrets, Signed
 from app.providers.reader import Reader
-from app.providers.refusal import Reason, Refusal
-from app.providers.request import Headers
-from app.providers.schemes import TOKENS, UNSIGNED
+from app.providers.request import Headers, Reason, Refusal
+from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.sections import HandshakeRule, Profile
-from app.providers.signing import Judge, compile_judge
+from app.providers.verification import Judge, compile_judge
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 
@@ -338,3 +337,33 @@ def _secrets(given: Sequence[str] | Mapping[str, str] | Secrets) -> Secrets:
     if isinstance(given, Secrets):
         return given
     return Secrets(named=given) if isinstance(given, Mapping) else Secrets(listed=given)
+
+
+class ProfileReader:
+    """One source's profile alone. Raises ConfigurationError where bodies are wrapped."""
+
+    def __init__(self, source: str, profile: Profile, *, own_orders: bool = False) -> None:
+        if profile.signature.mac.removeprefix(NAMED) in WRAPPED:
+            raise ConfigurationError([f"bodies of {profile.name} cannot be read without a secret"])
+        self._reader = Reader(source, profile, own_orders=own_orders)
+        self._answers = (
+            AnswerReader(source, profile, own_orders=own_orders) if profile.fetch_back else None
+        )
+
+    def read(
+        self,
+        body: bytes,
+        *,
+        digest: str,
+        headers: Headers = (),
+        method: str = "POST",
+        url: str = "",
+    ) -> Reading:
+        """What a body says. Raises Unreadable with one sentence."""
+        return self._reader.read(body, digest=digest, headers=headers, url=url)
+
+    def read_answer(self, kept: bytes, *, digest: str) -> Event:
+        """What the provider answered when it was asked back. Raises Unreadable."""
+        if self._answers is None:
+            raise Unreadable("the profile does not say how to read what its provider answers")
+        return self._answers.read(kept, digest=digest)

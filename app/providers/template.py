@@ -23,8 +23,7 @@ from app.providers.paths import (
     plain_text,
     slices,
 )
-from app.providers.refusal import Refusal
-from app.providers.request import Pairs, Request, header_values, php_urlencode, write_pairs
+from app.providers.request import Pairs, Refusal, Request, header_values, php_urlencode, write_pairs
 
 # --- the language of templates --------------------------------------------------------------------
 
@@ -77,7 +76,7 @@ _TOKEN = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class TemplateReference:
     """`{name:argument?|filter|filter}`. `optional`: what is absent is empty."""
 
     name: str
@@ -92,19 +91,19 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TemplateGroup:
     """Tokens that vanish together where a reference among them is absent."""
 
-    tokens: tuple[str | Reference, ...]
+    tokens: tuple[str | TemplateReference, ...]
 
 
-Token = str | Reference | Group
+Token = str | TemplateReference | TemplateGroup
 
 
 def read_template(text: str) -> tuple[Token, ...]:
     """The tokens of a template. Raises ValueError with a sentence."""
     tokens: list[Token] = []
-    group: list[str | Reference] | None = None
+    group: list[str | TemplateReference] | None = None
     for match in _TOKEN.finditer(text):
         if match["stray"]:
             raise ValueError("has a brace that is not part of a {reference}")
@@ -115,7 +114,7 @@ def read_template(text: str) -> tuple[Token, ...]:
         elif match["close"]:
             if group is None:
                 raise ValueError("has a ] without its [")
-            tokens.append(Group(tuple(group)))
+            tokens.append(TemplateGroup(tuple(group)))
             group = None
         else:
             (tokens if group is None else group).append(_plain(match))
@@ -124,21 +123,21 @@ def read_template(text: str) -> tuple[Token, ...]:
     return tuple(tokens)
 
 
-def references(tokens: tuple[Token, ...]) -> list[Reference]:
+def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
     """Every reference, those in groups included, in order."""
-    found: list[Reference] = []
+    found: list[TemplateReference] = []
     for token in tokens:
-        inner = token.tokens if isinstance(token, Group) else (token,)
-        found.extend(each for each in inner if isinstance(each, Reference))
+        inner = token.tokens if isinstance(token, TemplateGroup) else (token,)
+        found.extend(each for each in inner if isinstance(each, TemplateReference))
     return found
 
 
-def _plain(match: re.Match[str]) -> str | Reference:
+def _plain(match: re.Match[str]) -> str | TemplateReference:
     if match["literal"]:
         return match["literal"]
     words, *filters = match["reference"].split("|")
     name, _, argument = words.removesuffix("?").partition(":")
-    return Reference(name, argument, words.endswith("?"), tuple(filters))
+    return TemplateReference(name, argument, words.endswith("?"), tuple(filters))
 
 
 # --- the signed content ---------------------------------------------------------------------------
@@ -278,7 +277,7 @@ class Template:
     """A compiled template. `references` are the words inside its braces."""
 
     parts: tuple[Part, ...]
-    references: tuple[Reference, ...]
+    references: tuple[TemplateReference, ...]
 
     @property
     def names(self) -> frozenset[str]:
@@ -308,7 +307,7 @@ def _part(token: Token) -> Part:
     if isinstance(token, str):
         literal = token.encode("utf-8")
         return lambda request: literal
-    if isinstance(token, Group):
+    if isinstance(token, TemplateGroup):
         return _vanishing(tuple(_part(each) for each in token.tokens))
     meaning = REFERENCES.get(token.name)
     if meaning is None or bool(token.argument) not in _ARGUMENT[meaning.argument]:

@@ -1,25 +1,40 @@
-"""Whether a request is genuine: the order of the checks, over the bytes as received.
+"""Signature verification: the order of the checks, over the bytes as received; and signing.
 
 Everything about the profile is compiled once; a request only runs through it. The steps are
 numbered. No step parses the body, unless the profile signs members of it: then it is parsed
 strictly, and what cannot be parsed has no members.
+
+To sign is to make a request as the provider itself would send it, with the newest key. What the
+signature covers and the body does not hold is made up: a covered header or query field is the
+event's id.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, Protocol
 
+from app.core.errors import ConfigurationError
+from app.core.reading import Unreadable
+from app.core.strict_json import parse_written
+from app.providers.dates import UNITS, Timestamp
 from app.providers.documents import expand
 from app.providers.encodings import ENCODINGS, FORMATS, Layout
-from app.providers.keys import KeyRing
-from app.providers.paths import MAX_ITEMS, Place, compile_path, compile_place, slices
-from app.providers.refusal import Refusal
-from app.providers.request import Headers, Request
-from app.providers.schemes import Key
+from app.providers.keys import KeyRing, compile_keys
+from app.providers.named.contract import (
+    SIGN_THE_ADDRESS,
+    Arrived,
+    NamedVerifier,
+    Secrets,
+    Signed,
+    factory_of,
+)
+from app.providers.paths import MAX_ITEMS, Path, Place, compact, compile_path, compile_place, slices
+from app.providers.request import Headers, Refusal, Request, parse_pairs, write_pairs
+from app.providers.schemes import NAMED, UNSIGNED, Key
 from app.providers.sections import Profile, SignatureRule, TimestampRule
 from app.providers.template import Template, compile_template
-from app.providers.timestamps import UNITS, Timestamp
 from reconcile.instants import SECOND, Instant
 
 _UNKNOWN_KEY: Final = Refusal(
@@ -203,3 +218,258 @@ def _mismatch_sentence(rule: SignatureRule, keys: int) -> str:
         f"No signature in {rule.where} was made with {secrets} over {rule.signed}: "
         "the secret differs, or the request was changed on its way."
     )
+
+
+class Draft:
+    """Headers, body and address, to which values are put at the places a profile names."""
+
+    def __init__(self, body: bytes, *, method: str, url: str) -> None:
+        self.headers: list[tuple[str, str]] = []
+        self.body = body
+        self.method = method
+        self.url = url
+
+    def put_if_absent(self, place: str, value: bytes) -> None:
+        """Where nothing stands there yet."""
+        if not compile_place(place).values(self.request()):
+            self.put(place, value)
+
+    def put(self, place: str, value: bytes) -> None:
+        """In place of what stood there. Raises ConfigurationError where it cannot stand there."""
+        kind, _, name = place.partition(":")
+        if kind == "header":
+            name = name.partition(",")[0]
+            self.headers.append((name, value.decode("latin-1")))
+        elif kind == "query":
+            path, _, query = self.url.partition("?")
+            self.url = f"{path}?{_with_field(query.encode('ascii'), name, value).decode('ascii')}"
+        elif kind == "form":
+            self.body = _with_field(self.body, name, value)
+        else:
+            document = self.document()
+            insert(document, compile_path(name), value)
+            self.body = compact(document).encode("utf-8")
+
+    def document(self) -> Any:
+        """The body's JSON, numbers as written. Raises ConfigurationError where it is none."""
+        try:
+            return parse_written(self.body)
+        except Unreadable as error:
+            raise ConfigurationError([f"this cannot be signed: {error}"]) from None
+
+    def request(self) -> Request:
+        """As its signature would see it."""
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
+        return Request(headers, self.body, method=self.method, url=self.url)
+
+    def signed(self) -> Signed:
+        """What is to be sent."""
+        return Signed(headers=self.headers, body=self.body, url=self.url)
+
+
+def _with_field(pairs: bytes, name: str, value: bytes) -> bytes:
+    wanted = name.encode("utf-8")
+    kept = [pair for pair in parse_pairs(pairs) if pair[0] != wanted]
+    # Untouched where nothing is taken away: the spelling of the rest may be signed.
+    rest = pairs if len(kept) == len(parse_pairs(pairs)) else write_pairs(kept)
+    return (rest + b"&" if rest else b"") + write_pairs([(wanted, value)])
+
+
+def insert(document: Any, path: Path, value: bytes) -> None:
+    """Put a text at a path of names, making the objects on the way."""
+    *parents, last = path
+    for step in parents:
+        document = document.setdefault(step, {}) if type(document) is dict else None
+    if type(document) is not dict:
+        raise ConfigurationError(["this cannot be signed: the body has no place for it"])
+    document[last] = value.decode("utf-8")
+
+
+class RequestSigner:
+    """Signs with what a verifier was compiled from."""
+
+    def __init__(self, profile: Profile, verifier: Verifier) -> None:
+        self._verifier = verifier
+        self._items = profile.event.items if profile.signature.per_item else None
+        self._key_id = profile.secret.key_id
+        self._made_up = tuple(_made_up(profile, verifier))
+        self._also = profile.signature.also
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """Raises ConfigurationError where this profile, or this body, cannot be signed."""
+        draft = Draft(body, method=method, url=url)
+        for place in self._made_up:
+            draft.put_if_absent(place, event_id.encode("ascii"))
+        key, label = self._newest(draft)
+        if self._items is None:
+            self._sign_whole(draft, key, label=label, now=now)
+        else:
+            self._sign_items(draft, key, items=self._items)
+        return draft.signed()
+
+    def _newest(self, draft: Draft) -> tuple[Key, bytes | None]:
+        """The key, and the label of its signatures; its id goes into the draft."""
+        keys, label = self._verifier.keys, self._verifier.layout.label
+        if self._key_id is not None and keys.named:
+            key_id, key = next(iter(keys.named.items()))
+            draft.put(self._key_id, key_id)
+            return key, label
+        if keys.main or self._also is None:
+            return keys.main[0], label
+        return keys.also[0], self._also.label.encode("ascii")
+
+    def _sign_whole(self, draft: Draft, key: Key, *, label: bytes | None, now: Instant) -> None:
+        verifier, stamp, before = self._verifier, b"", b""
+        if verifier.timestamp is not None:
+            stamp = verifier.timestamp.write(now)
+            kind, _, name = verifier.timestamp.place.text.partition(":")
+            if kind == "signature":
+                before = name.encode("ascii") + b"=" + stamp + (verifier.layout.separator or b"")
+            else:
+                draft.put(verifier.timestamp.place.text, stamp)
+        request = draft.request()
+        request.timestamp = stamp
+        draft.put(verifier.place.text, before + self._value(request, key, label))
+
+    def _sign_items(self, draft: Draft, key: Key, *, items: str) -> None:
+        verifier, document = self._verifier, draft.document()
+        place = compile_path(verifier.place.name)
+        for item in expand(document, compile_path(items, each=True)):
+            request = draft.request().of_item(item, compact(item).encode("utf-8"))
+            insert(item, place, self._value(request, key, verifier.layout.label))
+        draft.body = compact(document).encode("utf-8")
+
+    def _value(self, request: Request, key: Key, label: bytes | None) -> bytes:
+        verifier = self._verifier
+        request.secret = key.secret
+        content: Any = verifier.template.fill(request)
+        if isinstance(content, Refusal):
+            raise ConfigurationError([f"this cannot be signed: {content.sentence}"])
+        text = verifier.encoding.encode(key.sign(content))
+        return verifier.format.write(replace(verifier.layout, label=label), text)
+
+
+def _made_up(profile: Profile, verifier: Verifier) -> Iterator[str]:
+    """Places of headers and query fields that a provider's request has, beside those we compute."""
+    computed = {profile.signature.where, profile.secret.key_id}
+    if profile.timestamp is not None:
+        computed.add(profile.timestamp.where)
+    covered = [each.text for each in verifier.template.references if each.argument]
+    ids = [text for text in profile.event.id if text.startswith("header:")]
+    for text in dict.fromkeys((*ids, *covered)):
+        if text.startswith(("header:", "query:")) and text not in computed:
+            yield text
+
+
+# --- who judges a source's requests ---------------------------------------------------------------
+
+
+class Judge(Protocol):
+    """Verifies, unwraps and signs for one source.
+
+    signs_address  whether scheme and host of the address are covered
+    """
+
+    signs_address: bool
+
+    def verify(
+        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
+    ) -> Refusal | None:
+        """None where the request is genuine as of `now`. Never raises."""
+        ...
+
+    def payload(self, arrived: Arrived) -> bytes:
+        """The document that says what happened. Raises Unreadable."""
+        ...
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """The request as the provider itself would send it. Raises ConfigurationError."""
+        ...
+
+
+class Declared:
+    """A scheme that the profile file says in full."""
+
+    def __init__(self, profile: Profile, verifier: Verifier) -> None:
+        self.verify = verifier.verify
+        self.sign = RequestSigner(profile, verifier).sign
+        self.signs_address = "url" in verifier.template.names
+
+    def payload(self, arrived: Arrived) -> bytes:
+        """The body itself."""
+        return arrived.body
+
+
+class Unsigned:
+    """No scheme at all: every request passes, and counts only after it was fetched back."""
+
+    signs_address = False
+
+    def verify(
+        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
+    ) -> Refusal | None:
+        """Anyone is heard; the profile's rules see to it that nobody is believed."""
+        return None
+
+    def payload(self, arrived: Arrived) -> bytes:
+        """The body itself."""
+        return arrived.body
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """The body, with nothing added."""
+        return Signed(headers=[], body=body, url=url)
+
+
+class ByName:
+    """A scheme that needs code."""
+
+    def __init__(self, verifier: NamedVerifier, *, signs_address: bool) -> None:
+        self.payload = verifier.payload
+        self.sign = verifier.sign
+        self._verify = verifier.verify
+        self.signs_address = signs_address
+
+    def verify(
+        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
+    ) -> Refusal | None:
+        """What the named verifier says."""
+        return self._verify(Arrived(method, url, headers, body), now=now)
+
+
+_UNSIGNED: Final = Unsigned()
+
+
+def compile_judge(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> Judge:
+    """The judge that the profile's mac calls for. Raises ConfigurationError with every problem."""
+    mac = profile.signature.mac
+    if mac == UNSIGNED:
+        return _UNSIGNED
+    if mac.startswith(NAMED):
+        _refuse_blank(source, secrets)
+        name = mac.removeprefix(NAMED)
+        verifier = factory_of(name)(source, _options(profile), secrets)
+        return ByName(verifier, signs_address=_signs_address(name, profile))
+    keys = compile_keys(source, profile, secrets, strict=strict)
+    return Declared(profile, Verifier(profile, keys))
+
+
+_OF_THE_ADDRESS: Final = frozenset({"@authority", "@scheme", "@target-uri"})
+"""Components of RFC 9421 that only the public address tells."""
+
+
+def _signs_address(name: str, profile: Profile) -> bool:
+    required = _options(profile).get("required")
+    covered = set(required) if isinstance(required, list) else set()
+    return name in SIGN_THE_ADDRESS or bool(covered & _OF_THE_ADDRESS)
+
+
+def _options(profile: Profile) -> dict[str, object]:
+    """As the file has them: a frozen profile holds its lists as tuples."""
+    pairs = profile.signature.options
+    return {name: [*value] if type(value) is tuple else value for name, value in pairs}
+
+
+def _refuse_blank(source: str, secrets: Secrets) -> None:
+    texts = [*secrets.listed, *secrets.named.values()]
+    if not texts or not all(type(text) is str and text.strip() for text in texts):
+        raise ConfigurationError([f"source {source}: has no secret, or an empty or blank one"])

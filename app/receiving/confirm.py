@@ -22,7 +22,7 @@ from app.core.ids import new_id
 from app.core.periodic import PeriodicTask, TaskGroup
 from app.core.reading import Unreadable
 from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
-from app.providers.provider_client import Asked, Asker
+from app.providers.provider_client import AnsweredQuestion, ProviderClient
 from app.providers.source import Source
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.confirmation_store import (
@@ -69,7 +69,7 @@ class Confirmer:
 
     context: AppContext
     sources: Mapping[str, Source]
-    askers: Mapping[str, Asker]
+    askers: Mapping[str, ProviderClient]
 
 
 async def confirm_due(confirmer: Confirmer, source: str) -> int:
@@ -118,7 +118,7 @@ def _settles(answer: Event) -> bool:
     return answer.kind == NOT_KNOWN or answer.claim not in ("pending", "unrecognized")
 
 
-async def _store(confirmer: Confirmer, due: Confirmation, asked: Asked) -> Event | None:
+async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestion) -> Event | None:
     """The answer as an event, once it is stored; None where there is no usable answer."""
     status, context = asked.answer.status, confirmer.context
     if status in NOT_FOUND and due.tries + 1 < SURE_NOT_FOUND:

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from app.core.errors import StorePoisoned, StoreUnavailable
-from app.core.logs import Line
+from app.core.logs import LogLine
 from app.database.statements import PlainConnection, run
 from app.providers.source import Source
 from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
@@ -48,7 +48,7 @@ from reconcile.instants import MILLISECOND
 
 log = structlog.get_logger()
 
-_log_delivery = Line(
+_log_delivery = LogLine(
     "delivery",
     *("delivery", "source", "verdict", "event_id", "kind", "order", "digest", "duration_ms"),
 )

@@ -20,7 +20,7 @@ import structlog
 from app.core.clock import Clock
 from app.core.errors import NotStored, StorePoisoned, StoreUnavailable
 from app.core.ids import new_id
-from app.core.logs import Line
+from app.core.logs import LogLine
 from app.providers.source import Reply, Source
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import InboxQueue
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
 """Every other rejection is a matter of signature or age: 401, and the sender is not told which."""
 
-_log_rejection = Line("delivery", "delivery", "source", "verdict", "digest")
+_log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 """Of a body that nobody signed; a callback has a few kilobytes, and anyone can send one."""

@@ -18,7 +18,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from app.core.clock import Clock
-from app.sandbox.scenarios import Copy, Step, scenario_of
+from app.sandbox.scenarios import Copy, ScenarioStep, scenario_of
 from app.sandbox.sessions import (
     IdempotencyKeys,
     RefusalError,
@@ -27,7 +27,7 @@ from app.sandbox.sessions import (
     open_session,
 )
 from app.sandbox.settings import SandboxSettings
-from app.sandbox.webhook_sender import Courier, Parcel, Sleep
+from app.sandbox.webhook_sender import Parcel, Sleep, WebhookSender
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.money import Money, major_text, to_json
 
@@ -189,7 +189,9 @@ class TruthBook:
 # --- the provider itself --------------------------------------------------------------------------
 
 
-def event_body(session: Session, step: Step, *, event_id: str, copy: Copy = "true") -> bytes:
+def event_body(
+    session: Session, step: ScenarioStep, *, event_id: str, copy: Copy = "true"
+) -> bytes:
     """The event as it is, or (any other copy) with another amount of the same payment."""
     document = {
         "id": event_id,
@@ -201,7 +203,7 @@ def event_body(session: Session, step: Step, *, event_id: str, copy: Copy = "tru
     return exact_json(document).encode()
 
 
-def _data(session: Session, step: Step, copy: Copy) -> dict[str, Any]:
+def _data(session: Session, step: ScenarioStep, copy: Copy) -> dict[str, Any]:
     asked = session.asked
     paid = session.paid_by(step) if copy == "true" else session.amount("other")
     data: dict[str, Any] = {
@@ -263,7 +265,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class ProviderAct:
     """One act of the provider: money moves (`happening`), or an event leaves (`parcels`)."""
 
     at: Instant
@@ -271,7 +273,7 @@ class Moment:
     parcels: tuple[Parcel, ...] = ()
 
 
-def moments_of(session: Session) -> list[Moment]:
+def moments_of(session: Session) -> list[ProviderAct]:
     """Everything that will happen in the session, in the order of time.
 
     What happens at one instant happens before anything of it is sent. A step that would move
@@ -282,15 +284,17 @@ def moments_of(session: Session) -> list[Moment]:
         for step, event_id in zip(session.scenario.steps, session.events, strict=True)
         if session.amount(step.amount).minor > 0
     ]
-    moments = [Moment(at=session.happens_at(s), happening=_happening(session, s)) for s, _ in steps]
+    moments = [
+        ProviderAct(at=session.happens_at(s), happening=_happening(session, s)) for s, _ in steps
+    ]
     moments += [
-        Moment(at=session.sent_at(step), parcels=_parcels(session, step, event_id))
+        ProviderAct(at=session.sent_at(step), parcels=_parcels(session, step, event_id))
         for step, event_id in steps
     ]
     return sorted(moments, key=lambda moment: moment.at)
 
 
-def _happening(session: Session, step: Step) -> Happening:
+def _happening(session: Session, step: ScenarioStep) -> Happening:
     return Happening(
         at=session.happens_at(step),
         kind=step.kind,
@@ -301,7 +305,7 @@ def _happening(session: Session, step: Step) -> Happening:
     )
 
 
-def _parcels(session: Session, step: Step, event_id: str) -> tuple[Parcel, ...]:
+def _parcels(session: Session, step: ScenarioStep, event_id: str) -> tuple[Parcel, ...]:
     true = event_body(session, step, event_id=event_id)
     other = event_body(session, step, event_id=event_id, copy="other_amount")
     made = {
@@ -317,7 +321,7 @@ TRUTH_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SandboxAnswer:
     """The body of a 201; `dropped`: it is never sent, the connection ends instead."""
 
     body: bytes
@@ -337,7 +341,7 @@ class Provider:
     """All sessions of one run. `fault` says why nothing is played any more, if so."""
 
     def __init__(
-        self, settings: SandboxSettings, *, courier: Courier, clock: Clock, sleep: Sleep
+        self, settings: SandboxSettings, *, sender: WebhookSender, clock: Clock, sleep: Sleep
     ) -> None:
         self.sessions: dict[str, Session] = {}
         self.counts = Counts()
@@ -346,7 +350,7 @@ class Provider:
         self.fault: str | None = None
         self._settings = settings
         self._public_url = settings.public_url.rstrip("/")
-        self._courier = courier
+        self._sender = sender
         self._clock = clock
         self._sleep = sleep
         self._keys = IdempotencyKeys(settings.max_sessions)
@@ -363,19 +367,19 @@ class Provider:
         if self.fault is not None:
             raise RefusalError(503, "sandbox_failed", detail=self.fault)
 
-    async def open(self, asked: SessionRequest, *, key: str, digest: str) -> Answer:
+    async def open(self, asked: SessionRequest, *, key: str, digest: str) -> SandboxAnswer:
         """Open a session, or give the first answer again. Raises RefusalError (409, 422, 503)."""
         self.check()
         scenario = scenario_of(asked.phone)
         with self._keys.admit(key, digest) as entry:
             if entry.answer is not None:
-                return Answer(body=entry.answer, replayed=True)
+                return SandboxAnswer(body=entry.answer, replayed=True)
             await self._sleep(self._settings.answer_delay_units * self._settings.unit_s)
             if entry.refusals < scenario.refusals:
                 entry.refusals += 1
                 raise self._trouble()
             entry.answer = self._answer(self._begin(asked, key))
-            return Answer(body=entry.answer, dropped=scenario.drops_answer)
+            return SandboxAnswer(body=entry.answer, dropped=scenario.drops_answer)
 
     def _trouble(self) -> RefusalError:
         return RefusalError(
@@ -412,7 +416,7 @@ class Provider:
             }
         ).encode()
 
-    async def _play(self, session: Session, moments: list[Moment]) -> None:
+    async def _play(self, session: Session, moments: list[ProviderAct]) -> None:
         try:
             for moment in moments:
                 await self._sleep_until(moment.at)
@@ -427,7 +431,7 @@ class Provider:
     async def _send(self, parcel: Parcel) -> None:
         self.counts.pending -= 1
         self.counts.undelivered += 1
-        if await self._courier.deliver_once(parcel):
+        if await self._sender.deliver_once(parcel):
             self.counts.undelivered -= 1
             return
         assert self._tasks is not None
@@ -435,7 +439,7 @@ class Provider:
 
     async def _repeat(self, parcel: Parcel) -> None:
         try:
-            await self._courier.deliver_again(parcel)
+            await self._sender.deliver_again(parcel)
         except Exception as error:
             self._fail(f"An event could not be repeated: {error!r}")
         else:

@@ -25,7 +25,7 @@ Start = Literal["opening", "expiry"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ScenarioStep:
     """One event of a scenario.
 
     at        when it happens: units after the opening; its `occurred_at`
@@ -62,7 +62,7 @@ class Scenario:
     ending: str
     name: str
     story: str
-    steps: tuple[Step, ...]
+    steps: tuple[ScenarioStep, ...]
     refusals: int = 0
     drops_answer: bool = False
 
@@ -86,8 +86,8 @@ AMOUNTS: Final[Mapping[AmountRule, Callable[[Money], Money]]] = MappingProxyType
 )
 """Each rule as a function of the order's money."""
 
-PENDING: Final = Step(kind="payment.pending", at=1)
-SUCCEEDED: Final = Step(kind="payment.succeeded", at=3)
+PENDING: Final = ScenarioStep(kind="payment.pending", at=1)
+SUCCEEDED: Final = ScenarioStep(kind="payment.succeeded", at=3)
 
 _ROWS: Final = (
     Scenario(
@@ -100,7 +100,7 @@ _ROWS: Final = (
         ending="02",
         name="decline",
         story="The customer's account has too little money.",
-        steps=(PENDING, Step(kind="payment.declined", at=3, reason="insufficient_funds")),
+        steps=(PENDING, ScenarioStep(kind="payment.declined", at=3, reason="insufficient_funds")),
     ),
     Scenario(
         ending="03",
@@ -113,8 +113,8 @@ _ROWS: Final = (
         name="duplicate webhook",
         story="The customer pays; every event is delivered three times.",
         steps=(
-            Step(kind="payment.pending", at=1, copies=("true",) * 3),
-            Step(kind="payment.succeeded", at=3, copies=("true",) * 3),
+            ScenarioStep(kind="payment.pending", at=1, copies=("true",) * 3),
+            ScenarioStep(kind="payment.succeeded", at=3, copies=("true",) * 3),
         ),
     ),
     Scenario(
@@ -123,14 +123,14 @@ _ROWS: Final = (
         story="The customer pays in time; the news of it arrives after the deadline.",
         steps=(
             PENDING,
-            Step(kind="payment.succeeded", at=3, sent=5, sent_after="expiry"),
+            ScenarioStep(kind="payment.succeeded", at=3, sent=5, sent_after="expiry"),
         ),
     ),
     Scenario(
         ending="06",
         name="out of order",
         story="The customer pays; the last event arrives before the first.",
-        steps=(Step(kind="payment.pending", at=1, sent=4), SUCCEEDED),
+        steps=(ScenarioStep(kind="payment.pending", at=1, sent=4), SUCCEEDED),
     ),
     Scenario(
         ending="07",
@@ -138,9 +138,9 @@ _ROWS: Final = (
         story="The customer is declined, tries again and pays.",
         steps=(
             PENDING,
-            Step(kind="payment.declined", at=2, reason="insufficient_funds"),
-            Step(kind="payment.pending", at=3, attempt=2),
-            Step(kind="payment.succeeded", at=4, attempt=2),
+            ScenarioStep(kind="payment.declined", at=2, reason="insufficient_funds"),
+            ScenarioStep(kind="payment.pending", at=3, attempt=2),
+            ScenarioStep(kind="payment.succeeded", at=4, attempt=2),
         ),
     ),
     Scenario(
@@ -150,15 +150,15 @@ _ROWS: Final = (
         steps=(
             PENDING,
             SUCCEEDED,
-            Step(kind="payment.pending", at=4, attempt=2),
-            Step(kind="payment.succeeded", at=5, attempt=2),
+            ScenarioStep(kind="payment.pending", at=4, attempt=2),
+            ScenarioStep(kind="payment.succeeded", at=5, attempt=2),
         ),
     ),
     Scenario(
         ending="09",
         name="other amount",
         story="The customer pays another amount than the order's.",
-        steps=(PENDING, Step(kind="payment.succeeded", at=3, amount="other")),
+        steps=(PENDING, ScenarioStep(kind="payment.succeeded", at=3, amount="other")),
     ),
     Scenario(
         ending="10",
@@ -166,7 +166,7 @@ _ROWS: Final = (
         story="The customer pays; one event id arrives with two bodies.",
         steps=(
             PENDING,
-            Step(kind="payment.succeeded", at=3, copies=("true", "other_amount")),
+            ScenarioStep(kind="payment.succeeded", at=3, copies=("true", "other_amount")),
         ),
     ),
     Scenario(
@@ -175,7 +175,7 @@ _ROWS: Final = (
         story="The customer pays; somebody changes one delivery on its way.",
         steps=(
             PENDING,
-            Step(kind="payment.succeeded", at=3, copies=("tampered", "true")),
+            ScenarioStep(kind="payment.succeeded", at=3, copies=("tampered", "true")),
         ),
     ),
     Scenario(
@@ -185,8 +185,8 @@ _ROWS: Final = (
         steps=(
             PENDING,
             SUCCEEDED,
-            Step(kind="payment.refunded", at=4, amount="third", movement="re_1"),
-            Step(kind="payment.refunded", at=5, amount="rest", movement="re_2"),
+            ScenarioStep(kind="payment.refunded", at=4, amount="third", movement="re_1"),
+            ScenarioStep(kind="payment.refunded", at=5, amount="rest", movement="re_2"),
         ),
     ),
     Scenario(
@@ -196,15 +196,19 @@ _ROWS: Final = (
         steps=(
             PENDING,
             SUCCEEDED,
-            Step(kind="payment.disputed", at=4, movement="dp_1"),
-            Step(kind="payment.dispute_won", at=6, movement="dp_1"),
+            ScenarioStep(kind="payment.disputed", at=4, movement="dp_1"),
+            ScenarioStep(kind="payment.dispute_won", at=6, movement="dp_1"),
         ),
     ),
     Scenario(
         ending="14",
         name="reported timeout, then paid",
         story="The service gives up on the customer, who then pays.",
-        steps=(PENDING, Step(kind="payment.timed_out", at=3), Step(kind="payment.succeeded", at=5)),
+        steps=(
+            PENDING,
+            ScenarioStep(kind="payment.timed_out", at=3),
+            ScenarioStep(kind="payment.succeeded", at=5),
+        ),
     ),
     Scenario(
         ending="15",

@@ -44,7 +44,7 @@ from app.sandbox.sessions import (
     read_json,
 )
 from app.sandbox.settings import DEFAULT_PORT, SandboxSettings, is_live_token
-from app.sandbox.webhook_sender import Courier, Signer, Sleep, courier_client
+from app.sandbox.webhook_sender import Sleep, WebhookSender, WebhookSigner, webhook_client
 from reconcile.instants import format_instant
 
 HEADERS: Final = {
@@ -123,7 +123,7 @@ GRACEFUL_SHUTDOWN_S: Final = 2
 def build_sandbox(
     settings: SandboxSettings,
     *,
-    signer: Signer,
+    signer: WebhookSigner,
     clock: Clock | None = None,
     sleep: Sleep = anyio.sleep,
     transport: httpx2.AsyncBaseTransport | None = None,
@@ -133,9 +133,9 @@ def build_sandbox(
     `clock` and `sleep` must agree; `transport` takes the deliveries instead of the network.
     """
     clock = clock or SystemClock()
-    client = courier_client(settings, transport)
-    courier = Courier(settings, client=client, signer=signer, clock=clock, sleep=sleep)
-    provider = Provider(settings, courier=courier, clock=clock, sleep=sleep)
+    client = webhook_client(settings, transport)
+    sender = WebhookSender(settings, client=client, signer=signer, clock=clock, sleep=sleep)
+    provider = Provider(settings, sender=sender, clock=clock, sleep=sleep)
     endpoints = _Endpoints(settings, provider)
     return Starlette(
         routes=endpoints.routes(),

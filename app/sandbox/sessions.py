@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.sandbox.scenarios import AMOUNTS, AmountRule, Scenario, Step, scenario_of
+from app.sandbox.scenarios import AMOUNTS, AmountRule, Scenario, ScenarioStep, scenario_of
 from app.sandbox.settings import is_absolute_http
 from reconcile.canonical import fingerprint
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant
@@ -109,7 +109,7 @@ FULL: Final = "This sandbox keeps no more sessions; start it anew."
 
 
 @dataclass(slots=True)
-class Entry:
+class IdempotencyEntry:
     """What is remembered of one key. `answer` is the body of the 201, once there is one."""
 
     digest: str
@@ -123,10 +123,10 @@ class IdempotencyKeys:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, IdempotencyEntry] = {}
 
     @contextmanager
-    def admit(self, key: str, digest: str) -> Iterator[Entry]:
+    def admit(self, key: str, digest: str) -> Iterator[IdempotencyEntry]:
         """Hold the key's entry while its request runs.
 
         Raises RefusalError: 422 for another body, 409 while another request holds the key,
@@ -139,12 +139,12 @@ class IdempotencyKeys:
         finally:
             entry.running = False
 
-    def _entry(self, key: str, digest: str) -> Entry:
+    def _entry(self, key: str, digest: str) -> IdempotencyEntry:
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= self._limit:
                 raise RefusalError(503, "sandbox_full", detail=FULL)
-            entry = self._entries[key] = Entry(digest)
+            entry = self._entries[key] = IdempotencyEntry(digest)
         if entry.digest != digest:
             raise RefusalError(422, "idempotency_key_reused", detail=REUSED)
         if entry.running:
@@ -348,18 +348,18 @@ class Session:
     movements: dict[str, str]
     events: tuple[str, ...]
 
-    def happens_at(self, step: Step) -> Instant:
+    def happens_at(self, step: ScenarioStep) -> Instant:
         """When the step happens: whole milliseconds, as the provider writes them."""
         return self.opened_at + _milliseconds(step.at * self.unit)
 
-    def sent_at(self, step: Step) -> Instant:
+    def sent_at(self, step: ScenarioStep) -> Instant:
         """When the step's first delivery leaves."""
         if step.sent is None:
             return self.happens_at(step)
         start = self.expires_at if step.sent_after == "expiry" else self.opened_at
         return start + _milliseconds(step.sent * self.unit)
 
-    def paid_by(self, step: Step) -> Money:
+    def paid_by(self, step: ScenarioStep) -> Money:
         """What the step's payment is about, whatever the step does to it."""
         return self.amount(step.amount if step.movement is None else self._capture_rule(step))
 
@@ -367,7 +367,7 @@ class Session:
         """The rule applied to the order's money."""
         return AMOUNTS[rule](self.asked.money)
 
-    def _capture_rule(self, step: Step) -> AmountRule:
+    def _capture_rule(self, step: ScenarioStep) -> AmountRule:
         captures = (
             other.amount
             for other in self.scenario.steps

@@ -24,7 +24,7 @@ Sleep = Callable[[float], Awaitable[None]]
 USER_AGENT: Final = "tallyhook-sandbox/1"
 
 
-class Signer(Protocol):
+class WebhookSigner(Protocol):
     """The one thing shared with the receiver: how a source signs."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
@@ -55,7 +55,7 @@ class Parcel:
         return 200 <= status < 300 or (self.tampered and 400 <= status < 500)
 
 
-class Courier:
+class WebhookSender:
     """Delivers parcels to one webhook URL, a bounded number at a time."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Courier:
         settings: SandboxSettings,
         *,
         client: httpx2.AsyncClient,
-        signer: Signer,
+        signer: WebhookSigner,
         clock: Clock,
         sleep: Sleep,
     ) -> None:
@@ -104,7 +104,7 @@ class Courier:
         return answer.status_code
 
 
-def courier_client(
+def webhook_client(
     settings: SandboxSettings, transport: httpx2.AsyncBaseTransport | None
 ) -> httpx2.AsyncClient:
     """A client for deliveries. No proxy: what is tested is the receiver, not the network."""

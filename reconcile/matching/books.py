@@ -81,7 +81,7 @@ def match_key(reference: str) -> str:
 
 
 def match_keys(references: Sequence[str]) -> list[str]:
-    """`match_key` of each. At once, for a million of them; none may hold the sign U+001F."""
+    """`match_key` of each. At once, for a million of them; none may hold the character U+001F."""
     together = "\x1f".join(reference.strip() for reference in references).casefold()
     apart = _APART.sub("\x00", together)
     return _BLANKS.sub("", apart).replace("\x00", "-").split("\x1f") if references else []

@@ -36,7 +36,7 @@ FAR: Final = 6
 
 
 @dataclass(slots=True, frozen=True)
-class Entry:
+class Searchable:
     """A line that could be the partner of another.
 
     line       what it is called: its line id, or the order's reference
@@ -54,17 +54,17 @@ class Entry:
 
 def entry_of(
     line: str, *, names: Sequence[str | None], minor: int, currency: str, at: Instant | None
-) -> Entry:
+) -> Searchable:
     """A line known by these references, the telling one first."""
     known = [name for name in names if name]
     keys = tuple([match_key(name) for name in known])
-    return Entry(line, known[0] if known else "", keys, minor, currency, at)
+    return Searchable(line, known[0] if known else "", keys, minor, currency, at)
 
 
 class Index:
     """Lines in the three orders in which they are looked for."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[Searchable]) -> None:
         told = list(entries)
         named = [(key, each.line, each) for each in told for key in each.keys]
         self._forward = sorted(named, key=lambda one: one[:2])
@@ -72,7 +72,7 @@ class Index:
         priced = [(e.currency, e.minor, e.at or 0, e.line, e) for e in told]
         self._priced = sorted(priced, key=lambda one: one[:4])
 
-    def nearest(self, wanted: Entry, *, window: Duration | None) -> tuple[Candidate, ...]:
+    def nearest(self, wanted: Searchable, *, window: Duration | None) -> tuple[Candidate, ...]:
         """At most three candidates, the nearest first."""
         found = []
         for entry in self._neighbours(wanted):
@@ -82,8 +82,8 @@ class Index:
         found.sort(key=lambda one: one[:2])
         return tuple([_candidate(each, apart, facts) for _, _, each, apart, facts in found[:MOST]])
 
-    def _neighbours(self, wanted: Entry) -> list[Entry]:
-        found: dict[str, Entry] = {}
+    def _neighbours(self, wanted: Searchable) -> list[Searchable]:
+        found: dict[str, Searchable] = {}
         for key in wanted.keys:
             for order, sought in ((self._forward, key), (self._backward, key[::-1])):
                 place = bisect_left(order, sought, key=lambda one: one[0])
@@ -102,7 +102,7 @@ def _amounts(minor: int) -> list[int]:
     return [minor, minor * CENTS] + ([whole] if not part else [])
 
 
-def _candidate(entry: Entry, apart: str, facts: Facts) -> Candidate:
+def _candidate(entry: Searchable, apart: str, facts: Facts) -> Candidate:
     return Candidate(
         line=entry.line,
         reference=entry.reference,
@@ -118,7 +118,9 @@ _Field = tuple[int, str, Facts]
 """Points, the code of what differs, and its facts."""
 
 
-def _apart(one: Entry, other: Entry, *, window: Duration | None) -> tuple[int | None, str, Facts]:
+def _apart(
+    one: Searchable, other: Searchable, *, window: Duration | None
+) -> tuple[int | None, str, Facts]:
     """The sum of all points, and the field with most of them; None for the points if too far."""
     reference, amount = _reference(one, other), _amount(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
@@ -136,7 +138,7 @@ def _apart(one: Entry, other: Entry, *, window: Duration | None) -> tuple[int | 
     return points, worst[1] if worst[0] else "nothing", worst[2]
 
 
-def _reference(one: Entry, other: Entry) -> _Field:
+def _reference(one: Searchable, other: Searchable) -> _Field:
     found = [_keys(mine, its) for mine in one.keys for its in other.keys]
     return min(found, default=(FAR, "reference", ()))
 
@@ -168,7 +170,7 @@ def edits_between(one: str, other: str) -> int:
     return max(len(one), len(other)) - first - last
 
 
-def _amount(one: Entry, other: Entry) -> _Field:
+def _amount(one: Searchable, other: Searchable) -> _Field:
     difference = other.minor - one.minor
     if not difference:
         return 0, "amount", ()
@@ -181,7 +183,7 @@ def _amount(one: Entry, other: Entry) -> _Field:
     return (2 if near else FAR), "amount", (("difference", money),)
 
 
-def _date(one: Entry, other: Entry, *, window: Duration | None) -> _Field:
+def _date(one: Searchable, other: Searchable, *, window: Duration | None) -> _Field:
     if one.at is None or other.at is None:
         return 0, "date", ()
     apart = abs(one.at - other.at)

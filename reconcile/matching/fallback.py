@@ -15,13 +15,11 @@ from typing import Final, NamedTuple
 
 from reconcile.instants import Duration, Instant
 from reconcile.matching.books import match_key
-from reconcile.matching.funds import Capture, Funds, funds_of
+from reconcile.matching.funds import Capture, Funds, Left, funds_of
 from reconcile.matching.group import Deciding
 from reconcile.matching.judge import Match, Pair, amounts_fit
-from reconcile.matching.lines import lines_of
-from reconcile.matching.rows import BookRow, StatementRow, subject_of
+from reconcile.matching.rows import BookRow, StatementRow, lines_of, subject_of
 from reconcile.matching.settling import of_one_source
-from reconcile.matching.unmatched import Left
 from reconcile.money import Money
 
 # --- which lines fit each other by amount and date alone, where a rule allows that ----------------

@@ -12,7 +12,7 @@ from typing import Final
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST
-from reconcile.matching.funds import Capture, Funds, captures_of, funds_of
+from reconcile.matching.funds import Capture, Funds, Left, captures_of, funds_of, keep
 from reconcile.matching.judge import (
     Decision,
     MatchKind,
@@ -23,12 +23,18 @@ from reconcile.matching.judge import (
     judge_alone,
     judge_unpaid,
 )
-from reconcile.matching.lines import Lines, claims, lines_of
-from reconcile.matching.rows import BookRow, StatementRow, TakingRow, subject_of
+from reconcile.matching.rows import (
+    BookRow,
+    Lines,
+    StatementRow,
+    TakingRow,
+    claims,
+    lines_of,
+    subject_of,
+)
 from reconcile.matching.rules import Terms
 from reconcile.matching.settling import Settling, never_notified
 from reconcile.matching.tally import Group, Tally
-from reconcile.matching.unmatched import Left, keep
 from reconcile.money import Money
 
 APART: Final[frozenset[BreakCause]] = frozenset({"paid_twice", "overpaid", "payment_in_doubt"})

@@ -16,7 +16,7 @@ from reconcile.ledger.ledger import Facts, FindingCode
 from reconcile.matching.breaks import Break, BreakCause
 from reconcile.matching.control import Bucket
 from reconcile.matching.funds import Funds
-from reconcile.matching.lines import Lines
+from reconcile.matching.rows import Lines
 from reconcile.matching.rules import Terms, factor_between
 from reconcile.money import Money
 from reconcile.values import frozen

@@ -17,19 +17,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
+from typing import Literal
 
 from reconcile.instants import Instant
-from reconcile.matching.candidates import Entry, Index, entry_of
+from reconcile.matching.candidates import Index, Searchable, entry_of
 from reconcile.matching.control import Control
 from reconcile.matching.fallback import WAYS, Rest
-from reconcile.matching.funds import Capture, funds_of
+from reconcile.matching.funds import Capture, Left, funds_of
 from reconcile.matching.group import Deciding
 from reconcile.matching.judge import MATCH_KINDS, Decision, Match, MatchKind, Pair, judge
-from reconcile.matching.lines import claims, lines_of
-from reconcile.matching.rows import BookRow, StatementRow, TakingRow
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, claims, lines_of
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.tally import Plain, Tally, merge
-from reconcile.matching.unmatched import Left
+from reconcile.money import Money
+from reconcile.values import frozen
 
 # --- what stays alone at last ---------------------------------------------------------------------
 
@@ -121,14 +123,14 @@ class End:
             yield
 
 
-def _of_order(row: TakingRow) -> Entry:
+def _of_order(row: TakingRow) -> Searchable:
     funds = funds_of([row])
     return entry_of(
         row.order, names=[row.order], minor=funds.worth, currency=funds.currency, at=funds.at
     )
 
 
-def _of_book(rows: tuple[BookRow, ...]) -> Entry:
+def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
     lines = lines_of(rows)
     return entry_of(
         rows[0].line_id,
@@ -139,14 +141,14 @@ def _of_book(rows: tuple[BookRow, ...]) -> Entry:
     )
 
 
-def _of_line(row: StatementRow) -> Entry:
+def _of_line(row: StatementRow) -> Searchable:
     names = [row.payment, row.order]
     return entry_of(
         row.line_id, names=names, minor=row.gross, currency=row.currency, at=row.settled_at
     )
 
 
-def _of_capture(capture: Capture) -> Entry:
+def _of_capture(capture: Capture) -> Searchable:
     return entry_of(
         capture.order,
         names=[capture.payment, capture.order],
@@ -241,3 +243,69 @@ class Matching:
     def control(self) -> Control:
         """The totals of all that was decided so far; complete after `rest`."""
         return self._tally.control(self._terms.as_of)
+
+
+Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
+"""newly_matched, no_longer_matched: a match that only the after (only the before) has.
+new_break, gone_break: likewise a break. changed: the same identity with other money, since, facts,
+cites or candidates. Plain matches are not told, so one that begins to break shows as new_break
+alone, and one that ceases to as gone_break alone."""
+
+
+@frozen
+class Change:
+    """One difference between two matchings. `before` and `after`: what each says; one may be None,
+    not both."""
+
+    effect: Effect
+    before: Decision | None
+    after: Decision | None
+
+    @property
+    def identity(self) -> str:
+        """That of the match or break."""
+        return self._told.identity
+
+    @property
+    def money(self) -> Money:
+        """What is matched or at stake, as the after says, else as the before did."""
+        return self._told.money
+
+    @property
+    def _told(self) -> Decision:
+        told = self.before if self.after is None else self.after
+        assert told is not None
+        return told
+
+
+def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
+    """What the second matching says differently: what changed first, as it is met, then what only
+    one of them says, in the order of identities."""
+    olds: dict[str, Decision] = {}
+    news: dict[str, Decision] = {}
+    for old, new in zip_longest(before, after):
+        if old is not None:
+            yield from _met(old, own=olds, others=news, new=False)
+        if new is not None:
+            yield from _met(new, own=news, others=olds, new=True)
+    yield from (_alone(told, new=False) for _, told in sorted(olds.items()))
+    yield from (_alone(told, new=True) for _, told in sorted(news.items()))
+
+
+def _met(
+    told: Decision, *, own: dict[str, Decision], others: dict[str, Decision], new: bool
+) -> Iterator[Change]:
+    other = others.pop(told.identity, None)
+    if other is None:
+        own[told.identity] = told
+    elif other != told:
+        before, after = (other, told) if new else (told, other)
+        yield Change(effect="changed", before=before, after=after)
+
+
+def _alone(told: Decision, *, new: bool) -> Change:
+    if new:
+        effect: Effect = "newly_matched" if isinstance(told, Match) else "new_break"
+        return Change(effect=effect, before=None, after=told)
+    effect = "no_longer_matched" if isinstance(told, Match) else "gone_break"
+    return Change(effect=effect, before=told, after=None)

@@ -62,7 +62,7 @@ _AGES: Final[tuple[Duration, ...]] = (DAY, 7 * DAY, 30 * DAY, 90 * DAY)
 class Bounded(Generic[Line]):
     """The first `bound` of all lines in the order of `key`, and how many came in all.
 
-    Memory is that of twice the bound: what is too much is let go once it has doubled.
+    Memory is that of twice the bound: what is too much is dropped once it has doubled.
     """
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:

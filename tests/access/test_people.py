@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import audit_entries
 from app.access.operators import (
     ASKED_BY,
     MAY,
@@ -91,7 +91,7 @@ async def test_the_trail_has_every_deed_in_order(context: AppContext) -> None:
     await register_operator(context, name="Ann", role="finance", by="Boss")
     await retire_operator(context, name="Ann", by="Boss")
     async with context.store.reading() as connection:
-        trail = await deeds(connection, limit=10)
+        trail = await audit_entries(connection, limit=10)
     assert [(each.number, each.action, each.subject) for each in trail] == [
         (1, "operator_added", "Boss"),
         (2, "operator_added", "Ann"),

@@ -12,7 +12,7 @@ import pytest
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
-from app.evidence.bundle import Request, build_evidence
+from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.files.books import Understanding
 from app.finance.files.mapping import read_mapping
@@ -201,7 +201,7 @@ async def test_its_evidence_holds(tmp_path: Path) -> None:
         settings = load_settings(environ(tmp_path, **TILL))
         built = await build_evidence(
             driver.context,
-            Request(order="@till:ORD-1", as_of=LATER, reason="why"),
+            BundleRequest(order="@till:ORD-1", as_of=LATER, reason="why"),
             providers=evidence_providers(settings),
             signer=await signer_of(driver.context, settings),
         )

@@ -14,10 +14,9 @@ from app.config.load import load_settings
 from app.evidence.seal import seal_all
 from app.orders.read_orders import order_document
 from app.orders.refold import refold_until_quiet
-from app.privacy.backup import back_up
+from app.privacy.backup import back_up, restore
 from app.privacy.prune import Retention, prune_settled
 from app.privacy.replay_erasures import Replayed
-from app.privacy.restore import restore
 from app.receiving.store import Store
 from reconcile.instants import DAY, SECOND, Instant
 from tests.api.driving import Driver, driving, environ, signed

@@ -128,7 +128,7 @@ def room_of(name: str) -> str | None:
     return "cli" if room == "__main__" else room
 
 
-def rooms_are_entered_by_the_door(tree: Sequence[Module]) -> Iterator[str]:
+def rooms_show_what_they_list(tree: Sequence[Module]) -> Iterator[str]:
     """Whoever is of another room imports only modules that the room's `__init__` lists in
     `__all__`; and what is listed is used by somebody else."""
     listed = {
@@ -233,5 +233,5 @@ RULES = (
 )
 """Those that look at one module."""
 
-RULES_OF_ALL = (no_circles, rooms_are_entered_by_the_door)
+RULES_OF_ALL = (no_circles, rooms_show_what_they_list)
 """Those that look at all of them."""

@@ -22,7 +22,7 @@ _LOG_WORDS = frozenset({"exc_info", "stack_info"})
 
 PLACES_OF_SECRETS = (
     "app/providers", "app/sandbox", "app/api", "app/receiving", "app/access/tokens.py",
-    "app/access/token_store.py", "app/privacy/erasure_journal.py",
+    "app/access/operator_store.py", "app/privacy/erasure_journal.py",
 )  # fmt: skip
 """Where a signature, a token or a digest that somebody sent is compared with what it must be."""
 

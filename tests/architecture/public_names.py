@@ -28,12 +28,11 @@ import typer
 from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
 from app.api.application import ApiRoute, build_application
-from app.api.checkouts import Checkouts
 from app.api.health import Health
 from app.api.openapi import API_DOCUMENT
-from app.api.routes import Api
-from app.cli.checkout import EXIT_CODES
+from app.api.routes import Api, Checkouts
 from app.cli.main import application
+from app.cli.orders import EXIT_CODES
 from app.config.load import known_variables
 from app.core import problems
 from app.core.errors import TallyhookError

@@ -85,7 +85,7 @@ BAD: list[tuple[Rule, str, str]] = [
     (form.secrets_are_compared_in_constant_time, "app/providers/a.py", "expected in signatures"),
     (form.secrets_are_compared_in_constant_time, "app/sandbox/server.py", "x == self._token"),
     (form.secrets_are_compared_in_constant_time, "app/api/routes.py", "0 < x == client_secret"),
-    (form.secrets_are_compared_in_constant_time, "app/access/token_store.py",
+    (form.secrets_are_compared_in_constant_time, "app/access/operator_store.py",
      "row[0] == token.encode()"),
 ]  # fmt: skip
 
@@ -204,7 +204,7 @@ def test_only_listed_modules_are_entered_and_only_used_ones_listed() -> None:
     room = parsed("app/orders/__init__.py", '__all__ = ("a", "unused")')
     user = parsed("app/finance/x.py", "from app.orders.a import y\nfrom app.orders import b")
     own = parsed("app/orders/c.py", "from app.orders.b import z")
-    assert list(direction.rooms_are_entered_by_the_door([room, user, own])) == [
+    assert list(direction.rooms_show_what_they_list([room, user, own])) == [
         "app/finance/x.py:2: imports app.orders.b, which app/orders/__init__.py does not list",
         "app/orders/__init__.py: lists unused, which no other room uses",
     ]

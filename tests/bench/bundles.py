@@ -11,7 +11,7 @@ from time import perf_counter
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config.load import load_settings
 from app.core.logs import configure_logging
-from app.evidence.bundle import Built, Request, build_evidence
+from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.verify_evidence import verify_evidence
 from tests.api.driving import driving, environ
 from tests.bench.report import Figure
@@ -34,7 +34,7 @@ class Bundled:
 
 async def _bundled(folder: Path) -> Bundled:
     settings = load_settings(environ(folder))
-    request = Request(order="ORD-1", as_of=LATER, reason="the bench")
+    request = BundleRequest(order="ORD-1", as_of=LATER, reason="the bench")
     building, verifying, built = [], [], list[Built]()
     async with driving(folder, with_worker=False) as driver:
         await live_through(driver)

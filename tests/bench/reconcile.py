@@ -17,7 +17,7 @@ from typing import Any
 from app.cli.running import run_loop
 from app.core.clock import SetClock
 from app.finance.break_acts import breaks_of_run
-from app.finance.reconcile_period import Asked, reconcile_period
+from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy
@@ -113,7 +113,7 @@ async def _measured(path: str) -> dict[str, Any]:
     async with open_store(settings, purpose="writing") as store:
         context = AppContext(store=store, policy=Policy(), clock=SetClock(AS_OF))
         began, cpu = perf_counter(), process_time()
-        done = await reconcile_period(context, Asked(rules=RULES), progress=lambda _: None)
+        done = await reconcile_period(context, RunRequest(rules=RULES), progress=lambda _: None)
         seconds, cpu = perf_counter() - began, process_time() - cpu
         found = Found()
         async for part in breaks_of_run(context, done.number):

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.checkout.mask import Mask
 from app.checkout.request import (
     AnswerForm,
+    AnswerUnclear,
     ComeAgain,
     Denied,
-    Heard,
     Judged,
     Opened,
-    Refused,
-    Unclear,
+    Reply,
+    SessionRefused,
     form_of,
     judge,
     kept_checkout_url,
     token_is_foreign,
 )
+from app.core.masking import Mask
 from app.providers.paths import compile_path
 from app.providers.profile import load_profile
 from reconcile.instants import SECOND, parse_instant
@@ -36,7 +36,7 @@ GOOD = {"reference": "cs_1", "checkout_url": "https://pay.test/cs_1", "expires_a
 
 def judged(status: int | None, body: Any = b"", form: AnswerForm = FORM, **more: Any) -> Judged:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    heard = Heard(status=status, body=content, **more)
+    heard = Reply(status=status, body=content, **more)
     return judge(heard, order="ORD-1", form=form, mask=MASK)
 
 
@@ -80,12 +80,12 @@ def test_an_open_session_is_read_and_kept_verbatim() -> None:
 def test_what_is_not_understood_is_unclear_and_never_a_refusal(
     status: int, body: Any, code: str
 ) -> None:
-    assert judged(status, body) == Unclear(code=code)
+    assert judged(status, body) == AnswerUnclear(code=code)
 
 
 def test_a_body_that_was_not_read_to_its_end_opens_nothing() -> None:
-    assert judged(201, GOOD, problem="too_large") == Unclear(code="too_large")
-    assert judged(200, GOOD, problem="encoded") == Unclear(code="encoded")
+    assert judged(201, GOOD, problem="too_large") == AnswerUnclear(code="too_large")
+    assert judged(200, GOOD, problem="encoded") == AnswerUnclear(code="encoded")
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 599])
@@ -139,7 +139,7 @@ def test_the_wait_that_the_service_asks_for(retry_after: str, date: Any, seconds
 )
 def test_a_refusal_keeps_the_services_words_harmless_and_bounded(body: Any, reason: str) -> None:
     result = judged(422, body)
-    assert isinstance(result, Refused)
+    assert isinstance(result, SessionRefused)
     assert result.reason.replace("Entity", "Content") == reason
 
 

@@ -12,7 +12,7 @@ import pytest
 from app.checkout.checkout_result import CheckoutResult
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import open_checkout
-from app.checkout.request import Heard, Judged
+from app.checkout.request import Judged, Reply
 from app.core.errors import StoreUnavailable
 from app.orders.pending_session_store import let_go_all
 from app.receiving.context import AppContext
@@ -74,7 +74,7 @@ class DyingClient(CheckoutClient):
         self.fate.step()
         return judged
 
-    async def _request(self, *arguments: Any, **named: Any) -> Heard:
+    async def _request(self, *arguments: Any, **named: Any) -> Reply:
         self.fate.step()
         heard = await super()._request(*arguments, **named)
         self.fate.step()

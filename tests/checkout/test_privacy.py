@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.checkout.mask import Mask
 from app.core.errors import TallyhookError
+from app.core.masking import Mask
 from tests.checkout.conftest import Shop
 from tests.checkout.service import PHONE, TOKEN, Write, answer, asked, drop, opened, service
 

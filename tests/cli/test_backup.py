@@ -14,9 +14,9 @@ import pytest
 
 from app.cli import main
 from app.orders.refold import refold_until_quiet
+from app.privacy import backup as operation
 from app.privacy import backup_store as copying
 from app.privacy import backup_store as restoring
-from app.privacy import restore as operation
 from tests.api.driving import driving, of_order
 from tests.cli.test_commands import Ended, Run, run
 

@@ -15,8 +15,8 @@ from app.core.clock import SystemClock
 from app.core.errors import StoreUnavailable
 from app.database import schema
 from app.orders.published_store import A_SECOND, AHEAD, MAX_NUMBER, first_after_restore
+from app.privacy.backup import Restored, restore
 from app.privacy.replay_erasures import Replayed
-from app.privacy.restore import Restored, restore
 from app.receiving.store import Store, StoreSettings
 from reconcile.instants import SECOND
 from tests.cli.test_backup import fill, flip, names, orders_in

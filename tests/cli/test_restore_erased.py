@@ -370,7 +370,7 @@ def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, fil
 
 def test_postgresql_without_the_setting_erases_nobody() -> None:
     """Said in full in tests/postgres; here only that the place has no default there."""
-    from app.bootstrap_keys import erasure_journal_path
+    from app.bootstrap_context import erasure_journal_path
     from app.config.load import load_settings
 
     settings = load_settings({"TALLYHOOK_DATABASE_URL": "postgresql+asyncpg://u@127.0.0.1/n"})

@@ -13,9 +13,8 @@ import pytest
 
 from app.bootstrap_sources import problems_of_sources
 from app.cli.main import run
-from app.config import checks
-from app.config.checks import SIMULATOR_SECRET
-from app.config.load import load_settings
+from app.config import load
+from app.config.load import SIMULATOR_SECRET, load_settings
 from app.config.settings import networks
 from app.database.locks import ServiceLock
 from app.providers.profile import shipped_profiles
@@ -55,7 +54,7 @@ def folder(path: Path, mode: int) -> Path:
 
 def profile(path: Path, old: str, new: str) -> Given:
     """The shipped profile with one line changed."""
-    shipped = Path(checks.__file__).parents[1] / "providers/profiles/checkout.toml"
+    shipped = Path(load.__file__).parents[1] / "providers/profiles/checkout.toml"
     text = shipped.read_text()
     assert old in text
     return {"SOURCES__SHOP__PROFILE": write(path, text.replace(old, new))}
@@ -266,7 +265,7 @@ def a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the tests run, their folder counts as being on a local disk."""
     table = tmp_path / "mounts"
     table.write_text("/dev/vda / ext4 rw 0 0\n")
-    monkeypatch.setattr(checks, "MOUNTS", table)
+    monkeypatch.setattr(load, "MOUNTS", table)
 
 
 def serve_refuses(

@@ -13,7 +13,7 @@ import pytest
 from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
 from app.providers.profile import load_profile
-from app.providers.provider_client import Asked, Asker
+from app.providers.provider_client import AnsweredQuestion, ProviderClient
 from app.providers.questions import Questions
 from reconcile.ledger.events import Event
 
@@ -72,11 +72,13 @@ def questions(
     return Questions("weak", rule, environment=environment, credentials=given)
 
 
-async def asked(folder: Path, answering: Answering, *events: Event) -> list[Asked | None]:
+async def asked(
+    folder: Path, answering: Answering, *events: Event
+) -> list[AnsweredQuestion | None]:
     """What asking about these events one after another gives."""
     transport = httpx2.MockTransport(answering)
     async with outgoing_client(timeout_s=1, transport=transport) as client:
-        asker = Asker(questions(folder), client)
+        asker = ProviderClient(questions(folder), client)
         return [await asker.ask(each) for each in events]
 
 

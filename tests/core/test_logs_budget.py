@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from app.core import logs as logs_budget
-from app.core.logs import Line, configure_logging, tell_left_out
+from app.core.logs import LogLine, configure_logging, tell_left_out
 
 
 class Clock:
@@ -52,7 +52,7 @@ def events(stream: io.StringIO) -> Counter[str]:
 
 
 def test_lines_beyond_the_budget_are_counted_and_told_of_once(clock: Clock) -> None:
-    stream, log, line = limited(100), structlog.get_logger(), Line("delivery", "source")
+    stream, log, line = limited(100), structlog.get_logger(), LogLine("delivery", "source")
     for _ in range(150):
         log.info("one")
         line("shop")

@@ -12,7 +12,7 @@ from app.checkout.faults import CheckoutRequestError
 from app.checkout.request import checked
 from app.core.references import fault_of, is_reference
 from app.finance.files.books import read_references
-from app.finance.files.tables import Unclear
+from app.finance.files.tables import UnclearCell
 from tests.api.driving import Driver, driving, of_order
 from tests.checkout.service import asked
 from tests.cli.test_commands import Run, run
@@ -103,7 +103,7 @@ def test_a_payment_and_an_order_book_take_the_same(reference: str, taken: bool) 
     if taken:
         assert read_references([cell]) == [cell]
     else:
-        with pytest.raises(Unclear):
+        with pytest.raises(UnclearCell):
             read_references([cell])
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import Field
 
 from app.core.errors import ConfigurationError
-from app.core.toml_file import EMPTY, Mistake, Table, Values, line_of, read_toml
+from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, line_of, read_toml
 
 TEXT = """\
 top = 1 # [not.a.header]
@@ -45,12 +45,12 @@ def test_a_key_is_found_on_its_line_and_a_missing_one_on_its_tables(key: str, li
     assert line_of(TEXT, key) == line
 
 
-class Inner(Table):
+class Inner(TomlTable):
     needed: str
     word: Literal["a", "b"] = "a"
 
 
-class File(Table):
+class File(TomlTable):
     inner: Inner = EMPTY
     several: list[Inner] = Field(default_factory=list)
     free: dict[str, str] = EMPTY

@@ -20,7 +20,7 @@ from app.core.clock import SetClock
 from app.core.reading import Reading, Unreadable
 from app.database.tables import ONLY, metadata
 from app.evidence.keys import EvidenceKey
-from app.evidence.seal import Signer, seal_all
+from app.evidence.seal import CheckpointSigner, seal_all
 from app.orders.history_store import gather, scan
 from app.receiving.append_store import Arrival, Ready
 from app.receiving.context import AppContext
@@ -170,7 +170,7 @@ async def opened(url: str, **settings: Any) -> AsyncIterator[Store]:
             await journal
 
 
-SIGNER = Signer(
+SIGNER = CheckpointSigner(
     origin="tallyhook.sandbox/test",
     key=EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"only for these tests, 32 bytes!!")),
 )

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.access.audit_store import deeds
+from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.errors import UsageError
 from app.finance.break_acts import (
@@ -253,7 +253,7 @@ class BreakContract:
         ]  # fmt: skip
         async with store.reading() as connection:
             earlier = await steps_of(connection, [name], as_of=seconds(1))
-            trail = await deeds(connection, limit=9, subject=name)
+            trail = await audit_entries(connection, limit=9, subject=name)
         assert [(each.action, each.who, each.reason) for each in trail] == [
             ("break_assigned", "ann", ""),
             ("break_commented", "ann", "asked the bank"),
@@ -318,7 +318,7 @@ class BreakContract:
                 await save_rules(at, high, by="ann", second=second)
         assert (await save_rules(at, high, by="ann", second="bob")).number == 3
         async with store.reading() as connection:
-            trail = await deeds(connection, limit=9, action="rules_saved")
+            trail = await audit_entries(connection, limit=9, action="rules_saved")
         assert [each.facts.get("second") for each in trail].count("bob") == 1
 
     async def test_late_money_is_settled_by_whoever_may(self, store: Store) -> None:

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 
 from app.finance.ledger_lines import refresh_takings
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.receiving.store import Store
 from reconcile.ledger.events import Event
 from tests.database.builders import SOURCES, context
@@ -39,6 +39,6 @@ class CheckingContract:
         await refresh_takings(at, progress=quiet)
         await tell(store, [tagged(part, tag) for part in again])
         await refold_until_quiet(at, limit=500, progress=quiet)
-        for form in (None, Again(sources=lambda: SOURCES)):
+        for form in (None, Rebuilding(sources=lambda: SOURCES)):
             report = await check_database(at, again=form, progress=quiet)
             assert [each for each in report.problems if not of_the_builders(each)] == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from app.access.audit_store import Deed, add_deed
+from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import StoreUnavailable
-from app.finance.closing_store import add_closing, closed_periods, closing_of_period, print_of
+from app.finance.period_store import add_closing, closed_periods, closing_of_period, print_of
 from app.orders.history_store import PARTS, history_digests
 from app.orders.record_store import add_records
 from app.orders.retention_store import prune
@@ -16,8 +16,7 @@ from reconcile.instants import DAY
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.periods import Month
-from reconcile.reporting.closing import Closing, Print, Sealed, first_difference
-from reconcile.reporting.figures import Figure
+from reconcile.reporting.closing import Closing, Figure, Print, Sealed, first_difference
 from tests.database.builders import arrival, keep, rows, said, tamper
 from tests.reconcile.build import T, seconds
 
@@ -61,8 +60,9 @@ async def evidence(store: Store) -> None:
     )
     async with store.writing() as connection:
         await add_records(connection, [placed])
-        await add_deed(
-            connection, Deed(at=seconds(1), who="Ann", role="finance", action="a", subject="s")
+        await add_entry(
+            connection,
+            AuditEntry(at=seconds(1), who="Ann", role="finance", action="a", subject="s"),
         )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-from app.evidence.bundle import Request, build_evidence
-from app.evidence.dossier_store import arrived, bytes_of, details_of_records, revisions_of
+from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.gather_evidence import Providers
+from app.evidence.store import arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.read_lines import lines_naming
 from app.orders.record_store import add_records
@@ -77,7 +77,7 @@ class EvidenceContract:
         event = type(event)(**{n: getattr(event, n) for n in event.__slots__} | {"digest": digest})
         await keep(store, arrival(event, body=body))
         await folded(context(store, at=1))
-        request = Request(order="A", as_of=seconds(1), reason="why")
+        request = BundleRequest(order="A", as_of=seconds(1), reason="why")
         nobody = Providers(accounts={}, sources={}, texts={}, lines=lines_naming)
         built = [
             await build_evidence(context(store, at=at), request, providers=nobody, signer=SIGNER)

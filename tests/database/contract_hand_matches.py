@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import audit_entries
 from app.core.errors import UsageError
 from app.finance.break_acts import match_break, unmatch_break
 from app.finance.break_store import hand_matches
@@ -78,7 +78,7 @@ class HandMatchContract:
             [("bok_B", "stm_7"), ("bok_A", "stm_8")],
         ]
         async with store.reading() as connection:
-            trail = await deeds(connection, limit=9, action="break_unmatched")
+            trail = await audit_entries(connection, limit=9, action="break_unmatched")
         assert [(each.who, each.facts["value"]) for each in trail] == [
             ("bob", "stm_7.1"), ("bob", "stm_8.1"),
         ]  # fmt: skip

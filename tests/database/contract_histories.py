@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.orders.record_store import add_records, records_of
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.receiving.append_store import Arrival
 from app.receiving.store import Store
 from reconcile.ledger.events import Event
@@ -148,7 +148,7 @@ class HistoryContract:
         await tell(store, [said("n", "declined", payment="p"), said("m", "expired", session="s")])
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
         report = await check_database(
-            at, again=Again(sources=lambda: SOURCES), progress=lambda count: None
+            at, again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
         )
         assert [problem for problem in report.problems if "ledger" in problem] == []
         assert report.orders == 4

@@ -18,7 +18,7 @@ from app.finance.book_line_store import (
     write_book,
 )
 from app.finance.import_store import Import, begin_import, go_on, imports, under_way
-from app.finance.imports import Imported, Request, import_book, import_statement
+from app.finance.imports import Imported, ImportRequest, import_book, import_statement
 from app.finance.statement_store import statement_lines_of, statement_rows
 from app.receiving.store import Store
 from reconcile.instants import LATEST
@@ -33,14 +33,14 @@ async def book(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported
     """Import an order book of these lines, `at` seconds after T."""
     path = folder / "book.csv"
     path.write_text(BOOK + "".join(f"{line}\n" for line in lines))
-    return await import_book(context(store, at=at), Request(path=path))
+    return await import_book(context(store, at=at), ImportRequest(path=path))
 
 
 async def statement(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported:
     """The same with a statement of the source `shop`."""
     path = folder / "statement.csv"
     path.write_text(STATEMENT + "".join(f"{line}\n" for line in lines))
-    return await import_statement(context(store, at=at), Request(path=path), source="shop")
+    return await import_statement(context(store, at=at), ImportRequest(path=path), source="shop")
 
 
 def counts(done: Imported) -> tuple[int, int, int]:
@@ -102,7 +102,7 @@ class ImportContract:
         path = tmp_path / "kinds.csv"
         path.write_text("reference,kind,amount,currency\nR,order,1.00,KES\nR,invoice,2.00,KES\n")
         for expected in ((2, 0, 0), (0, 0, 2)):
-            assert counts(await import_book(context(store), Request(path=path))) == expected
+            assert counts(await import_book(context(store), ImportRequest(path=path))) == expected
         assert column(await streamed(store, book_rows), 3) == ["invoice", "order"]
 
     async def test_an_import_that_is_not_published_is_seen_by_nobody(

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.access.audit_store import Deed, add_deed
+from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.phone_key import PhoneKey
 from app.database.engine import scratch_database
@@ -19,12 +19,12 @@ from app.orders.find_orders import find_orders
 from app.orders.refold import refold_until_quiet
 from app.orders.retention_store import prune
 from app.privacy.consistency_store import phones_not_noted
-from app.privacy.erase import Asked, erase
-from app.privacy.erase_finding import Erasing, Erasure, Rules
+from app.privacy.erase import ErasureRequest, erase
+from app.privacy.erase_finding import Erasing, Erasure, ErasureRules
 from app.privacy.erase_store import UNREADABLE as UNREADABLE_TEXTS
+from app.privacy.erase_store import note_carried_out
 from app.privacy.erasure_journal import make_journal
-from app.privacy.erasure_store import note_carried_out
-from app.privacy.replay_erasures import Again, journal_state, replay_after_restore
+from app.privacy.replay_erasures import ErasureReplay, journal_state, replay_after_restore
 from app.receiving.append_store import Envelope
 from app.receiving.context import AppContext
 from app.receiving.correlation_store import ORPHANS
@@ -71,13 +71,13 @@ def a_month_later(store: Store, folder: Path) -> AppContext:
 
 def erasing(then: AppContext, phone: str = PHONE) -> Awaitable[Erasure]:
     """An erasure as a person asks for it."""
-    asked = Asked(phone=f"+{phone}", reason="asked", by="Ann")
-    return erase(then, asked, sources={}, rules=Rules(), dry_run=False, progress=quiet)
+    asked = ErasureRequest(phone=f"+{phone}", reason="asked", by="Ann")
+    return erase(then, asked, sources={}, rules=ErasureRules(), dry_run=False, progress=quiet)
 
 
-def again(then: AppContext) -> Again:
+def again(then: AppContext) -> ErasureReplay:
     """Who erases again."""
-    return Again(then, sources={}, rules=Rules(), progress=quiet)
+    return ErasureReplay(then, sources={}, rules=ErasureRules(), progress=quiet)
 
 
 async def with_bodies(store: Store) -> list[str]:
@@ -180,9 +180,9 @@ class PersonalContract:
         await refold_until_quiet(context(store), limit=10, progress=quiet)
         erasure = await erase(
             a_month_later(store, tmp_path),
-            Asked(phone=f"+{PHONE}", reason="asked", by="Ann"),
+            ErasureRequest(phone=f"+{PHONE}", reason="asked", by="Ann"),
             sources={},
-            rules=Rules(),
+            rules=ErasureRules(),
             dry_run=False,
             progress=quiet,
         )
@@ -201,8 +201,11 @@ class PersonalContract:
         unread, parts = arrival(None, whole=whole), {"body": body, "whole": whole}
         await keep(store, arrival(event, customer=DIGEST, **parts), unread)
         await refold_until_quiet(context(store), limit=10, progress=quiet)
-        words: dict[str, Any] = {"sources": {}, "rules": Rules(), "progress": quiet}
-        then, asked = a_month_later(store, tmp_path), Asked(phone=PHONE, reason="-", by="Ann")
+        words: dict[str, Any] = {"sources": {}, "rules": ErasureRules(), "progress": quiet}
+        then, asked = (
+            a_month_later(store, tmp_path),
+            ErasureRequest(phone=PHONE, reason="-", by="Ann"),
+        )
         erasure = await erase(then, asked, dry_run=False, **words)
         assert [(each.what, each.why) for each in erasure.kept] == [("A", "beside_unread")]
         async with store.writing() as connection:
@@ -276,8 +279,8 @@ class PersonalContract:
     async def test_some_rows_can_only_be_added(self, store: Store, table: str) -> None:
         """The database itself refuses, whoever asks."""
         async with store.writing() as connection:
-            await add_deed(
-                connection, Deed(at=T, who="Ann", role="admin", action="erased", subject="A")
+            await add_entry(
+                connection, AuditEntry(at=T, who="Ann", role="admin", action="erased", subject="A")
             )
         await keep(store, arrival(said("e1", order="A", payment="p1")))
         await refold_until_quiet(context(store), limit=10, progress=quiet)

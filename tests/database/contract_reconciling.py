@@ -12,7 +12,7 @@ from app.core.clock import SetClock
 from app.database.engine import Connection
 from app.database.statements import insert_rows, run
 from app.finance.break_acts import breaks_of_run, finished_run, living_breaks
-from app.finance.reconcile_period import Asked, Ran, ran, reconcile_period
+from app.finance.reconcile_period import Ran, RunRequest, ran, reconcile_period
 from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.instants import DAY
@@ -49,7 +49,7 @@ class ReconcilingContract:
     async def test_a_run_finds_every_break_and_none_besides(self, store: Store) -> None:
         """With the totals that tie; kept, it can be read again to the last sum."""
         context = await filled(store)
-        done = await reconcile_period(context, Asked(rules=RULES), progress=quiet)
+        done = await reconcile_period(context, RunRequest(rules=RULES), progress=quiet)
         assert await told(context, done) == TRUTH
         assert (done.breaks, done.open, done.control.holds) == (69, 69, True)
         assert await ran(context, await finished_run(context, done.number)) == done
@@ -59,7 +59,7 @@ class ReconcilingContract:
     ) -> None:
         """A pager waits for as long as a person likes, or is closed."""
         context = await filled(store)
-        done = await reconcile_period(context, Asked(), progress=quiet)
+        done = await reconcile_period(context, RunRequest(), progress=quiet)
         reading, held = store.reading, list[object]()
 
         @asynccontextmanager
@@ -80,12 +80,17 @@ class ReconcilingContract:
         middle = START + 15 * DAY
         halves = [
             await reconcile_period(context, each, progress=quiet)
-            for each in (Asked(rules=RULES, until=middle), Asked(rules=RULES, since=middle))
+            for each in (
+                RunRequest(rules=RULES, until=middle),
+                RunRequest(rules=RULES, since=middle),
+            )
         ]
         assert sum([await told(context, each) for each in halves], Found()) == TRUTH
-        whole = await reconcile_period(context, Asked(rules=RULES), progress=quiet)
+        whole = await reconcile_period(context, RunRequest(rules=RULES), progress=quiet)
         both = halves[0].control + halves[1].control
         assert set(both.read) == set(whole.control.read)
         assert set(both.lines) == set(whole.control.lines)
-        after = await reconcile_period(context, Asked(rules=RULES, since=END + DAY), progress=quiet)
+        after = await reconcile_period(
+            context, RunRequest(rules=RULES, since=END + DAY), progress=quiet
+        )
         assert after.breaks == 0

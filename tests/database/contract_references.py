@@ -10,7 +10,7 @@ from app.access.operators import trail
 from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.receiving.store import Store
 from reconcile.money import Money
 from tests.database.builders import (
@@ -65,7 +65,7 @@ class ReferenceContract:
             ("A", "succeeded", 1)
         ]
         report = await check_database(
-            at, again=Again(sources=lambda: SOURCES), progress=lambda count: None
+            at, again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
         )
         assert [each for each in report.problems if not of_the_builders(each)] == []
         links = await rows(store, "SELECT * FROM links ORDER BY kind")

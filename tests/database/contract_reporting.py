@@ -10,9 +10,9 @@ import pytest
 from app.core.errors import UsageError
 from app.finance.break_acts import accept_break
 from app.finance.import_store import Import, begin_import, publish_import
-from app.finance.reconcile_period import Asked, reconcile_period
+from app.finance.period_store import changed_outcomes
+from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_journal, report_period
-from app.finance.reporting_store import changed_outcomes
 from app.finance.reports.render import render
 from app.finance.statement_store import write_statement
 from app.receiving.store import Store
@@ -144,14 +144,14 @@ class ReportingContract:
                 context(store, at=at), scope(as_of=seconds(at)), progress=quiet
             )
             ages += [(line.cause, line.age_days) for line in report.break_lines]
-            await reconcile_period(context(store, at=at), Asked(), progress=quiet)
+            await reconcile_period(context(store, at=at), RunRequest(), progress=quiet)
         assert ages == [("book_paid_not_received", 0), ("book_paid_not_received", 2)]
 
     async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, store: Store) -> None:
         """What came since the last run may have made it another break than was accepted."""
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
         await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
-        await reconcile_period(context(store, at=100), Asked(), progress=quiet)
+        await reconcile_period(context(store, at=100), RunRequest(), progress=quiet)
         report = await report_period(
             context(store, at=200), scope(as_of=seconds(200)), progress=quiet
         )
@@ -195,7 +195,7 @@ class ReportingContract:
         """Paid twice, and accepted by a person before the report's instant."""
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
         await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
-        await reconcile_period(context(store, at=100), Asked(), progress=quiet)
+        await reconcile_period(context(store, at=100), RunRequest(), progress=quiet)
         seen = []
         for at in (200, 300):
             now = context(store, at=at)

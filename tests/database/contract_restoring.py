@@ -20,9 +20,9 @@ from app.orders.published_store import (
 )
 from app.orders.read_feed import read_feed, read_from
 from app.orders.refold import refold_until_quiet
-from app.privacy.erase_finding import Rules
-from app.privacy.replay_erasures import Again
-from app.privacy.restore import Followed, after_restore
+from app.privacy.backup import Followed, after_restore
+from app.privacy.erase_finding import ErasureRules
+from app.privacy.replay_erasures import ErasureReplay
 from app.receiving.store import Store
 from app.sealing.log_queue_store import count_unsealed
 from reconcile.instants import SECOND
@@ -151,7 +151,7 @@ PLANTED: dict[str, dict[str, tuple[list[str], str]]] = {
 async def put_back(store: Store) -> Followed:
     """What `db restored` does, where nobody was ever erased."""
     then = context(store)
-    again = Again(then, sources={}, rules=Rules(), progress=lambda count: None)
+    again = ErasureReplay(then, sources={}, rules=ErasureRules(), progress=lambda count: None)
     followed, _ = await after_restore(then, again, without=None)
     return followed
 
@@ -221,7 +221,7 @@ class RestoringContract:
         await register_operator(at, name="Ann", role="admin", by=None)
         await register_operator(at, name="Bob", role="viewer", by="Ann")
         await retire_operator(at, name="Bob", by="Ann")
-        again = Again(at, sources={}, rules=Rules(), progress=lambda count: None)
+        again = ErasureReplay(at, sources={}, rules=ErasureRules(), progress=lambda count: None)
         done, _ = await after_restore(at, again, without=None)
         assert (done.may.tokens, done.may.operators, done.gone) == (("new",), ("Ann",), None)
         assert _words(done, "These tokens are in force: new", "These operators are in force: Ann")

@@ -9,7 +9,7 @@ import pytest
 from alembic import command
 from sqlalchemy import inspect
 
-from app.access.audit_store import deeds
+from app.access.operator_store import audit_entries
 from app.core.errors import StoreUnavailable
 from app.database import schema
 from app.database.tables import metadata
@@ -17,7 +17,7 @@ from app.orders.prove import prove_orders
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.privacy.prune import (
     Pruning,
     Retention,
@@ -138,7 +138,7 @@ class RetentionContract:
             await prune_by_hand(then, RETENTION, by="ann", signer=SIGNER, keep=0, progress=quiet)
         assert await emptied(store) == {"e1"}
         async with store.reading() as connection:
-            (deed,) = await deeds(connection, limit=9)
+            (deed,) = await audit_entries(connection, limit=9)
         assert (deed.who, deed.action, deed.facts) == ("ann", "pruned", {"bodies": 1})
 
     async def test_never_too_early(self, store: Store) -> None:
@@ -196,7 +196,9 @@ class RetentionContract:
         assert (done.read, done.events, done.unreadable) == (3, 3, 0)
         await refold_all(then, progress=quiet)
         assert await dump(store, *TRUTH, "ledgers", leave_out=["row"]) == before
-        report = await check_database(then, again=Again(sources=lambda: SOURCES), progress=quiet)
+        report = await check_database(
+            then, again=Rebuilding(sources=lambda: SOURCES), progress=quiet
+        )
         assert [each for each in report.problems if not of_the_builders(each)] == []
         assert (report.bodies, report.pruned) == (1, 2)
         proof = await prove_orders(then, None, shuffles=20, seed=1, progress=quiet)
@@ -215,7 +217,7 @@ class RetentionContract:
             async with store.writing() as connection:
                 await connection.exec_driver_sql(sql)
             report = await check_database(
-                then, again=Again(sources=lambda: SOURCES), progress=quiet
+                then, again=Rebuilding(sources=lambda: SOURCES), progress=quiet
             )
             told = [each for each in report.problems if words is not None and words in each]
             assert len(told) == (words is not None), report.problems

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import Deed, add_deed
+from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import NotFoundError
 from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
 from app.evidence.seal import Sealer, seal_all, verified_checkpoint
@@ -65,7 +65,9 @@ async def some_of_each(store: Store) -> None:
     await keep(store, again, replace(again, delivery_id="dlv_again"), arrival(None))
     async with store.writing() as connection:
         await add_records(connection, [placed(1)], details='{"answer": "kept"}')
-        await add_deed(connection, Deed(at=T, who="ann", role="admin", action="x", subject="A"))
+        await add_entry(
+            connection, AuditEntry(at=T, who="ann", role="admin", action="x", subject="A")
+        )
     await refold_until_quiet(context(store), limit=100, progress=quiet)
 
 

@@ -13,7 +13,7 @@ from app.finance.ledger_line_store import KeyRange, flat_takings
 from app.finance.ledger_lines import overlay_of, refresh_takings, takings_now, takings_then
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.receiving.store import Store
 from reconcile.instants import Instant
 from reconcile.ledger.fold import fold
@@ -214,10 +214,10 @@ class TakingsContract:
         await refresh_takings(at, progress=quiet)
         async with store.writing() as connection:
             await connection.execute(text("UPDATE takings SET minor=minor+1 WHERE order_key='A 2'"))
-        report = await check_database(at, again=Again(sources=lambda: SOURCES), progress=quiet)
+        report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
         told = [each for each in report.problems if "taking" in each]
         assert told == ["the taking of A 2 is not what its history gives"]
         await keep(store, arrival(paid("A 2"), at=9))
         await refold_all(at, progress=quiet)
-        report = await check_database(at, again=Again(sources=lambda: SOURCES), progress=quiet)
+        report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
         assert not [each for each in report.problems if "taking" in each]

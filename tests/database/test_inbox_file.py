@@ -15,8 +15,7 @@ import pytest
 
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.orders.set_aside import HOLDING
-from app.privacy.backup import back_up
-from app.privacy.restore import adopt_inbox
+from app.privacy.backup import adopt_inbox, back_up
 from app.receiving import inbox_writer_store
 from app.receiving.inbox_file_store import InboxFile, path_of
 from app.receiving.reader import ReaderContext, read_some

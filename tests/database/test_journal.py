@@ -20,7 +20,7 @@ from app.access.tokens import issue_token
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import locks
 from app.database.writer import Writer
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.receiving.framing import items_in
 from app.receiving.store import Store, StoreSettings, open_store
 from tests.database.builders import (
@@ -266,7 +266,7 @@ async def test_a_damaged_page_poisons(
             await keep(store, arrival(said("e2", order="A")))
         await refuses_for_good(store, known)
         report = await check_database(
-            context(store), again=Again(sources=lambda: SOURCES), progress=lambda count: None
+            context(store), again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
         )
         assert report.problems
 

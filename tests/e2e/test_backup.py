@@ -27,7 +27,7 @@ from app.core.clock import SystemClock
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY
@@ -132,14 +132,14 @@ async def rebuilt(folder: Path) -> None:
     sources = compile_sources(settings)
     async with open_context(settings, purpose="alone") as context:
         assert (
-            await check_database(context, again=Again(sources=lambda: sources), progress=quiet)
+            await check_database(context, again=Rebuilding(sources=lambda: sources), progress=quiet)
         ).problems == []
         await refold_until_quiet(context, limit=500, progress=quiet)
         before = await ledgers(context)
         await refold_all(context, progress=quiet)
         assert await ledgers(context) == before
         assert (
-            await check_database(context, again=Again(sources=lambda: sources), progress=quiet)
+            await check_database(context, again=Rebuilding(sources=lambda: sources), progress=quiet)
         ).problems == []
 
 

@@ -23,7 +23,7 @@ import contextvars, os, signal, sys
 
 from app.checkout.client import CheckoutClient
 from app.receiving.store import Store
-from app.api.checkouts import Checkouts
+from app.api.routes import Checkouts
 
 fatal = int(sys.argv.pop(1))
 steps = contextvars.ContextVar("steps", default=None)

@@ -16,8 +16,8 @@ import rfc8785
 
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config.load import load_settings
-from app.evidence import minisign
-from app.evidence.bundle import ABOUT, KEY, KEY_PEM, Request, build_evidence
+from app.evidence import keys
+from app.evidence.bundle import ABOUT, KEY, KEY_PEM, BundleRequest, build_evidence
 from app.evidence.keys import EvidenceKey, write_key
 from app.evidence.verify import MANIFEST, SIGNATURE, pack, unpack
 from tests.api.driving import Driver, driving, environ
@@ -27,7 +27,7 @@ from tests.evidence.world import LATER, live_through
 async def build(driver: Driver, folder: Path, order: str = "ORD-1", **asked: Any) -> bytes:
     """An order's bundle as of LATER."""
     settings = load_settings(environ(folder))
-    request = Request(**{"order": order, "as_of": LATER} | asked)
+    request = BundleRequest(**{"order": order, "as_of": LATER} | asked)
     signer = await signer_of(driver.context, settings)
     built = await build_evidence(
         driver.context, request, providers=evidence_providers(settings), signer=signer
@@ -80,7 +80,7 @@ def forge(forger: EvidenceKey) -> Forge:
     ) -> bytes:
         members = copy.copy(unpack(archive))
         change(members)
-        members[KEY] = minisign.public_key_text(forger.public).encode()
+        members[KEY] = keys.public_key_text(forger.public).encode()
         members[KEY_PEM] = (pem or forger.public.pem()).encode()
         manifest = json.loads(members[MANIFEST])
         manifest["files"] = {
@@ -89,7 +89,7 @@ def forge(forger: EvidenceKey) -> Forge:
             if name not in (MANIFEST, SIGNATURE)
         }
         members[MANIFEST] = rfc8785.dumps(manifest)
-        signature = minisign.signed(forger, members[MANIFEST], comment="forged", about=ABOUT)
+        signature = keys.signed(forger, members[MANIFEST], comment="forged", about=ABOUT)
         return pack({**members, SIGNATURE: signature.encode()})
 
     return forging

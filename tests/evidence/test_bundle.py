@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import rfc8785
 
-from app.access.audit_store import deeds
+from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import Masking
 from app.evidence import bundle, gather_evidence
 from app.evidence.bundle import bundle_of
-from app.evidence.dossier import Dossier, Sealed
+from app.evidence.gather_evidence import Dossier, SealedParts
 from app.evidence.keys import EvidenceKey
 from app.evidence.verify import MANIFEST, NAME, unpack
 from app.evidence.verify_evidence import verify_evidence
@@ -152,7 +152,7 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
         await build(driver, tmp_path, by="Fin")
         await build(driver, tmp_path, by="Sue", reason="dispute 12")
         async with driver.context.store.reading() as connection:
-            done = await deeds(connection, limit=10, subject="ORD-1")
+            done = await audit_entries(connection, limit=10, subject="ORD-1")
     assert [(each.who, each.action, each.reason) for each in done] == [
         ("Fin", "evidence_built", ""),
         ("Sue", "evidence_built", "dispute 12"),
@@ -205,7 +205,8 @@ def test_no_reference_becomes_the_name_of_a_file(forger: EvidenceKey) -> None:
         reference = HOSTILE[number % len(HOSTILE)] + ("" if number < 20 else str(number))
         dossier = Dossier(
             history=History(order=reference), policy=Policy(), as_of=T, told=(), details={},
-            revisions=(), profiles=(), lines=(), sealed=Sealed(), masking=Masking(), full=False,
+            revisions=(), profiles=(), lines=(), sealed=SealedParts(),
+            masking=Masking(), full=False,
         )  # fmt: skip
         files = unpack(bundle_of(dossier, forger))
         names |= files.keys()

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config.load import load_settings
-from app.evidence.bundle import Request, build_evidence
+from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.providers.fingerprints import public_key
@@ -40,7 +40,7 @@ def told_in(archive: bytes) -> dict[str, Any]:
 async def built(driver: Driver, folder: Path, **sources: str) -> bytes:
     """A full bundle, with what is configured by now."""
     settings = load_settings(environ(folder) | {f"TALLYHOOK_{k}": v for k, v in sources.items()})
-    request = Request(order="ORD-1", as_of=LATER, reason="why")
+    request = BundleRequest(order="ORD-1", as_of=LATER, reason="why")
     return (
         await build_evidence(
             driver.context,

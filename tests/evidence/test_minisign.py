@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from app.evidence.keys import EvidenceKey, PublicKey
-from app.evidence.minisign import (
+from app.evidence.keys import (
+    EvidenceKey,
     NotSigned,
+    PublicKey,
     key_name,
     public_key_line,
     public_key_text,

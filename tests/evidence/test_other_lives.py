@@ -10,10 +10,10 @@ from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
-from app.finance.imports import Request, import_book, import_statement
+from app.finance.imports import ImportRequest, import_book, import_statement
 from app.orders.record_store import add_records
-from app.privacy.erase import Asked, erase
-from app.privacy.erase_finding import Rules
+from app.privacy.erase import ErasureRequest, erase
+from app.privacy.erase_finding import ErasureRules
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from tests.api.driving import Driver, driving, environ, event
@@ -33,9 +33,9 @@ async def erased(driver: Driver, folder: Path) -> None:
     sources = compile_sources(load_settings(environ(folder)))
     done = await erase(
         driver.context,
-        Asked(phone=PHONE, reason="asked for it", by=None),
+        ErasureRequest(phone=PHONE, reason="asked for it", by=None),
         sources=sources,
-        rules=Rules(),
+        rules=ErasureRules(),
         dry_run=False,
         progress=lambda count: None,
     )
@@ -55,7 +55,7 @@ async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_pa
     found = steps(after)
     assert all(found[name] for name in ("inclusion", "checkpoint", "ledger", "deliveries"))
     unread = [each.sentence for each in verify_evidence(after).steps if each.name == "bodies"]
-    assert unread == ["No bodies are kept any more: they were let go before this was built."]
+    assert unread == ["No bodies are kept any more: they were deleted before this was built."]
     old, new = unpack(before), unpack(after)
     for name in ("ledger.json", "history.json", "log.json", "checkpoint.txt", "explanation.txt"):
         assert old[name] == new[name]
@@ -63,7 +63,7 @@ async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_pa
     told = json.loads(new[name])
     assert told["body"] is told["headers"] is told["signed"] is None
     assert told["let_go_at"] is not None
-    assert "Its body was let go" in told["signature"]["sentence"]
+    assert "Its body was deleted" in told["signature"]["sentence"]
 
 
 async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ async def test_lines_of_the_books_are_in_it_as_known_then(tmp_path: Path) -> Non
     async with driving(tmp_path) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER - 1)
-        await import_book(driver.context, Request(path=book))
-        await import_statement(driver.context, Request(path=statement), source="shop")
+        await import_book(driver.context, ImportRequest(path=book))
+        await import_statement(driver.context, ImportRequest(path=statement), source="shop")
         driver.clock.put(LATER)
         now = json.loads(unpack(await build(driver, tmp_path))["books.json"])
         then = json.loads(unpack(await build(driver, tmp_path, as_of=LATER - 2))["books.json"])

@@ -14,7 +14,7 @@ from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, UsageError
 from app.evidence.tell_scenario import (
-    Scenario,
+    OrderScenario,
     StandIns,
     dated,
     form_of,
@@ -23,7 +23,7 @@ from app.evidence.tell_scenario import (
     written,
 )
 from app.providers.profile import load_profile
-from app.providers.unverified import ProfileReader
+from app.providers.source import ProfileReader
 from app.sandbox.playing import Stage, plain, play, read_script
 from app.sandbox.settings import SANDBOX_SECRET
 from reconcile.instants import DAY, MINUTE, SECOND
@@ -40,13 +40,13 @@ CUSTOMER = {
 }
 
 
-async def tell(driver: Driver, folder: Path, order: str = "ORD-1") -> Scenario:
+async def tell(driver: Driver, folder: Path, order: str = "ORD-1") -> OrderScenario:
     providers = evidence_providers(load_settings(environ(folder)))
     return await tell_scenario(driver.context, order, as_of=LATER, by=None, providers=providers)
 
 
 @pytest.fixture
-async def told(tmp_path: Path) -> Scenario:
+async def told(tmp_path: Path) -> OrderScenario:
     """The scenario of the whole story of ORD-1."""
     async with driving(tmp_path) as driver:
         await live_through(driver, customer=CUSTOMER)
@@ -89,7 +89,7 @@ async def _advance(clock: SetClock, seconds: float) -> None:
 
 
 @pytest.mark.slow
-async def test_a_replay_comes_to_the_same(fresh: Path, told: Scenario) -> None:
+async def test_a_replay_comes_to_the_same(fresh: Path, told: OrderScenario) -> None:
     """Outcome, findings, explanation and every verdict, a year later, in an empty instance."""
     assert told.document["expected"]["outcome"] == "partially_refunded"
     assert "redelivered" in told.document["expected"]["findings"]
@@ -102,7 +102,7 @@ async def test_a_replay_comes_to_the_same(fresh: Path, told: Scenario) -> None:
 
 
 @pytest.mark.slow
-async def test_a_replay_can_be_faster(fresh: Path, told: Scenario) -> None:
+async def test_a_replay_can_be_faster(fresh: Path, told: OrderScenario) -> None:
     """Sixty times as fast, where all windows of time are a sixtieth too."""
     windows = {"PAYMENT_WINDOW_S": "30", "GRACE_S": "5", "LATE_AFTER_S": "5",
                "FUTURE_TOLERANCE_S": "5", "FULFILLMENT_WINDOW_S": "1440"}  # fmt: skip
@@ -110,7 +110,7 @@ async def test_a_replay_can_be_faster(fresh: Path, told: Scenario) -> None:
 
 
 @pytest.mark.slow
-async def test_what_comes_otherwise_is_told(fresh: Path, told: Scenario) -> None:
+async def test_what_comes_otherwise_is_told(fresh: Path, told: OrderScenario) -> None:
     """Another amount, verdict or expectation: the replay says what differs."""
     document = json.loads(json.dumps(told.document).replace("1500, ", "1400, "))
     document["expected"]["findings"].remove("redelivered")
@@ -122,7 +122,7 @@ async def test_what_comes_otherwise_is_told(fresh: Path, told: Scenario) -> None
     }  # fmt: skip
 
 
-async def test_nothing_personal_and_no_secret_is_in_it(told: Scenario) -> None:
+async def test_nothing_personal_and_no_secret_is_in_it(told: OrderScenario) -> None:
     """Stand-ins are consistent; amounts, structure and what is small stay."""
     text = json.dumps(told.document)
     for each in (PHONE, PHONE[3:], NAME, "call "):
@@ -155,7 +155,7 @@ async def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
             await tell(driver, tmp_path, PHONE)
         async with driver.context.store.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET body=NULL, headers=''")
-        with pytest.raises(UsageError, match="were let go"):
+        with pytest.raises(UsageError, match="were deleted"):
             await tell(driver, tmp_path, PHONE)
 
 
@@ -172,7 +172,7 @@ def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path, text: str) -> Non
 
 
 async def test_a_profile_that_the_sandbox_cannot_sign_for_is_said(
-    tmp_path: Path, told: Scenario
+    tmp_path: Path, told: OrderScenario
 ) -> None:
     document = json.loads(json.dumps(told.document))
     document["sources"][0]["text"] = document["sources"][0]["text"].replace(

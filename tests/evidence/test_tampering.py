@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from app.evidence.bundle import KEY, KEY_PEM
-from app.evidence.keys import EvidenceKey
-from app.evidence.minisign import read_public_key
+from app.evidence.keys import EvidenceKey, read_public_key
 from app.evidence.verify import MANIFEST, MAX_BYTES, SIGNATURE, pack, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.providers.profile import MAX_FILE_BYTES

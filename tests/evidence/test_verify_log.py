@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import Deed, add_deed
+from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.seal import Checkpoint, read_checkpoint, signed_checkpoint
-from app.evidence.verify_log import Verified, verify_log
+from app.evidence.verify_log import VerifiedLog, verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.prune import prune_settled
@@ -65,8 +65,10 @@ async def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         async with store.writing() as connection:
             await add_records(connection, [placed(n) for n in range(RECORDS)], details="kept")
             for _ in range(DEEDS):
-                deed = Deed(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
-                await add_deed(connection, deed)
+                deed = AuditEntry(
+                    at=T, who="ann", role="admin", action="x", subject="A", reason="why"
+                )
+                await add_entry(connection, deed)
         await refold_until_quiet(context(store), limit=500, progress=quiet)
         await seal(store)
     return path
@@ -80,7 +82,7 @@ def copy(sealed: Path, tmp_path: Path) -> Path:
     return path
 
 
-async def verified(path: Path, *, against: str | None = None) -> Verified:
+async def verified(path: Path, *, against: str | None = None) -> VerifiedLog:
     """What a verification of the file says, all of its problems told."""
     settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
     async with open_store(settings, purpose="reading") as store:
@@ -119,7 +121,7 @@ def rows_of(path: Path) -> list[tuple[str, Any, str]]:
     return found
 
 
-def named(found: Verified, name: str) -> bool:
+def named(found: VerifiedLog, name: str) -> bool:
     """Whether a problem names this row, and no longer name that begins like it."""
     marks = (f"({name})", f" {name})", f"{name} has no leaf")
     return any(mark in problem for problem in found.problems for mark in marks)
@@ -353,8 +355,8 @@ async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
             await keep(store, genuine(f"e{n}", **{**PAID, **own}))
         async with store.writing() as connection:
             await add_records(connection, [placed(1)], details="kept")
-            deed = Deed(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
-            await add_deed(connection, deed)
+            deed = AuditEntry(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
+            await add_entry(connection, deed)
         then = context(store, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
         await seal(store)

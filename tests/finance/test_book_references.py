@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.finance.imports import Imported, Request, import_book
+from app.finance.imports import Imported, ImportRequest, import_book
 from app.orders.refold import refold_until_quiet
 from app.receiving.context import AppContext
 from reconcile.money import Money
@@ -29,7 +29,7 @@ async def imported(context: AppContext, folder: Path, content: str, **more: Any)
     """Import a book of these rows."""
     path = folder / "book.csv"
     path.write_text(HEADING + content)
-    return await import_book(context, Request(path=path, **more), sources={"shop", "mpesa"})
+    return await import_book(context, ImportRequest(path=path, **more), sources={"shop", "mpesa"})
 
 
 async def records(context: AppContext) -> list[tuple[Any, ...]]:
@@ -93,5 +93,5 @@ async def test_only_orders_are_paid_by_something(context: AppContext, tmp_path: 
     path = tmp_path / "book.csv"
     path.write_text("reference,kind,amount,currency,source,payment_reference\n"
                     "A,invoice,1,KES,shop,p\n")  # fmt: skip
-    done = await import_book(context, Request(path=path))
+    done = await import_book(context, ImportRequest(path=path))
     assert "only order lines" in done.problems[0].sentence

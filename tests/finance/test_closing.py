@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
-from app.finance.close_period import Request, close_period, scope_of
+from app.finance.close_period import CloseRequest, close_period, scope_of
 from app.finance.closed_periods import closed_report, list_closed
 from app.finance.report_period import report_period
-from app.finance.reports import json_form
-from app.finance.verify_periods import Verified, verify_periods
+from app.finance.reports import text_forms
+from app.finance.verify_periods import VerifiedPeriods, verify_periods
 from app.orders import refold
 from app.orders.retention_store import prune
 from app.receiving.context import AppContext
@@ -29,8 +29,7 @@ from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, parse_instant
 from reconcile.ledger.policy import Policy
 from reconcile.periods import month_named
-from reconcile.reporting.closing import Closing
-from reconcile.reporting.figures import added, figures
+from reconcile.reporting.closing import Closing, added, figures
 from tests.api.driving import driving, signed
 from tests.database.builders import SIGNER, opened, rows, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
@@ -64,10 +63,10 @@ async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
         yield AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
 
 
-def asked(period: str = "2026-10", **words: Any) -> Request:
+def asked(period: str = "2026-10", **words: Any) -> CloseRequest:
     """A request to close, by nobody in particular."""
     given = {"by": None, "as_of": None, "margin_days": 10, "sources": {}, "still_s": 0.0, **words}
-    return Request(period=period, **given)
+    return CloseRequest(period=period, **given)
 
 
 async def close(context: AppContext, period: str = "2026-10", **words: Any) -> Closing:
@@ -84,7 +83,7 @@ async def codes(context: AppContext, **words: Any) -> list[str]:
     return [each.code for each in done]
 
 
-async def verified(context: AppContext, only: str | None = None) -> list[Verified]:
+async def verified(context: AppContext, only: str | None = None) -> list[VerifiedPeriods]:
     """Every step of a verification."""
     return [each async for each in verify_periods(context, only=only, progress=quiet)]
 
@@ -155,7 +154,7 @@ async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppCont
     closing = await close(context, by="Fin")
     assert (closing.by, closing.role) == ("Fin", "finance")
     async with context.store.reading() as connection:
-        (deed,) = await deeds(connection, limit=9, subject="2026-10")
+        (deed,) = await audit_entries(connection, limit=9, subject="2026-10")
     assert (deed.who, deed.action, deed.facts["digest"]) == ("Fin", "period_closed", closing.digest)
 
 
@@ -191,7 +190,7 @@ async def test_a_closed_report_is_printed_again_as_it_was(
     """Even by a version that prints otherwise; verification says which format that is."""
     await close(context)
     before = await closed_report(context, "2026-10", "json")
-    monkeypatch.setattr(json_form, "render", lambda report: b"otherwise")
+    monkeypatch.setattr(text_forms, "json", lambda report: b"otherwise")
     assert await closed_report(context, "2026-10", "json") == before
     found = {each.step: each for each in await verified(context)}
     assert found["prints"].passed

@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.finance import imports
 from app.finance.files.tables import BATCH
 from app.finance.import_store import Import, begin_import
-from app.finance.imports import BOOK, Imported, Request, import_book, import_statement, past_imports
+from app.finance.imports import (
+    BOOK,
+    Imported,
+    ImportRequest,
+    import_book,
+    import_statement,
+    past_imports,
+)
 from app.finance.read_lines import list_book, list_statement
 from app.receiving.context import AppContext
 from tests.database.builders import context as context_of
@@ -59,7 +66,7 @@ def told(done: Imported) -> list[tuple[int, str | None]]:
 
 async def test_one_bad_row_keeps_all_others_out(context: AppContext, path: Path) -> None:
     put(path, HEADING + GOOD + BAD)
-    done = await import_book(context, Request(path=path))
+    done = await import_book(context, ImportRequest(path=path))
     assert (done.read, done.rejected, done.number, told(done)) == (4, 1, None, [(4, "amount")])
     assert (await references(context), await rows(context.store, "SELECT * FROM imports")) == (
         [],
@@ -72,12 +79,12 @@ async def test_the_good_rows_are_taken_where_that_is_said_and_the_others_set_asi
     context: AppContext, path: Path
 ) -> None:
     put(path, HEADING + GOOD + BAD)
-    done = await import_book(context, Request(path=path, accept_good=True))
+    done = await import_book(context, ImportRequest(path=path, accept_good=True))
     assert (done.new, done.rejected, done.rejects) == (3, 1, "book.rejects.csv")
     assert await references(context) == ["A", "B", "D"]
     rejects = path.with_name("book.rejects.csv")
     rejects.write_text(rejects.read_text().replace(",x,", ",3.00,"))
-    again = await import_book(context, Request(path=rejects))
+    again = await import_book(context, ImportRequest(path=rejects))
     assert (again.new, await references(context)) == (1, ["A", "B", "C", "D"])
 
 
@@ -86,18 +93,18 @@ async def test_rejects_that_would_replace_a_file_are_refused_before_anything_is_
 ) -> None:
     put(path, HEADING + GOOD + BAD)
     path.with_name("mine.csv").write_text("mine")
-    request = Request(path=path, accept_good=True, rejects=path.with_name("mine.csv"))
+    request = ImportRequest(path=path, accept_good=True, rejects=path.with_name("mine.csv"))
     with pytest.raises(UsageError, match="already"):
         await import_book(context, request)
     with pytest.raises(UsageError, match="say both"):
-        await import_book(context, Request(path=path, rejects=path.with_name("other.csv")))
+        await import_book(context, ImportRequest(path=path, rejects=path.with_name("other.csv")))
     assert await references(context) == []
 
 
 async def test_a_file_that_breaks_off_is_not_taken_in_part(context: AppContext, path: Path) -> None:
     """Not even where good rows would be: nobody knows what followed."""
     put(path, HEADING + GOOD + '"C,1.00,KES,paid\n')
-    done = await import_book(context, Request(path=path, accept_good=True))
+    done = await import_book(context, ImportRequest(path=path, accept_good=True))
     assert (done.refused, done.number, told(done)) == (True, None, [(4, None)])
     assert await references(context) == []
 
@@ -106,7 +113,7 @@ async def test_a_file_that_breaks_off_late_says_what_was_not_clear_until_then(
     context: AppContext, path: Path
 ) -> None:
     put(path, HEADING + "A,x,KES,paid\n" * BATCH + '"E,1.00,KES,paid\n')
-    done = await import_book(context, Request(path=path, accept_good=True))
+    done = await import_book(context, ImportRequest(path=path, accept_good=True))
     assert (done.refused, done.number) == (True, None)
     assert (done.read, done.rejected, done.found) == (BATCH, BATCH, BATCH + 1)
 
@@ -115,7 +122,7 @@ async def test_equal_references_are_a_problem_of_each_row_and_none_is_taken(
     context: AppContext, path: Path
 ) -> None:
     put(path, HEADING + "a-1,1.00,KES,\nB,1.00,KES,\nA 1,2.00,KES,\nA1,1.00,KES,\n")
-    done = await import_book(context, Request(path=path, accept_good=True))
+    done = await import_book(context, ImportRequest(path=path, accept_good=True))
     assert [(each.row, each.column, each.sentence[:5]) for each in done.problems] == [
         (2, "reference", "row 4"), (4, "reference", "row 2"), (5, "reference", "row 2"),
     ]  # fmt: skip
@@ -133,7 +140,7 @@ async def test_a_good_row_is_not_taken_beside_one_of_the_same_reference_that_is_
     bad = ["a-1,2.0x,KES,", "B,1.00", "c,-1.00,KES,"]
     good = ["A1,1.00,KES,", "b,1.00,KES,", "C,1.00,KES,", "A1,1.00,KES,invoice", "D,1.00,KES,"]
     put(path, file + "\n".join([*good, *bad]))
-    done = await import_book(context, Request(path=path, accept_good=True))
+    done = await import_book(context, ImportRequest(path=path, accept_good=True))
     assert (done.read, done.new, done.rejected) == (8, 2, 6)
     assert await references(context) == ["A1", "D"]
     rejects = path.with_name("book.rejects.csv")
@@ -142,7 +149,7 @@ async def test_a_good_row_is_not_taken_beside_one_of_the_same_reference_that_is_
     assert "row 7 has the same one" in rows_left[0]
     assert "row 2 has the same one" in rows_left[3]
     put(rejects, "\n".join([head, *rows_left[3:4]]).replace("2.0x", "2.00"))
-    assert (await import_book(context, Request(path=rejects))).new == 1
+    assert (await import_book(context, ImportRequest(path=rejects))).new == 1
     assert await references(context) == ["A1", "a-1", "D"]
 
 
@@ -154,11 +161,11 @@ async def test_lines_of_json_that_are_none_are_rows_like_any_other(
     line = '{{"reference": "{}", "amount": {}, "currency": "KES"}}\n'
     bad = 'A\n=1\n{"reference": "B",\n' + line.format("C", "true")
     put(path, line.format("A", 1) + bad + line.format("C", 3) + line.format("D", 4))
-    done = await import_book(context, Request(path=path))
+    done = await import_book(context, ImportRequest(path=path))
     assert (done.read, done.rejected, done.number) == (7, 5, None)
     assert told(done) == [(2, None), (3, None), (4, None), (5, "amount"), (5, "reference"),
                           (6, "reference")]  # fmt: skip
-    taken = await import_book(context, Request(path=path, accept_good=True))
+    taken = await import_book(context, ImportRequest(path=path, accept_good=True))
     assert (taken.new, taken.rejected, await references(context)) == (2, 5, ["A", "D"])
     with path.with_name("book.rejects.csv").open(newline="") as file:
         _, *left = csv.reader(file)
@@ -174,10 +181,10 @@ async def test_too_many_rows_of_one_payment_are_a_problem(
     monkeypatch.setattr(imports, "STATEMENT", few)
     lines = ["p1,1.00,KES", *["p2,1.00,KES"] * 3]
     put(path, "payment_reference,gross,currency\n" + "\n".join(lines))
-    done = await import_statement(context, Request(path=path), source="")
+    done = await import_statement(context, ImportRequest(path=path), source="")
     assert told(done) == [(3, "payment_reference"), *[(n, "payment_reference") for n in (4, 5)]]
     put(path, "payment_reference,gross,currency\n" + "\n".join(lines[:3]))
-    assert (await import_statement(context, Request(path=path), source="")).new == 3
+    assert (await import_statement(context, ImportRequest(path=path), source="")).new == 3
     found = await list_statement(replace_clock(context), reference="p2", as_of=None, limit=9)
     assert len(found) == 2
 
@@ -191,7 +198,7 @@ async def test_rows_of_one_payment_are_written_together(
     lines = [f"p{n},-1.00,KES,refund" for n in range(3) for _ in range(4)]
     put(path, "payment_reference,gross,currency,type\n" + "\n".join(lines))
     for new, unchanged in ((12, 0), (0, 12)):
-        done = await import_statement(context, Request(path=path), source="")
+        done = await import_statement(context, ImportRequest(path=path), source="")
         assert (done.new, done.changed, done.unchanged) == (new, 0, unchanged)
 
 
@@ -199,7 +206,7 @@ async def test_problems_are_told_up_to_a_number_and_the_rest_is_counted(
     context: AppContext, path: Path
 ) -> None:
     put(path, HEADING + "".join(f"A{n},x,KES,?\n" for n in range(300)))
-    done = await import_book(context, Request(path=path))
+    done = await import_book(context, ImportRequest(path=path))
     assert (len(done.problems), done.found, done.left_out) == (100, 600, 500)
 
 
@@ -207,9 +214,9 @@ async def test_a_dry_run_shows_rows_and_counts_and_imports_nothing(
     context: AppContext, path: Path
 ) -> None:
     put(path, HEADING + GOOD)
-    await import_book(context, Request(path=path))
+    await import_book(context, ImportRequest(path=path))
     put(path, HEADING + GOOD.replace("2.00", "3.00") + BAD)
-    done = await import_book(context, Request(path=path, dry_run=True, accept_good=True))
+    done = await import_book(context, ImportRequest(path=path, dry_run=True, accept_good=True))
     assert (done.new, done.changed, done.unchanged, done.rejected) == (1, 1, 1, 1)
     assert [row["reference"] for row in done.rows] == ["A", "B", "D"]
     assert done.number is None
@@ -222,24 +229,26 @@ async def test_a_file_without_rows_is_refused(
     context: AppContext, path: Path, content: str
 ) -> None:
     put(path, content)
-    done = await import_book(context, Request(path=path, accept_good=True))
+    done = await import_book(context, ImportRequest(path=path, accept_good=True))
     assert (done.refused, done.number) == (True, None)
 
 
 async def test_what_is_no_file_is_not_found_or_refused(context: AppContext, path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no file book\.csv"):
-        await import_book(context, Request(path=path))
+        await import_book(context, ImportRequest(path=path))
     with pytest.raises(UsageError, match="no file that can be read twice"):
-        await import_book(context, Request(path=path.parent))
+        await import_book(context, ImportRequest(path=path.parent))
     with pytest.raises(NotFoundError, match="no mapping"):
-        await import_book(context, Request(path=path, mapping=path))
+        await import_book(context, ImportRequest(path=path, mapping=path))
 
 
 async def test_a_file_that_changes_while_it_is_read_is_refused(
     context: AppContext, path: Path
 ) -> None:
     put(path, HEADING + GOOD)
-    done = await import_book(context, Request(path=path), progress=lambda *_: put(path, HEADING))
+    done = await import_book(
+        context, ImportRequest(path=path), progress=lambda *_: put(path, HEADING)
+    )
     assert done.problems[0].sentence.startswith("the file changed")
     assert await references(context) == []
 
@@ -251,10 +260,10 @@ async def test_only_who_may_imports_and_the_trail_tells_of_it(
     for name, role in (("Ann", "admin"), ("Fin", "finance"), ("Sue", "support")):
         await register_operator(context, name=name, role=role, by="Ann")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="role support"):
-        await import_book(context, Request(path=path, by="Sue"))
-    done = await import_book(context, Request(path=path, by="Fin"))
+        await import_book(context, ImportRequest(path=path, by="Sue"))
+    done = await import_book(context, ImportRequest(path=path, by="Fin"))
     async with context.store.reading() as connection:
-        deed = (await deeds(connection, limit=9))[-1]
+        deed = (await audit_entries(connection, limit=9))[-1]
     assert (deed.who, deed.action, deed.subject) == ("Fin", "records_imported", "book.csv")
     assert deed.facts == {
         "import": 1, "sha256": done.sha256, "read": 2, "new": 2, "changed": 0, "rejected": 0,
@@ -290,14 +299,14 @@ async def test_an_import_that_ends_half_way_has_imported_nothing_and_the_next_on
     monkeypatch.setattr(imports, "SILENT_S", 0.01)
     before = "".join(f"R{n},1.00,KES,paid\n" for n in range(6))
     put(path, HEADING + before)
-    await import_book(context, Request(path=path))
+    await import_book(context, ImportRequest(path=path))
     put(path, HEADING + before.replace("1.00", "2.00") + "S,1.00,KES,\n")
     monkeypatch.setattr(imports, "BOOK", replace(BOOK, write=failing(after)))
     with pytest.raises(StoreUnavailable, match="disk is full"):
-        await import_book(context, Request(path=path))
+        await import_book(context, ImportRequest(path=path))
     assert len(await references(context)) == 6
     monkeypatch.setattr(imports, "BOOK", BOOK)
-    done = await import_book(context, Request(path=path))
+    done = await import_book(context, ImportRequest(path=path))
     assert (done.new, done.changed, done.unchanged) == (1, 6, 0)
     assert len(await references(context)) == 7
     assert len(await rows(context.store, "SELECT 1 FROM book_lines")) == 13
@@ -323,7 +332,7 @@ async def test_an_import_waits_for_one_that_is_alive(
 
     monkeypatch.setattr(imports.anyio, "sleep", sleep)
     put(path, HEADING + GOOD)
-    assert (await import_book(context, Request(path=path))).new == 2
+    assert (await import_book(context, ImportRequest(path=path))).new == 2
     assert waited == 4
 
 
@@ -339,5 +348,5 @@ async def test_an_import_that_was_taken_for_killed_ends_with_a_sentence(
     monkeypatch.setattr(imports, "BOOK", replace(BOOK, write=write))
     put(path, HEADING + GOOD)
     with pytest.raises(StoreUnavailable, match="another import began"):
-        await import_book(context, Request(path=path))
+        await import_book(context, ImportRequest(path=path))
     assert await references(context) == []

@@ -16,7 +16,7 @@ from app.core.errors import UsageError
 from app.golive.golive import (
     ITEMS,
     STATED,
-    Item,
+    ChecklistItem,
     Trial,
     checklist,
     keys_item,
@@ -68,7 +68,7 @@ async def rehearsed(context: AppContext, item: str, state: Judged) -> None:
         await add_signoff(connection, signoff)
 
 
-async def states(context: AppContext, checked: list[Item]) -> dict[str, str]:
+async def states(context: AppContext, checked: list[ChecklistItem]) -> dict[str, str]:
     """The state of each item."""
     return {each.item: each.state for each in await checklist(context, checked)}
 

@@ -10,7 +10,7 @@ import pytest
 from app.database.facts import DatabaseFacts
 from app.monitoring.preflight import (
     MIB,
-    Sign,
+    Check,
     has_reset_bug,
     of_clock,
     of_configuration,
@@ -21,11 +21,11 @@ from app.monitoring.preflight import (
     of_secret_file,
 )
 from app.providers.profile import load_profile, shipped_profiles
-from app.providers.provider_client import Sight, date_of
+from app.providers.provider_client import Probe, date_of
 from reconcile.instants import DAY, SECOND
 from tests.reconcile.build import T
 
-SEEN = Sight(url="https://pay.example", status=404, tls="TLSv1.3", certificate_ends=T + 90 * DAY)
+SEEN = Probe(url="https://pay.example", status=404, tls="TLSv1.3", certificate_ends=T + 90 * DAY)
 SERVER = DatabaseFacts(kind="PostgreSQL", version=(18, 4))
 FILE = DatabaseFacts(kind="SQLite", version=(3, 51, 3), journal_mode="wal")
 
@@ -105,7 +105,7 @@ def test_what_is_reached() -> None:
     assert states(of_reach("p", SEEN, now=T)) == ["ok", "ok"]
     assert states(of_reach("p", SEEN, now=T + 80 * DAY)) == ["ok", "weak"]
     assert states(of_reach("p", replace(SEEN, tls=None), now=T)) == ["ok", "weak"]
-    assert states(of_reach("p", Sight(url="x", problem="timed_out"), now=T)) == ["must"]
+    assert states(of_reach("p", Probe(url="x", problem="timed_out"), now=T)) == ["must"]
     assert states(of_reach("p", replace(SEEN, tls_problem="expired"), now=T)) == ["must"]
 
 
@@ -139,7 +139,7 @@ def test_every_shipped_profile_can_be_judged() -> None:
 def test_mistakes_of_the_configuration() -> None:
     """Each line becomes a sign under its variable."""
     (sign,) = of_configuration(("TALLYHOOK_X: must be a number",))
-    assert sign == Sign(
+    assert sign == Check(
         what="TALLYHOOK_X",
         state="must",
         sentence="must be a number.",

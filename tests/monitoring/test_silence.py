@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.monitoring.watchdog import DAYS, Heard, Watchdog, silence, usual_of
+from app.monitoring.watchdog import DAYS, Arrivals, Watchdog, silence, usual_of
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, format_instant
 from tests.api.driving import Driver, driving, of_order
@@ -17,10 +17,10 @@ BUSY = [10] * DAYS
 
 def heard(
     *, last: int | None = T - HOUR, usual: list[int] | None = None, opened: list[int] | None = None
-) -> Heard:
+) -> Arrivals:
     """What was heard by T; sessions were opened so many minutes ago."""
     sessions = [T - minutes * MINUTE for minutes in opened or []]
-    return Heard(now=T, last=last, usual=BUSY if usual is None else usual, sessions=sessions)
+    return Arrivals(now=T, last=last, usual=BUSY if usual is None else usual, sessions=sessions)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from app.core.logs import configure_logging
 from app.finance.ledger_lines import refresh_takings
 from app.orders.refold import TakingUp, refold_until_quiet
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.privacy.prune import Retention, prune_orders, settled_orders
 from reconcile.instants import DAY, MINUTE
 from reconcile.ledger.policy import FORM
@@ -153,7 +153,7 @@ async def test_check_says_that_other_settings_were_used(tmp_path: Path) -> None:
         sources = driver.service.sources
         (problem,) = (
             await check_database(
-                driver.context, again=Again(sources=lambda: sources), progress=quiet
+                driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
             )
         ).problems
         assert "other settings" in problem
@@ -162,7 +162,7 @@ async def test_check_says_that_other_settings_were_used(tmp_path: Path) -> None:
         await refold_until_quiet(driver.context, limit=9, progress=quiet)
         assert (
             await check_database(
-                driver.context, again=Again(sources=lambda: sources), progress=quiet
+                driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
             )
         ).problems == []
 
@@ -182,7 +182,7 @@ async def test_takings_follow_the_new_policy(tmp_path: Path) -> None:
         sources = driver.service.sources
         assert (
             await check_database(
-                driver.context, again=Again(sources=lambda: sources), progress=quiet
+                driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
             )
         ).problems == []
 

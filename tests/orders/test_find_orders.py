@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import audit_entries
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.errors import UsageError
@@ -164,7 +164,7 @@ async def test_a_number_is_shown_to_who_says_why_and_that_is_kept(
     shown = await unmask(driver.context, "ORD-1", sources=sources, reason="called back", by="Ann")
     assert shown == [PHONE]
     async with driver.context.store.reading() as connection:
-        (deed,) = await deeds(connection, limit=10)
+        (deed,) = await audit_entries(connection, limit=10)
     assert (deed.who, deed.action, deed.subject, deed.reason) == (
         "Ann",
         "unmasked",

@@ -11,7 +11,7 @@ import pytest
 from app.core.errors import ConfigurationError
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.reindex import Reindexed, reindex
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.providers.profile import SHIPPED, load_profile
 from app.providers.source import Source
 from reconcile.money import Money
@@ -146,7 +146,7 @@ async def test_an_event_of_the_other_environment_does_not_count(tmp_path: Path) 
         await driver.send(event("e1", environment="live"))
         await driver.send(of_order("O-2", "e2"))
         report = await check_database(
-            driver.context, again=Again(sources=lambda: {"shop": right}), progress=quiet
+            driver.context, again=Rebuilding(sources=lambda: {"shop": right}), progress=quiet
         )
         assert any("is not what its body gives" in problem for problem in report.problems)
         done = await reindex(driver.context, sources={"shop": right}, progress=quiet)
@@ -155,6 +155,6 @@ async def test_an_event_of_the_other_environment_does_not_count(tmp_path: Path) 
         kept = driver.rows("SELECT verdict, problem FROM deliveries ORDER BY id")
         assert ("unreadable", "it is of live, and this database is of sandbox") in kept
         report = await check_database(
-            driver.context, again=Again(sources=lambda: {"shop": right}), progress=quiet
+            driver.context, again=Rebuilding(sources=lambda: {"shop": right}), progress=quiet
         )
         assert not report.problems

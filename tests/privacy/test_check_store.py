@@ -12,7 +12,7 @@ from app.core.errors import ConfigurationError
 from app.orders.history_store import ranges
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import MAX_PROBLEMS, Again, Report, check_database, doing_again
+from app.privacy.check import MAX_PROBLEMS, Rebuilding, Report, check_database, doing_again
 from reconcile.instants import DAY
 from reconcile.money import Money
 from tests.api.driving import Driver, driving, event, of_order
@@ -26,7 +26,10 @@ async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
     """What the check finds."""
     sources = driver.service.webhooks.receiver.sources
     return await check_database(
-        driver.context, again=Again(sources=lambda: sources), phones_go=phones_go, progress=quiet
+        driver.context,
+        again=Rebuilding(sources=lambda: sources),
+        phones_go=phones_go,
+        progress=quiet,
     )
 
 
@@ -80,7 +83,7 @@ async def test_what_comes_while_a_deep_check_runs_is_no_problem(driver: Driver) 
     """A range is folded as of the instant at which it is read, not of when the check began."""
     sources = driver.service.webhooks.receiver.sources
     async with (
-        doing_again(driver.context, Again(sources=lambda: sources)) as doing,
+        doing_again(driver.context, Rebuilding(sources=lambda: sources)) as doing,
         driver.service.store.reading() as connection,
     ):
         (orders,) = [each async for each in ranges(connection, events=1_000)]
@@ -94,7 +97,7 @@ async def test_the_progress_ends_at_what_was_said_to_be_ahead(driver: Driver) ->
     told: list[tuple[str, int]] = []
     await check_database(
         driver.context,
-        again=Again(sources=lambda: driver.service.webhooks.receiver.sources),
+        again=Rebuilding(sources=lambda: driver.service.webhooks.receiver.sources),
         progress=lambda count: told.append(("checked", count)),
         ahead=lambda rows: told.append(("ahead", rows)),
     )
@@ -241,7 +244,7 @@ async def test_many_problems_are_counted(driver: Driver) -> None:
 async def test_without_a_source(driver: Driver) -> None:
     """Without the source of a stored delivery the variable is named."""
     with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
-        await check_database(driver.context, again=Again(sources=lambda: {}), progress=quiet)
+        await check_database(driver.context, again=Rebuilding(sources=lambda: {}), progress=quiet)
 
 
 async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_path: Path) -> None:

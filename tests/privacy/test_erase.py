@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.access.audit_store import deeds
+from app.access.operator_store import audit_entries
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import storing_sources
 from app.config.load import load_settings
@@ -20,7 +20,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.logs import configure_logging
 from app.evidence.seal import seal_all
 from app.evidence.verify_log import verify_log
-from app.finance.imports import Request, import_book
+from app.finance.imports import ImportRequest, import_book
 from app.orders.pending_session_store import Unanswered, forget, note_unanswered
 from app.orders.prove import prove_orders
 from app.orders.read_orders import order_document
@@ -29,9 +29,9 @@ from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.orders.retention_store import prune
 from app.privacy.backup import back_up
-from app.privacy.check import Again, check_database
-from app.privacy.erase import Asked, erase, traces_left
-from app.privacy.erase_finding import Erasure, Finding, Rules
+from app.privacy.check import Rebuilding, check_database
+from app.privacy.erase import ErasureRequest, erase, traces_left
+from app.privacy.erase_finding import Erasure, ErasureFinder, ErasureRules
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.receiving.phone_store import note_phones
@@ -73,7 +73,7 @@ async def plant(driver: Driver) -> None:
     book.write_text(
         f"reference,amount,currency,phone\nORD-1,1500,KES,+{PHONE}\nORD-77,5,KES,{PHONE}\n"
     )
-    imported = await import_book(driver.context, Request(path=book))
+    imported = await import_book(driver.context, ImportRequest(path=book))
     assert imported.new == 2
     book.unlink()
     request = json.dumps({"customer": {"phone": PHONE}}).encode()
@@ -100,12 +100,12 @@ async def erased(
 ) -> Erasure:
     """Erase as the command does."""
     sources = storing_sources(load_settings(environ(driver.path.parent)))
-    asked = Asked(**{"phone": PHONE, "reason": "asked by letter", "by": None, **words})
+    asked = ErasureRequest(**{"phone": PHONE, "reason": "asked by letter", "by": None, **words})
     return await erase(
         driver.context,
         asked,
         sources=sources,
-        rules=Rules(minimum=minimum * DAY),
+        rules=ErasureRules(minimum=minimum * DAY),
         dry_run=dry_run,
         progress=quiet,
     )
@@ -173,7 +173,7 @@ async def test_bodies_are_looked_through_where_no_index_leads(driver: Driver) ->
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
     looked: list[int] = []
     sources = storing_sources(load_settings(environ(driver.path.parent)))
-    finding = Finding(driver.context, sources, Rules(), looked.append)
+    finding = ErasureFinder(driver.context, sources, ErasureRules(), looked.append)
     async with driver.context.store.reading() as connection:
         by_index = await finding.of_phone(connection, PHONE)
         assert ([each.order for each in by_index.orders], sum(looked)) == (["ORD-1", "ORD-4"], 1)
@@ -204,7 +204,7 @@ async def test_an_index_that_is_not_whole_is_not_relied_upon(driver: Driver, los
         assert not nameless.customer.phone
         sources["other"] = Source(name="other", profile=nameless, secrets=["whsec_" + "x" * 32])
     async with driver.context.store.reading() as connection:
-        finding = Finding(driver.context, sources, Rules(), quiet)
+        finding = ErasureFinder(driver.context, sources, ErasureRules(), quiet)
         assert not (await finding.of_phone(connection, PHONE)).by_index
 
 
@@ -218,7 +218,7 @@ async def test_ledgers_stay_as_they_were_and_everything_still_fits(driver: Drive
     await refold_all(driver.context, progress=quiet)
     assert await ledgers(driver) == before
     report = await check_database(
-        driver.context, again=Again(sources=lambda: sources), progress=quiet
+        driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
     )
     assert report.problems == []
     proof = await prove_orders(driver.context, None, shuffles=5, seed=1, progress=quiet)
@@ -265,7 +265,7 @@ async def test_what_would_go_is_only_told_by_a_dry_run(driver: Driver) -> None:
 async def test_who_erased_what_and_why_is_in_the_trail(driver: Driver) -> None:
     await erased(driver, by="Ann")
     async with driver.context.store.reading() as connection:
-        found = await deeds(connection, limit=10, action="erased")
+        found = await audit_entries(connection, limit=10, action="erased")
     assert [(deed.subject, deed.who, deed.reason) for deed in found] == [
         ("+254 ••• ••• •44", "Ann", "asked by letter"),
         ("ORD-1", "Ann", "asked by letter"),
@@ -357,9 +357,9 @@ async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: 
         driver.clock.put(T + 40 * DAY)
         erasure = await erase(
             driver.context,
-            Asked(phone=PHONE, reason="asked", by=None),
+            ErasureRequest(phone=PHONE, reason="asked", by=None),
             sources=driver.service.sources,
-            rules=Rules(),
+            rules=ErasureRules(),
             dry_run=False,
             progress=quiet,
         )

@@ -12,7 +12,7 @@ import pytest
 
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.privacy.erase_finding import Erasure, Rules, kept_unknown
+from app.privacy.erase_finding import Erasure, ErasureRules, kept_unknown
 from app.providers.source import Source
 from app.receiving.reverify import reverify
 from app.receiving.unread import WINDOW
@@ -168,9 +168,9 @@ def test_until_when_it_stays_by_itself() -> None:
         (90, T + WINDOW, "minimum"),
         (90, T + 90 * DAY, None),
     ):
-        found = kept_unknown("dlv", T, Rules.of_days(minimum), as_of=at, **words)
+        found = kept_unknown("dlv", T, ErasureRules.of_days(minimum), as_of=at, **words)
         assert (found and found.why) == why
-    found = kept_unknown("dlv", T, Rules.of_days(90), as_of=T, **words)
+    found = kept_unknown("dlv", T, ErasureRules.of_days(90), as_of=T, **words)
     assert found is not None
     assert found.sentence.endswith("it can go after 2027-02-18T10:00:00Z")
 

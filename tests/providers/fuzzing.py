@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_args
 from app.core.reading import Reading, Unreadable
 from app.providers.check_signatures import read_line
 from app.providers.profile import load_profile, shipped_profiles
-from app.providers.refusal import Reason, Refusal
+from app.providers.request import Reason, Refusal
 from app.providers.source import Reply, Source
 from app.receiving.framing import Received
 from app.receiving.verify import (

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from app.core.http import outgoing_client
-from app.providers.provider_client import Sight, look
+from app.providers.provider_client import Probe, probe
 from reconcile.instants import DAY, SECOND
 from tests.reconcile.build import T
 
@@ -85,10 +85,10 @@ def certificate(tmp_path: Path) -> Path:
     return path
 
 
-async def seen(url: str) -> Sight:
+async def seen(url: str) -> Probe:
     """What is seen of it."""
     async with outgoing_client(timeout_s=10) as client:
-        return await look(client, url)
+        return await probe(client, url)
 
 
 async def test_a_plain_service() -> None:
@@ -102,7 +102,7 @@ async def test_nobody_there() -> None:
     """A closed port is a problem with a code, not an error."""
     with served() as port:
         pass
-    assert await seen(f"https://127.0.0.1:{port}/") == Sight(
+    assert await seen(f"https://127.0.0.1:{port}/") == Probe(
         url=f"https://127.0.0.1:{port}/", problem="connection_failed"
     )
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.reading import Unreadable
-from app.core.strict_json import MAX_DEPTH, Written, parse, parse_written
+from app.core.strict_json import MAX_DEPTH, NumberText, parse, parse_written
 
 FIXED = settings(derandomize=True, database=None)
 
@@ -104,7 +104,7 @@ def test_numbers_as_they_are_written() -> None:
     numbers = ["2.00", "-0", "1e3", "9" * 40, "1." + "1" * 98]
     parsed = parse_written(f"[{', '.join(numbers)}]".encode())
     assert parsed == numbers
-    assert all(type(number) is Written for number in parsed)
+    assert all(type(number) is NumberText for number in parsed)
     for number in ("1" * 101, "1." + "1" * 99):
         with pytest.raises(Unreadable, match="more than 100 characters"):
             parse_written(number.encode())

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.refusal import Refusal
-from app.providers.request import Request
+from app.providers.request import Refusal, Request
 from app.providers.template import REFERENCES, compile_template
 
 BODY = (

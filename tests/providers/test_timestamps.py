@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.providers.profile import load_profile
-from app.providers.refusal import Refusal
+from app.providers.request import Refusal
 from app.providers.source import Source
 from reconcile.instants import MILLISECOND, SECOND
 from tests.providers.builders import NOW, Request, profile_file

@@ -15,7 +15,7 @@ from app.core.errors import StoreUnavailable
 from app.monitoring.health import reader_behind
 from app.orders.refold import refold_due
 from app.orders.set_aside import poisoned, retry
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.receiving import caught_up, reader
 from app.receiving.append_store import Ready
 from app.receiving.caught_up import must_have_read
@@ -228,7 +228,7 @@ async def test_its_order_is_held_until_it_was_read(tmp_path: Path) -> None:
         assert "held_back" in [finding["code"] for finding in held["findings"]]
         report = await check_database(
             driver.context,
-            again=Again(sources=lambda: driver.service.sources),
+            again=Rebuilding(sources=lambda: driver.service.sources),
             progress=lambda count: None,
         )
         assert any("set aside" in problem for problem in report.problems)

@@ -9,8 +9,16 @@ import pytest
 from reconcile.instants import DAY
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.periods import Month
-from reconcile.reporting.closing import Blocker, in_report, rejected, too_early
-from reconcile.reporting.figures import Figure, Stated, adjustments, figures
+from reconcile.reporting.closing import (
+    Blocker,
+    Figure,
+    Stated,
+    adjustments,
+    figures,
+    in_report,
+    rejected,
+    too_early,
+)
 from reconcile.reporting.report import (
     BreakLine,
     BreakRow,

@@ -13,13 +13,15 @@ from reconcile.periods import Month
 from reconcile.reporting.closing import (
     Adjusted,
     Closing,
+    Figure,
     Print,
     Sealed,
+    added,
     closing_document,
     closing_of,
+    difference,
     first_difference,
 )
-from reconcile.reporting.figures import Figure, added, difference
 from tests.reconcile.build import T
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from reconcile.instants import DAY
-from reconcile.matching.compare import compare
+from reconcile.matching.match import compare
 from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import case, decided
 from tests.reconcile.books_strategies import World, worlds

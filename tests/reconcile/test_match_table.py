@@ -357,7 +357,7 @@ def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is too much for the second look is a break by its key alone; the totals still tie."""
-    monkeypatch.setattr("reconcile.matching.unmatched.MOST_LEFT", 2)
+    monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", 2)
     lines = [case(f"XYZ-{n}").books() for n in range(5)]
     told, control = decided(*lines)
     assert causes(told) == ["book_paid_not_received"] * 5

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.instants import DAY, HOUR
-from reconcile.matching.lines import Moved, paired
+from reconcile.matching.rows import Moved, paired
 
 D = 20_000 * DAY
 

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from app.evidence.evidence_key import open_signer
-from app.evidence.seal import seal_all
+from app.evidence.seal import open_signer, seal_all
 from app.evidence.verify_log import verify_log
 from app.orders.history_store import gather
 from app.orders.read_feed import Published, read_feed
 from app.orders.rebuild import refold_all
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
@@ -143,7 +142,7 @@ async def _column(connection: Any, sql: str) -> list[Any]:
 async def _rebuilt(context: AppContext, sources: Mapping[str, Source], published: int) -> list[str]:
     """The caches are what the histories give; rebuilding them all publishes nothing."""
     report = await check_database(
-        context, again=Again(sources=lambda: sources), progress=lambda _: None
+        context, again=Rebuilding(sources=lambda: sources), progress=lambda _: None
     )
     found = [f"the store: {problem}" for problem in report.problems]
     await refold_all(context, progress=lambda _: None)

@@ -22,7 +22,7 @@ from app.checkout.client import CheckoutClient, ClientSettings
 from app.config.settings import Settings
 from app.core.clock import Clock
 from app.core.errors import TallyhookError
-from app.evidence.evidence_key import open_signer
+from app.evidence.seal import open_signer
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.store import open_store

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from app.sandbox.webhook_sender import Signer
+from app.sandbox.webhook_sender import WebhookSigner
 from reconcile.instants import Instant
 from tests.simulation.asgi import Packet, Reply, call
 from tests.simulation.faults import HELD_S, Faults
@@ -49,7 +49,7 @@ class Inward(httpx2.AsyncBaseTransport):
         chance: random.Random,
         faults: Faults,
         trace: Trace,
-        signer: Signer,
+        signer: WebhookSigner,
         now: Callable[[], Instant],
     ) -> None:
         self.promises: list[Promise] = []

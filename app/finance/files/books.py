@@ -15,7 +15,15 @@ from typing import Any, Final, Protocol
 from app.core.masking import masked_phone
 from app.core.references import MAX_REFERENCE, fault_of
 from app.finance.files.mapping import Amounts, Dates, Fields, FileMapping, read_currencies
-from app.finance.files.tables import Batch, Problem, Refused, Table, Unclear, places_of, quoted
+from app.finance.files.tables import (
+    Batch,
+    Problem,
+    RefusedTable,
+    SourceTable,
+    UnclearCell,
+    places_of,
+    quoted,
+)
 from app.providers.phones import phone_digits
 from reconcile.instants import format_instant
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys
@@ -76,16 +84,19 @@ class Understood:
 
 
 class Understanding:
-    """Reads the batches of one table in one form. Raises Refused for a heading that lacks much."""
+    """Reads the batches of one table in one form.
 
-    def __init__(self, table: Table, form: Form, mapping: FileMapping) -> None:
+    Raises RefusedTable for a heading that lacks much.
+    """
+
+    def __init__(self, table: SourceTable, form: Form, mapping: FileMapping) -> None:
         self._form, self._heading = form, table.heading
         self._places = places_of(
             table.heading, fields=form.FIELDS.names, named=mapping.columns, row=table.heading_row
         )
         lacking = list(form.missing(self._places))
         if lacking:
-            raise Refused(table.heading_row, "; ".join(lacking))
+            raise RefusedTable(table.heading_row, "; ".join(lacking))
 
     def passed_over(self) -> list[str]:
         """The heading's other columns, which nothing is read from: one may only be misspelled."""
@@ -103,7 +114,7 @@ class Understanding:
         if not batch.broken and all(len(row) == width for row in batch.rows):
             try:
                 columns = self._values(batch.rows, _at_once)
-            except Unclear:
+            except UnclearCell:
                 pass
             else:
                 rows = list(zip(batch.numbers, *columns, strict=True))
@@ -169,7 +180,7 @@ class _Trying:
             return None
         try:
             return read(*arguments)
-        except Unclear as error:
+        except UnclearCell as error:
             self.unclear.append((name, str(error)))
             return None
 
@@ -203,23 +214,23 @@ def _plain(cells: Sequence[str]) -> list[str]:
 
 
 def read_references(cells: Sequence[str]) -> list[str]:
-    """Texts that name something, without blanks around them. Raises Unclear, for empty ones too."""
+    """Names, without blanks around them. Raises UnclearCell, for empty ones too."""
     plain = _plain(cells)
     if not all(plain):
-        raise Unclear("is empty")
+        raise UnclearCell("is empty")
     if max(map(len, plain)) > MAX_REFERENCE:
-        raise Unclear(f"is longer than {MAX_REFERENCE} characters")
+        raise UnclearCell(f"is longer than {MAX_REFERENCE} characters")
     if not "".join(plain).isprintable():
         for fault in filter(None, map(fault_of, plain)):
-            raise Unclear(fault)
+            raise UnclearCell(fault)
     together = APART + APART.join(plain)
     if f"{APART}=" in together or f"{APART}@" in together:
-        raise Unclear("is a formula: put its value there")
+        raise UnclearCell("is a formula: put its value there")
     return plain
 
 
 def read_optional_references(cells: Sequence[str]) -> list[str | None]:
-    """The same; None for empty cells. Raises Unclear."""
+    """The same; None for empty cells. Raises UnclearCell."""
     plain = _plain(cells)
     if all(plain):
         return list(read_references(plain))
@@ -231,7 +242,7 @@ _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
 """Digits that `phone_digits` leaves as they are."""
 
 
-class Words:
+class Vocabulary:
     """Reads cells as words of a closed vocabulary, in any case."""
 
     def __init__(
@@ -245,7 +256,7 @@ class Words:
         self._known: dict[str, str | None] = dict(self._meaning)
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """The word of each cell, None for empty ones without a default. Raises Unclear."""
+        """The word of each cell, None for empty ones without a default. Raises UnclearCell."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -255,7 +266,7 @@ class Words:
     def _one(self, cell: str) -> str | None:
         plain = cell.strip().casefold()
         if plain not in self._meaning:
-            raise Unclear(
+            raise UnclearCell(
                 f"{quoted(cell)} is none of {', '.join(self._vocabulary)}: say in a mapping which "
                 "one it means"
             )
@@ -270,7 +281,7 @@ class Phones:
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """The digits of each cell, None for empty ones. Raises Unclear, which shows nothing."""
+        """The digits of each cell, None for empty ones. Raises UnclearCell, which shows nothing."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 
@@ -280,7 +291,7 @@ class Phones:
         digits = phone_digits(str(cell), self._country)
         if digits is None:
             hint = "" if self._country else ', or phone_country = "254" where they are national'
-            raise Unclear(
+            raise UnclearCell(
                 "is not a whole phone number with its country code: correct or clear it, or leave "
                 f'the column out (phone = "" under [columns] in a mapping{hint})'
             )
@@ -341,10 +352,10 @@ class BookForm:
         words, defaults = mapping.words, mapping.defaults
         self._has_currency = "currency" in defaults
         self._fill_currency = with_default(defaults.get("currency"))
-        self._kinds = Words(
+        self._kinds = Vocabulary(
             BOOK_KINDS, meant=words.get("kind", {}), default=defaults.get("kind", "order")
         )
-        self._statuses = Words(
+        self._statuses = Vocabulary(
             BOOK_STATUSES,
             meant=_STATUSES | dict(words.get("status", {})),
             default=defaults.get("status"),
@@ -416,11 +427,13 @@ class BookForm:
 
 
 def _check_signs(amounts: Sequence[int], kinds: Sequence[str]) -> None:
-    """Only an accounting entry may be negative. Raises Unclear."""
+    """Only an accounting entry may be negative. Raises UnclearCell."""
     if min(amounts) < 0:
         for amount, kind in zip(amounts, kinds, strict=True):
             if amount < 0 and kind != "entry":
-                raise Unclear(f"is negative: of {kind} lines only what is owed stands in a book")
+                raise UnclearCell(
+                    f"is negative: of {kind} lines only what is owed stands in a book"
+                )
 
 
 def _groups(cells: Sequence[str]) -> tuple[Sequence[str | None], Sequence[str | None]]:
@@ -443,7 +456,7 @@ class References:
         sessions: Sequence[str],
         payments: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Sources, sessions and payments; all None where a row names nothing. Raises Unclear."""
+        """Sources, sessions and payments; None where a row names nothing. Raises UnclearCell."""
         if not any(sessions) and not any(payments):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
@@ -464,14 +477,14 @@ class References:
     def _source(self, cell: str, kind: str) -> str:
         source = (cell.strip() or self._default).lower()
         if kind != "order":
-            raise Unclear(f"is of {kind} lines nothing: what was paid by, only order lines say")
+            raise UnclearCell(f"is of {kind} lines nothing: what was paid by, only order lines say")
         if not source:
-            raise Unclear(
+            raise UnclearCell(
                 "is missing beside a session or payment: say whose it is, in a column or in a "
                 'mapping (source = "…" under [defaults]), or leave the references out '
                 '(payment_reference = "" under [columns])'
             )
         if self._sources is not None and source not in self._sources:
             known = ", ".join(sorted(self._sources)) or "(none)"
-            raise Unclear(f"is none of the sources there are: {known}")
+            raise UnclearCell(f"is none of the sources there are: {known}")
         return source

@@ -26,9 +26,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
-from app.core.toml_file import EMPTY, Mistake, Table, Values, read_toml
-from app.finance.files.csv_table import DELIMITERS, known_encoding
-from app.finance.files.tables import Moment, Number, Unclear, quoted
+from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, read_toml
+from app.finance.files.tables import (
+    DELIMITERS,
+    CellMoment,
+    Number,
+    UnclearCell,
+    known_encoding,
+    quoted,
+)
 from reconcile.instants import LATEST, MILLISECOND, SECOND, Instant, parse_instant
 from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 
@@ -66,7 +72,7 @@ class Amounts:
         )
 
     def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
-        """Minor units of each cell in its currency. Raises Unclear."""
+        """Minor units of each cell in its currency. Raises UnclearCell."""
         return self._in_full(cells, currencies) or [
             self._minor(cell, exponent_of(currency))
             for cell, currency in zip(cells, currencies, strict=True)
@@ -96,20 +102,20 @@ class Amounts:
         pattern = _CANONICAL if type(cell) is Number else self._pattern
         match = pattern.fullmatch(cell) or pattern.fullmatch(cell.strip())
         if match is None:
-            raise Unclear(self._why_not(cell.strip()))
+            raise UnclearCell(self._why_not(cell.strip()))
         sign, whole, decimals = match.groups("")
         if self._thousands and type(cell) is not Number:
             whole = whole.replace(self._thousands, "")
         if len(decimals) > exponent:
             if len(decimals) == 3 or decimals[exponent:].strip("0"):
-                raise Unclear(
+                raise UnclearCell(
                     f"has more decimals than its currency, which has {exponent}: if the mark groups"
                     ' thousands, declare thousands = "." and decimal = "," in a mapping'
                 )
             decimals = decimals[:exponent]
         minor = int(whole + decimals.ljust(exponent, "0"))
         if minor > MAX_MINOR:
-            raise Unclear("does not fit in 64 bits of minor units")
+            raise UnclearCell("does not fit in 64 bits of minor units")
         return -minor if sign else minor
 
     def _why_not(self, text: str) -> str:
@@ -128,14 +134,14 @@ class Amounts:
 
 
 def read_currencies(cells: Sequence[str]) -> list[str]:
-    """ISO 4217 codes, in capital letters. Raises Unclear."""
+    """ISO 4217 codes, in capital letters. Raises UnclearCell."""
     plain = [cell.strip().upper() for cell in cells]
     for code in set(plain):
         try:
             exponent_of(code)
         except MoneyError:
             what = f"{quoted(code)} is not a currency code" if code else "is empty"
-            raise Unclear(f"{what}: write one of ISO 4217, such as KES") from None
+            raise UnclearCell(f"{what}: write one of ISO 4217, such as KES") from None
     return plain
 
 
@@ -201,7 +207,7 @@ class Dates:
         self._known: dict[str, Instant | None] = {"": None}
 
     def read(self, cells: Sequence[str]) -> list[Instant | None]:
-        """The instant of each cell; None for empty ones. Raises Unclear."""
+        """The instant of each cell; None for empty ones. Raises UnclearCell."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -217,17 +223,19 @@ class Dates:
         text = cell.strip()
         if not text:
             return None
-        return self._iso(text) if type(cell) is Moment else self._read(text)
+        return self._iso(text) if type(cell) is CellMoment else self._read(text)
 
     def _iso(self, text: str) -> Instant:
         match = _ISO.fullmatch(text)
         if match is None:
             if _SLASHED.fullmatch(text) is not None:
-                raise Unclear(
+                raise UnclearCell(
                     "could begin with the day or with the month: declare "
                     'dates = "day_first" or dates = "month_first" in a mapping'
                 )
-            raise Unclear(f"{quoted(text)} is not a date such as 2026-11-20 or 2026-11-20T10:00Z")
+            raise UnclearCell(
+                f"{quoted(text)} is not a date such as 2026-11-20 or 2026-11-20T10:00Z"
+            )
         year, _, month, day, hour, minute, second, fraction, zone = match.groups()
         instant = self._instant(
             (int(year), int(month), int(day)),
@@ -247,11 +255,11 @@ class Dates:
         if match is None:
             if _ISO.fullmatch(text) is not None:
                 return self._iso(text)
-            raise Unclear(f"{quoted(text)} is not a date in the declared form")
+            raise UnclearCell(f"{quoted(text)} is not a date in the declared form")
         hour, half = int(match[5] or 0), match[8]
         if half is not None:
             if not 1 <= hour <= 12:
-                raise Unclear("has an hour that no clock of twelve hours shows")
+                raise UnclearCell("has an hour that no clock of twelve hours shows")
             hour = hour % 12 + (12 if half in "Pp" else 0)
         date = (int(match[4]), int(match[month]), int(match[day]))
         return self._instant(date, (hour, int(match[6] or 0), int(match[7] or 0)), None)
@@ -267,15 +275,15 @@ class Dates:
             moment = datetime(*date, *time, tzinfo=self._zone)
             instant = (moment - _EPOCH) // _TICK
         except (ValueError, OverflowError):
-            raise Unclear("is no day and time of the calendar") from None
+            raise UnclearCell("is no day and time of the calendar") from None
         if not 0 <= instant <= LATEST:
-            raise Unclear("lies outside the years 1970 to 9999")
+            raise UnclearCell("lies outside the years 1970 to 9999")
         return instant
 
 
 def _since_epoch(text: str, unit: int) -> Instant:
     if not _NUMBER.fullmatch(text) or int(text) * unit > LATEST:
-        raise Unclear("is not a whole number of seconds or milliseconds since 1970")
+        raise UnclearCell("is not a whole number of seconds or milliseconds since 1970")
     return int(text) * unit
 
 
@@ -329,7 +337,7 @@ def _known(read: Callable[[str], object]) -> AfterValidator:
     def known(value: str) -> str:
         try:
             read(value)
-        except (UsageError, Unclear) as error:
+        except (UsageError, UnclearCell) as error:
             raise ValueError(str(error)) from None
         return value
 
@@ -340,7 +348,7 @@ def _is_calling_code(text: str) -> bool:
     return text.isascii() and text.isdigit() and 1 <= len(text) <= 3
 
 
-class _MappingFile(Table):
+class _MappingFile(TomlTable):
     delimiter: (
         Annotated[str, _checked(DELIMITERS.__contains__, 'must be one of "," ";" "|" and "\\t"')]
         | None
@@ -360,7 +368,7 @@ class _MappingFile(Table):
     ) = None
 
 
-def _model(fields: Fields) -> type[Table]:
+def _model(fields: Fields) -> type[TomlTable]:
     """What a mapping of this kind of file may hold."""
     columns: dict[str, Any] = dict.fromkeys(fields.names, (str | None, None))
     defaults: dict[str, Any] = {name: (_default(name, fields), None) for name in fields.defaults}
@@ -369,7 +377,7 @@ def _model(fields: Fields) -> type[Table]:
         for name, known in fields.words.items()
     }
     tables: dict[str, Any] = {
-        name: (create_model(name, __base__=Table, **keys), EMPTY)
+        name: (create_model(name, __base__=TomlTable, **keys), EMPTY)
         for name, keys in (("columns", columns), ("defaults", defaults), ("words", words))
     }
     return create_model("mapping", __base__=_MappingFile, **tables)

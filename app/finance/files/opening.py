@@ -25,7 +25,6 @@ from python_calamine import (
 )
 
 from app.core.errors import NotFoundError, UsageError
-from app.finance.files.csv_table import CsvTable, encoding_of, lines
 from app.finance.files.mapping import Fields, FileMapping
 from app.finance.files.tables import (
     BATCH,
@@ -34,12 +33,15 @@ from app.finance.files.tables import (
     MAX_FILE_BYTES,
     MAX_ROWS,
     Batch,
-    Moment,
+    CellMoment,
+    CsvTable,
     Number,
     Problem,
-    Refused,
-    Table,
+    RefusedTable,
+    SourceTable,
+    encoding_of,
     known_in,
+    lines,
     plain_name,
 )
 
@@ -84,7 +86,7 @@ class JsonLines:
                 if plain in self._wanted:
                     found.setdefault(plain, name)
         if not found:
-            raise Refused(1, f"the file names none of: {', '.join(self._wanted.values())}")
+            raise RefusedTable(1, f"the file names none of: {', '.join(self._wanted.values())}")
         return list(found.values())
 
     def batches(self) -> Iterator[Batch]:
@@ -94,7 +96,7 @@ class JsonLines:
         while part := list(islice(objects, BATCH)):
             read += len(part)
             if read > MAX_ROWS:
-                raise Refused(
+                raise RefusedTable(
                     part[0][0], f"there are more than {MAX_ROWS:,} rows: import it in parts"
                 )
             yield _batch(part, places)
@@ -115,12 +117,12 @@ class JsonLines:
 
 
 def _refuse_other_things(looked: Sequence[tuple[int, object]]) -> None:
-    """Raises Refused with the first line that is no object where nearly none is."""
+    """Raises RefusedTable with the first line that is no object where nearly none is."""
     broken = [(number, row) for number, row in looked if isinstance(row, _Broken)]
     if broken and len(broken) >= min(len(looked), max(MAX_BROKEN, len(looked) // 2) + 1):
         number, row = broken[0]
         others = ", nor are others: JSON Lines has one object on each line"
-        raise Refused(number, row.sentence + (others if len(broken) > 1 else ""))
+        raise RefusedTable(number, row.sentence + (others if len(broken) > 1 else ""))
 
 
 def _batch(part: Sequence[tuple[int, dict[str, Any] | _Broken]], places: dict[str, int]) -> Batch:
@@ -237,7 +239,7 @@ _ROW: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s(?:[^>]*?\s)?r\s*=\s*[\"'][A-Za
 
 
 def check_workbook(path: Path) -> None:
-    """Raises Refused for an archive that is no workbook to be opened."""
+    """Raises RefusedTable for an archive that is no workbook to be opened."""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
             entries = archive.infolist()
@@ -245,25 +247,25 @@ def check_workbook(path: Path) -> None:
             for entry in entries:
                 _check_content(entry, file)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
-        raise Refused(
+        raise RefusedTable(
             1, f"the workbook is cut short or damaged, export it again ({type(error).__name__})"
         ) from None
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
     if len(entries) > MAX_ENTRIES:
-        raise Refused(1, f"the workbook has more than {MAX_ENTRIES:,} parts")
+        raise RefusedTable(1, f"the workbook has more than {MAX_ENTRIES:,} parts")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
-        raise Refused(1, "the workbook is encrypted: save it without a password")
+        raise RefusedTable(1, "the workbook is encrypted: save it without a password")
     known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     if any(entry.compress_type not in known for entry in entries):
-        raise Refused(1, "the workbook is packed as no spreadsheet program does")
+        raise RefusedTable(1, "the workbook is packed as no spreadsheet program does")
     content = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
     if packed > size:
-        raise Refused(1, "the workbook uses the same bytes several times")
+        raise RefusedTable(1, "the workbook uses the same bytes several times")
     if content > MAX_CONTENT or content > max(FREE_CONTENT, packed * MAX_RATIO):
-        raise Refused(
+        raise RefusedTable(
             1,
             f"the workbook unpacks to {content // MIB:,} MiB from {packed / MIB:,.1f} MiB: more "
             "than is read; export it as CSV",
@@ -277,10 +279,10 @@ def _check_content(entry: zipfile.ZipInfo, file: BinaryIO) -> None:
     for part in _unpacked(entry, file):
         length += len(part)
         if length > entry.file_size:
-            raise Refused(1, "the workbook has more content than it declares")
+            raise RefusedTable(1, "the workbook has more content than it declares")
         scan.look(part)
     if length != entry.file_size:
-        raise Refused(1, "the workbook is cut short: export it again")
+        raise RefusedTable(1, "the workbook is cut short: export it again")
     scan.look(b"<")
 
 
@@ -297,10 +299,10 @@ class _Cells:
         cut = max(text.rfind(b"<"), 0)
         text, self._rest = text[:cut], text[cut:]
         if len(self._rest) > MAX_TAG:
-            raise Refused(1, "the workbook has a cell or a tag of more than a mebibyte")
+            raise RefusedTable(1, "the workbook has a cell or a tag of more than a mebibyte")
         placed = _COLUMN.findall(text)
         if len(_CELL.findall(text)) != len(placed):
-            raise Refused(
+            raise RefusedTable(
                 1,
                 "the workbook has cells that do not say where they are: save it anew with a "
                 "spreadsheet program, or as CSV",
@@ -308,7 +310,7 @@ class _Cells:
         self._rows = max(self._rows, *map(_row_number, set(_ROW.findall(text))), 0)
         self._columns = max(self._columns, *map(_column_number, set(placed)), 0)
         if self._rows * self._columns > MAX_CELLS:
-            raise Refused(
+            raise RefusedTable(
                 1,
                 f"the sheet goes to row {self._rows:,} and column {self._columns:,}: more than "
                 f"{MAX_CELLS:,} cells lie between; delete what stands far out, or use CSV",
@@ -325,7 +327,7 @@ class _NoCells:
         """Look at what follows."""
         text = self._rest + part
         if _SHEET in text:
-            raise Refused(1, "the workbook keeps a sheet where no spreadsheet program does")
+            raise RefusedTable(1, "the workbook keeps a sheet where no spreadsheet program does")
         self._rest = text[-len(_SHEET) :]
 
 
@@ -378,13 +380,13 @@ class XlsxTable:
         rows = self._rows()
         found = next(((number, row) for number, row in rows if any(row)), None)
         if found is None:
-            raise Refused(1, "the sheet is empty")
+            raise RefusedTable(1, "the sheet is empty")
         self.heading_row, heading = found
         while heading and not heading[-1]:
             heading.pop()
         self.heading: Sequence[str] = heading
         if len(heading) > MAX_COLUMNS:
-            raise Refused(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
+            raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
     def batches(self) -> Iterator[Batch]:
         """All rows after the heading."""
@@ -408,19 +410,21 @@ def _sheet(path: Path, name: str | None) -> CalamineSheet:
             if each.typ == SheetTypeEnum.WorkSheet and each.visible == SheetVisibleEnum.Visible
         ]
         if name is not None and name not in book.sheet_names:
-            raise Refused(
+            raise RefusedTable(
                 1, f"there is no sheet {name[:80]!r}; there are: {', '.join(shown)[:300]}"
             )
         if not shown:
-            raise Refused(1, "the workbook has no sheet that is shown")
+            raise RefusedTable(1, "the workbook has no sheet that is shown")
         return book.get_sheet_by_name(shown[0] if name is None else name)
     except CalamineError as error:
         name = type(error).__name__  # its text may quote a cell
-        raise Refused(1, f"the workbook cannot be read ({name}): save it anew, or as CSV") from None
+        raise RefusedTable(
+            1, f"the workbook cannot be read ({name}): save it anew, or as CSV"
+        ) from None
     except BaseException as error:
         if type(error).__name__ != _PANIC:
             raise
-        raise Refused(1, "the workbook is damaged: save it anew, or as CSV") from None
+        raise RefusedTable(1, "the workbook is damaged: save it anew, or as CSV") from None
 
 
 def _text(cell: Any) -> str:
@@ -432,7 +436,7 @@ def _text(cell: Any) -> str:
             return repr(cell)
         return Number(int(cell) if cell == int(cell) else format(Decimal(f"{cell:.15g}"), "f"))
     if isinstance(cell, datetime.datetime | datetime.date):
-        return Moment(cell.isoformat())
+        return CellMoment(cell.isoformat())
     return str(cell)[:MAX_CELL]
 
 
@@ -445,20 +449,24 @@ _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """How a JSON array of objects begins, and no heading of a table does."""
 
 
-def open_table(path: Path, mapping: FileMapping, fields: Fields) -> Table:
-    """The table in a file. Raises Refused, NotFoundError or UsageError where there is none, and
-    OSError where it cannot be read."""
+def open_table(path: Path, mapping: FileMapping, fields: Fields) -> SourceTable:
+    """The table in a file. Raises RefusedTable, NotFoundError or UsageError where there is none,
+    and OSError where it cannot be read."""
     start = _start(path)
     if start.startswith(_OLD_OFFICE):
-        raise Refused(1, "this is an encrypted workbook, or one of Excel before 2007: save it anew "
-                         "as .xlsx without a password, or as CSV")  # fmt: skip
+        raise RefusedTable(
+            1,
+            "this is an encrypted workbook, or one of Excel before 2007: save it anew "
+            "as .xlsx without a password, or as CSV",
+        )
     if start.startswith(_ZIP):
-        from app.finance.files.opening import XlsxTable
-
         return XlsxTable(path, sheet=mapping.sheet)
     if _ARRAY.match(start):
-        raise Refused(1, "this is one JSON array: write each of its objects on a line of its own, "
-                         "without the brackets around them and the commas between")  # fmt: skip
+        raise RefusedTable(
+            1,
+            "this is one JSON array: write each of its objects on a line of its own, "
+            "without the brackets around them and the commas between",
+        )
     if _begins_an_object(start):
         names = [mapping.columns.get(name, name) for name in fields.names]
         return JsonLines(path, encoding=mapping.encoding, names=[name for name in names if name])
@@ -488,6 +496,8 @@ def _start(path: Path) -> bytes:
     if not path.is_file():
         raise UsageError(f"{path.name} is no file that can be read twice: name a file")
     if path.stat().st_size > MAX_FILE_BYTES:
-        raise Refused(1, f"the file is larger than {MAX_FILE_BYTES >> 30} GiB: cut it in parts")
+        raise RefusedTable(
+            1, f"the file is larger than {MAX_FILE_BYTES >> 30} GiB: cut it in parts"
+        )
     with path.open("rb") as file:
         return file.read(512)

@@ -14,12 +14,12 @@ from app.finance.files.books import (
     Attempt,
     Cells,
     Columns,
-    Words,
+    Vocabulary,
     read_optional_references,
     with_default,
 )
 from app.finance.files.mapping import Amounts, Dates, Fields, FileMapping, read_currencies
-from app.finance.files.tables import Unclear
+from app.finance.files.tables import UnclearCell
 from reconcile.instants import format_instant
 from reconcile.matching.books import STATEMENT_KINDS, match_keys
 from reconcile.money import Money, to_json
@@ -69,7 +69,7 @@ class StatementForm:
         self._has_currency = "currency" in mapping.defaults
         self._fill_currency = with_default(mapping.defaults.get("currency"))
         self._fill_payout = with_default(mapping.defaults.get("payout"))
-        self._kinds = Words(
+        self._kinds = Vocabulary(
             STATEMENT_KINDS,
             meant=mapping.words.get("type", {}),
             default=mapping.defaults.get("type", "payment"),
@@ -175,13 +175,13 @@ def _subject(kind: str, payment: str | None, key: str | None, payout: str | None
         return f"o:{key}"
     if kind == "fee" and payout is not None:
         return f"x:{payout}"
-    raise Unclear("the row names neither a payment nor an order")
+    raise UnclearCell("the row names neither a payment nor an order")
 
 
 def _complete(
     kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
 ) -> tuple[list[int], list[int], list[int]]:
-    """Gross, fee and net, none of them missing. Raises Unclear."""
+    """Gross, fee and net, none of them missing. Raises UnclearCell."""
     rows = [_row(*row) for row in zip(kinds, gross, fee, net, strict=True)]
     return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
@@ -189,10 +189,12 @@ def _complete(
 def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tuple[int, int, int]:
     if gross is None:
         if net is None or fee is None:
-            raise Unclear("the row has no gross amount, and not both net and fee")
+            raise UnclearCell("the row has no gross amount, and not both net and fee")
         gross = net + fee
     if kind == "payment" and gross < 0:
-        raise Unclear("a payment is negative: money that goes back is of type refund or dispute")
+        raise UnclearCell(
+            "a payment is negative: money that goes back is of type refund or dispute"
+        )
     if kind == "refund" and gross > 0:
         gross, net = -gross, None if net is None else -abs(net)
     if fee is None:
@@ -200,5 +202,5 @@ def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tupl
     if net is None:
         net = gross - fee
     if gross - fee != net:
-        raise Unclear("gross - fee is not net: one of the three is wrong or of another row")
+        raise UnclearCell("gross - fee is not net: one of the three is wrong or of another row")
     return gross, fee, net

@@ -5,20 +5,25 @@
     JSON Lines   `json_lines`   one object a line
 
 Cells are text as the file writes it. Where the format has types, a number is `Number`, canonical
-decimal digits, and a date is `Moment`, in the form of ISO 8601: neither depends on what a mapping
-declares about text.
+decimal digits, and a date is `CellMoment`, in the form of ISO 8601: neither depends on what a
+mapping declares about text. Delimited text is read here, by the standard library's reader, made
+strict and bounded; the other two are read in `opening`.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, Protocol
 
-from app.core.cells import csv_line, safe_cell
+from app.core.cells import csv_line, plain_text, safe_cell
 from app.core.errors import UsageError
 
 Recognize = Callable[[Sequence[str]], int]
@@ -38,7 +43,7 @@ def places_of(
     """For each field that the file has the place of its column.
 
     named  what the mapping says: field to the heading's name; an empty name leaves it out
-    Raises Refused where the heading names one field twice, or lacks a name of the mapping.
+    Raises RefusedTable where the heading names one field twice, or lacks a name of the mapping.
     """
     wanted = {field: plain_name(named.get(field, field)) for field in fields}
     plain = [plain_name(name) for name in heading]
@@ -46,11 +51,11 @@ def places_of(
     for wish, name in wanted.items():
         places = [place for place, each in enumerate(plain) if each == name and name]
         if len(places) > 1:
-            raise Refused(row, "there are two columns of this name", column=heading[places[0]])
+            raise RefusedTable(row, "there are two columns of this name", column=heading[places[0]])
         if places:
             found[wish] = places[0]
         elif named.get(wish):
-            raise Refused(row, f"there is no column {named[wish]!r}, which the mapping names")
+            raise RefusedTable(row, f"there is no column {named[wish]!r}, which the mapping names")
     return found
 
 
@@ -78,11 +83,11 @@ class Problem:
     sentence: str
 
 
-class Unclear(ValueError):
+class UnclearCell(ValueError):
     """A cell that says nothing for certain; the message is one sentence."""
 
 
-class Refused(Exception):
+class RefusedTable(Exception):
     """The file cannot be read, or not any further than to this problem."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
@@ -113,7 +118,7 @@ def refuse_to_replace(path: Path) -> None:
         raise UsageError(f"there is {path.name} already: move it away, or say --rejects FILE")
 
 
-def write_rejects(path: Path, table: Table, problems: Iterable[Problem]) -> None:
+def write_rejects(path: Path, table: SourceTable, problems: Iterable[Problem]) -> None:
     """Write the rows of these problems, which come in the order of the rows.
 
     Raises UsageError where the file cannot be made.
@@ -129,7 +134,7 @@ def write_rejects(path: Path, table: Table, problems: Iterable[Problem]) -> None
         ) from None
 
 
-def _rows(table: Table, problems: Iterable[Problem]) -> Iterator[list[str]]:
+def _rows(table: SourceTable, problems: Iterable[Problem]) -> Iterator[list[str]]:
     of_rows = _by_row(problems)
     wanted = next(of_rows, None)
     for batch in table.batches():
@@ -185,7 +190,7 @@ class Number(str):
     __slots__ = ()
 
 
-class Moment(str):
+class CellMoment(str):
     """A date or a date and time as its format wrote it, in the form of ISO 8601, without a zone."""
 
     __slots__ = ()
@@ -204,8 +209,8 @@ class Batch:
     broken: Mapping[int, Problem] = field(default_factory=dict)
 
 
-class Table(Protocol):
-    """An open file. Reading raises Refused where it cannot be read any further."""
+class SourceTable(Protocol):
+    """An open file. Reading raises RefusedTable where it cannot be read any further."""
 
     heading: Sequence[str]
     """The names of the columns, as the file has them."""
@@ -216,3 +221,234 @@ class Table(Protocol):
     def batches(self) -> Iterator[Batch]:
         """All rows after the heading, from the first one each time it is called."""
         ...
+
+
+# --- lines of text from a file whose encoding is known for certain, or the byte where it is not ---
+
+
+MAX_LINE: Final = 1024 * 1024
+"""Characters of a line; a line of thousands is a file of something else."""
+
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Byte order marks; each says its encoding for certain."""
+
+_ENCODINGS: Final = re.compile(
+    r"ascii|utf-8|utf-8-sig|utf-16(-[lb]e)?|iso8859-\d+|cp\d+|mac-\w+|koi8-\w|gb\w+|big5\w*|euc_\w+"
+    r"|shift_jis\w*|tis-620"
+)
+"""Encodings of text that programs write tables in; Python knows more that are none."""
+
+_SEARCHED: Final = 1024 * 1024
+
+
+def known_encoding(name: str) -> str:
+    """Python's name of it. Raises UsageError for what is no encoding of tables."""
+    try:
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        found = ""
+    if not _ENCODINGS.fullmatch(found):
+        raise UsageError(
+            f"{name[:40]!r} is no encoding; say one such as utf-8, cp1252, latin-1 or utf-16"
+        )
+    return found
+
+
+def encoding_of(path: Path, declared: str | None) -> str:
+    """The declared one, else what the byte order mark says, else UTF-8."""
+    if declared is not None:
+        return known_encoding(declared)
+    with path.open("rb") as file:
+        start = file.read(4)
+    return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
+
+
+def lines(path: Path, encoding: str) -> Iterator[str]:
+    """The lines with their ends. Raises RefusedTable for bytes that are no such text."""
+    number = 0
+    with path.open(encoding=encoding, newline="") as file:
+        try:
+            for number, line in enumerate(iter(partial(file.readline, MAX_LINE), ""), 1):
+                if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
+                    raise RefusedTable(number, f"the line is longer than {MAX_LINE:,} characters")
+                if "\0" in line:
+                    raise _no_text(path, number, _NO_TEXT)
+                yield line
+        except UnicodeError:
+            raise _undecodable(path, encoding) from None
+
+
+_NO_TEXT: Final = (
+    "there is a zero byte: this is no table of text, or it is UTF-16 without its mark "
+    "(say --encoding utf-16-le)"
+)
+
+
+_NO_WORKBOOK: Final = (
+    "the workbook cannot be read, it is damaged from its first bytes on: export it again, or save "
+    "it as CSV"
+)
+
+
+def _undecodable(path: Path, encoding: str) -> RefusedTable:
+    """Where the first bytes stand that are no text; looked for anew, for readers read ahead."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    before, row = 0, 1
+    with path.open("rb") as file:
+        while True:
+            held = len(decoder.getstate()[0])
+            part = file.read(_SEARCHED)
+            try:
+                row += decoder.decode(part, final=not part).count("\n")
+            except UnicodeDecodeError as error:
+                offset = before - held + error.start
+                row += error.object[: error.start].count(b"\n")
+                return _no_text(path, row, _sentence(offset, encoding))
+            except UnicodeError:
+                return _no_text(path, row, _sentence(before, encoding))
+            if not part:
+                return RefusedTable(row, "the file changed while it was read; import it again")
+            before += len(part)
+
+
+def _no_text(path: Path, row: int, why: str) -> RefusedTable:
+    """Of a workbook by its name the encoding is no matter: what is no text is no workbook either,
+    or it would have been opened as one."""
+    return (
+        RefusedTable(1, _NO_WORKBOOK) if path.suffix.lower() == ".xlsx" else RefusedTable(row, why)
+    )
+
+
+def _sentence(offset: int, encoding: str) -> str:
+    return (
+        f"byte {offset:,} of the file (counted from 0) is not {encoding.removesuffix('-sig')}: say "
+        "--encoding NAME, such as cp1252 for files of Excel on Windows, or latin-1"
+    )
+
+
+# --- tables of delimited text ---------------------------------------------------------------------
+
+
+DELIMITERS: Final = (",", ";", "\t", "|")
+
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
+"""A first line with which Excel is told the delimiter."""
+
+
+class CsvTable:
+    """One file of delimited text; its heading is the first line that is not blank."""
+
+    def __init__(
+        self, path: Path, *, encoding: str | None, delimiter: str | None, recognize: Recognize
+    ) -> None:
+        """recognize: how many columns of a heading are known, to tell its delimiter."""
+        self._path = path
+        self._encoding = encoding_of(path, encoding)
+        self._skipped, line, declared = self._first_line()
+        self._delimiter = delimiter or declared or _delimiter_of(line, recognize)
+        reader = self._reader()
+        heading = self._next(reader)
+        self._of_ours = tuple(heading[-len(ADDED) :]) == ADDED
+        self.heading: Sequence[str] = self._as_it_was(heading)
+        self.heading_row = self._skipped + 1
+        if len(self.heading) > MAX_COLUMNS:
+            raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
+
+    def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
+        """Without the marks with which rejected rows were made safe for a spreadsheet."""
+        return [*map(plain_text, row)] if self._of_ours else row
+
+    def _first_line(self) -> tuple[int, str, str | None]:
+        """How many lines come before the heading, its line, and the delimiter told before it."""
+        declared = None
+        for number, line in enumerate(lines(self._path, self._encoding)):
+            found = _DECLARATION.fullmatch(line)
+            if found is not None:
+                declared = found[1]
+            elif line.strip():
+                return number, line, declared
+        raise RefusedTable(1, "the file is empty")
+
+    def _reader(self) -> Iterator[list[str]]:
+        text = islice(lines(self._path, self._encoding), self._skipped, None)
+        return csv.reader(text, delimiter=self._delimiter, strict=True)
+
+    def _next(self, reader: Iterator[list[str]]) -> list[str]:
+        try:
+            return next(reader)
+        except csv.Error as error:
+            raise self._unreadable(error) from None
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows after the heading."""
+        reader = self._reader()
+        self._next(reader)
+        read = 0
+        while True:
+            line = self._line(reader)
+            try:
+                rows: list[Sequence[str]] = list(islice(reader, BATCH))
+            except csv.Error as error:
+                raise self._unreadable(error) from None
+            if not rows:
+                return
+            read += len(rows)
+            if read > MAX_ROWS:
+                raise RefusedTable(
+                    line, f"there are more than {MAX_ROWS:,} rows: import it in parts"
+                )
+            numbers = self._numbers(rows, line + 1, self._line(reader))
+            yield Batch([*map(self._as_it_was, rows)] if self._of_ours else rows, numbers)
+
+    def _line(self, reader: Iterator[list[str]]) -> int:
+        """The number of the last line that was read, in the file."""
+        return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _numbers(rows: Sequence[Sequence[str]], first: int, last: int) -> Sequence[int]:
+        if last - first + 1 == len(rows):
+            return range(first, last + 1)
+        numbers = []
+        for row in rows:
+            numbers.append(first)
+            first += 1 + sum(len(_LINE_END.findall(cell)) for cell in row)
+        return numbers
+
+    def _unreadable(self, error: csv.Error) -> RefusedTable:
+        """Say where the row begins that cannot be read; looked for anew, row by row."""
+        reader, line = self._reader(), self._skipped
+        try:
+            while True:
+                line = self._line(reader)
+                next(reader)
+        except (csv.Error, StopIteration):
+            return RefusedTable(
+                line + 1,
+                "the quotation marks of this row do not end where a cell ends, or a cell is "
+                f"longer than {csv.field_size_limit():,} characters ({error})",
+            )
+
+
+def _delimiter_of(line: str, recognize: Recognize) -> str:
+    """The one under which most columns of the heading are known.
+
+    Raises RefusedTable where two are equally good.
+    """
+    scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
+    (best, found), (second, _) = scores[:2]
+    if best == second and best > (0, 1):
+        raise RefusedTable(1, 'the delimiter is not clear: say --delimiter ";", for example')
+    return found if best > (0, 1) else ","
+
+
+def _score(line: str, delimiter: str, recognize: Recognize) -> tuple[int, int]:
+    try:
+        heading = next(csv.reader(chain([line]), delimiter=delimiter))
+    except (csv.Error, StopIteration):
+        return 0, 0
+    return recognize(heading), len(heading)

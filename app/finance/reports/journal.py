@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 from pydantic import PlainValidator, create_model
 
 from app.core.cells import csv_line, safe_cell
-from app.core.toml_file import EMPTY, Table, read_toml
+from app.core.toml_file import EMPTY, TomlTable, read_toml
 from reconcile.instants import format_instant
 from reconcile.money import Money, major_text
 from reconcile.reporting.journal import Role, Transaction
@@ -52,10 +52,10 @@ _ROLES: Final[dict[str, Any]] = {
     role: (Annotated[str, PlainValidator(_account(usual))], usual)
     for role, usual in DEFAULTS.items()
 }
-_ACCOUNTS: Final = create_model("_ACCOUNTS", __base__=Table, **_ROLES)
+_ACCOUNTS: Final = create_model("_ACCOUNTS", __base__=TomlTable, **_ROLES)
 
 
-class _AccountFile(Table):
+class _AccountFile(TomlTable):
     accounts: _ACCOUNTS = EMPTY
 
 
@@ -161,5 +161,5 @@ _ESCAPES: Final = str.maketrans(
 
 
 def _quoted(text: str) -> str:
-    """A string that ends where it should, whatever is in it. Control signs show as `\\x0a`."""
+    """A string that ends where it should, whatever is in it. Control characters show as `\\x0a`."""
     return f'"{text.encode("utf-8", "backslashreplace").decode().translate(_ESCAPES)}"'

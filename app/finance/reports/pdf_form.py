@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, Final
 
-from app.core.pages import render as pages
+from app.core import pages
 from app.finance.reports.html_form import CHARTS, period_words
 from app.finance.reports.values import cell_words, headlines, scope_lines, shown_columns
 from reconcile.reporting.report import PeriodReport
@@ -26,7 +26,7 @@ _LEFT_OUT: Final = frozenset({"next_step", "cites", "source"})
 _LONG = re.compile(r"([-_/.:,@])(?=\w)|(\w{14})(?=\w)")
 
 
-def render(report: PeriodReport) -> bytes:
+def pdf(report: PeriodReport) -> bytes:
     """The PDF's bytes. Raises ImportError where typst is not installed."""
     import typst
 
@@ -73,6 +73,6 @@ def _section(table: Table, report: PeriodReport, rows: tuple[Any, ...]) -> dict[
 
 
 def _breakable(text: str) -> str:
-    """With places at which a long reference may go on in the next line, and no half signs."""
+    """With places at which a long reference may go on in the next line, and no half characters."""
     whole = text.encode("utf-8", "backslashreplace").decode()
     return _LONG.sub(lambda found: found[0] + "\u200b", whole) if len(whole) > 14 else whole

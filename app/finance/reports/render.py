@@ -1,6 +1,6 @@
 """One report value in any format, as bytes. The same report gives the same bytes.
 
-Each format is a module with `render(report) -> bytes`, imported when it is asked for.
+Each format is a function `(report) -> bytes`, whose module is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ REPORT_FORMATS: Final[tuple[ReportFormat, ...]] = get_args(ReportFormat)
 BINARY: Final[frozenset[ReportFormat]] = frozenset({"xlsx", "pdf"})
 """Formats that are not text, which a terminal cannot show."""
 
+_TEXTS: Final[frozenset[ReportFormat]] = frozenset({"table", "json", "csv"})
+
 
 def check_format(format: ReportFormat) -> None:
     """Raises UsageError where a format needs what is not installed: before the work, not after."""
@@ -34,6 +36,7 @@ def render(report: PeriodReport, format: ReportFormat) -> bytes:
     Raises as `check_format`.
     """
     check_format(format)
-    module = import_module(f"app.finance.reports.{format}_form")
-    written: bytes = module.render(report)
+    module = "text_forms" if format in _TEXTS else f"{format}_form"
+    form = getattr(import_module(f"app.finance.reports.{module}"), format)
+    written: bytes = form(report)
     return written

@@ -51,7 +51,7 @@ _SHEETS: Final = {"control": "totals"}
 """The sheet with the ties is the one called control."""
 
 
-def render(report: PeriodReport) -> bytes:
+def xlsx(report: PeriodReport) -> bytes:
     """The workbook's bytes."""
     file = io.BytesIO()
     workbook = xlsxwriter.Workbook(

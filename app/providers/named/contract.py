@@ -1,19 +1,21 @@
-"""What a named verifier is: the few schemes that a file alone cannot say, one small module each.
+"""What a named verifier is, and which there are: schemes that a file alone cannot say.
 
 A profile names one as `mac = "named:NAME"` and gives it options in `[signature.options]`. Compiled
-once at start; a request only runs through it.
+once at start; a request only runs through it. Each is a function in the module of its name, which
+is loaded when a source first needs it: most sources need none, and all of them together take time
+at every start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from importlib import import_module
+from typing import Final, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl
 
 from app.providers.encodings import ENCODINGS
-from app.providers.refusal import Refusal
-from app.providers.request import Headers, header_values
+from app.providers.request import Headers, Refusal, header_values
 from reconcile.instants import Duration, Instant, format_duration
 
 from_base64 = ENCODINGS["base64"].decode
@@ -139,3 +141,26 @@ class NamedVerifier(Protocol):
 
 Factory = Callable[[str, Mapping[str, object], Secrets], NamedVerifier]
 """(source's name, the profile's options, the source's secrets) to a compiled scheme."""
+
+
+NAMED: Final = (
+    "braintree",
+    "covered_headers",
+    "oppwa",
+    "paypal",
+    "plaid",
+    "rfc9421",
+    "twilio",
+)
+
+WRAPPED: Final = frozenset({"braintree", "oppwa"})
+"""Those whose body is not the document itself: it is wrapped in it, or encrypted."""
+
+SIGN_THE_ADDRESS: Final = frozenset({"twilio"})
+"""Those whose signature always covers scheme and host, which we cannot see behind a proxy."""
+
+
+def factory_of(name: str) -> Factory:
+    """What compiles the scheme of one of the names."""
+    module = import_module(f"app.providers.named.{name}")
+    return cast(Factory, getattr(module, name))

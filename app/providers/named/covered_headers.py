@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed, from_hex
 from app.providers.named.setup import Setup, text_secret
-from app.providers.refusal import Refusal
-from app.providers.request import Headers
+from app.providers.request import Headers, Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import SECOND, Instant
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from app.core.reading import Unreadable
 from app.providers.named.contract import Arrived, Header, Secrets, Signed, from_hex
 from app.providers.named.setup import Setup
-from app.providers.refusal import Refusal
+from app.providers.request import Refusal
 from reconcile.instants import Instant
 
 KEY_BYTES: Final = 32

@@ -34,8 +34,7 @@ from app.providers.named.contract import (
     to_base64,
 )
 from app.providers.named.setup import Setup, text_secret
-from app.providers.refusal import Refusal
-from app.providers.request import Headers
+from app.providers.request import Headers, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, AsymmetricKey
 from reconcile.instants import SECOND, Instant, format_instant, parse_instant
 

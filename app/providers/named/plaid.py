@@ -21,7 +21,7 @@ from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed
 from app.providers.named.setup import Setup
-from app.providers.refusal import Refusal
+from app.providers.request import Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, KeyPair, load_key
 from reconcile.instants import LATEST, SECOND, Instant
 

@@ -21,8 +21,7 @@ from app.core.errors import ConfigurationError
 from app.providers.keys import refuse_key_pair
 from app.providers.named.contract import Age, Arrived, Secrets, Signed, from_base64
 from app.providers.named.setup import Setup
-from app.providers.refusal import Refusal
-from app.providers.request import Headers
+from app.providers.request import Headers, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, HmacKey, Key, load_key
 from reconcile.instants import LATEST, SECOND, Instant, format_instant
 

@@ -27,8 +27,7 @@ from app.providers.named.contract import (
     to_base64,
 )
 from app.providers.named.setup import Setup, text_secret
-from app.providers.refusal import Refusal
-from app.providers.request import Headers
+from app.providers.request import Headers, Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import Instant
 

@@ -9,7 +9,7 @@ from app.finance.files.books import BookForm, Form, Understanding
 from app.finance.files.mapping import FileMapping, read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.statements import StatementForm
-from app.finance.files.tables import Refused
+from app.finance.files.tables import RefusedTable
 
 Found = tuple[list[dict[str, Any]], list[tuple[int, str | None, str]]]
 
@@ -37,6 +37,6 @@ def _read(content: bytes | str, form: Form, mapping: FileMapping, path: Path) ->
             found = understanding.batch(batch)
             rows += [form.shown(row) for row in found.rows]
             problems += found.problems
-    except Refused as refused:
+    except RefusedTable as refused:
         problems.append(refused.problem)
     return rows, [(each.row, each.column, each.sentence) for each in problems]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.finance.files.mapping import THOUSANDS_MARKS, Amounts, Marks, read_currencies
-from app.finance.files.tables import Number, Unclear
+from app.finance.files.tables import Number, UnclearCell
 from reconcile.money import MAX_MINOR, from_major
 
 PLAIN = Amounts(Marks())
@@ -47,8 +47,8 @@ def test_many_at_once_are_read_as_one_by_one(cells: list[str], currency: str) ->
     """And whatever is read at all is what a decimal of the same digits is."""
     try:
         together = PLAIN.read(cells, [currency] * len(cells))
-    except Unclear:
-        with pytest.raises(Unclear):
+    except UnclearCell:
+        with pytest.raises(UnclearCell):
             [minor(cell, currency) for cell in cells]
         return
     assert together == [minor(cell, currency) for cell in cells]
@@ -66,7 +66,7 @@ def test_many_at_once_are_read_as_one_by_one(cells: list[str], currency: str) ->
     ("92233720368547758.08", "64 bits"), ("9" * 31, "not an amount"),
 ])  # fmt: skip
 def test_what_is_not_clear_is_refused_with_the_reason(cell: str, said: str) -> None:
-    with pytest.raises(Unclear, match=said):
+    with pytest.raises(UnclearCell, match=said):
         minor(cell)
 
 
@@ -80,16 +80,16 @@ def test_declared_marks_mean_what_they_mean(cell: str, expected: int) -> None:
 
 @pytest.mark.parametrize("cell", ["1.23", "12.34,5", "1234.567", "1,234.50", ".234"])
 def test_thousands_in_odd_groups_are_refused(cell: str) -> None:
-    with pytest.raises(Unclear):
+    with pytest.raises(UnclearCell):
         minor(cell, read=EUROPEAN)
 
 
 def test_zeros_beyond_the_currency_say_nothing_unless_they_may_be_thousands() -> None:
     assert minor("1500.00", "JPY") == 1500
     assert minor("1.500", "KWD") == 1500
-    with pytest.raises(Unclear, match="more decimals"):
+    with pytest.raises(UnclearCell, match="more decimals"):
         minor("1.000", "JPY")
-    with pytest.raises(Unclear, match="more decimals"):
+    with pytest.raises(UnclearCell, match="more decimals"):
         minor("1.500")
 
 
@@ -99,7 +99,7 @@ def test_a_typed_number_does_not_depend_on_declared_marks() -> None:
 
 def test_the_sentence_never_shows_what_may_be_a_phone_number() -> None:
     for cell in ("+254 700 000 001", "0700-000-001", "254700000001x"):
-        with pytest.raises(Unclear) as caught:
+        with pytest.raises(UnclearCell) as caught:
             minor(cell)
         assert "700" not in str(caught.value)
 
@@ -107,5 +107,5 @@ def test_the_sentence_never_shows_what_may_be_a_phone_number() -> None:
 def test_currencies_are_codes_of_the_standard() -> None:
     assert read_currencies(["kes", " USD "]) == ["KES", "USD"]
     for cell in ("", "KSH", "$", "XAU", "K ES"):
-        with pytest.raises(Unclear):
+        with pytest.raises(UnclearCell):
             read_currencies([cell])

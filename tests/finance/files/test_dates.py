@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import UsageError
 from app.finance.files.mapping import DateForm, Dates, zone_of
-from app.finance.files.tables import Moment, Unclear
+from app.finance.files.tables import CellMoment, UnclearCell
 from reconcile.instants import format_instant, parse_instant
 
 MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(9998, 12, 31))
@@ -65,13 +65,13 @@ def test_iso_dates_need_no_declaration(cell: str, expected: str | None) -> None:
     ("2026-11-20T10:00:00+99:00", "iso", "calendar"), ("2026-1/2", "iso", "not a date"),
 ])  # fmt: skip
 def test_what_is_not_clear_is_refused_with_the_reason(cell: str, form: DateForm, said: str) -> None:
-    with pytest.raises(Unclear, match=said):
+    with pytest.raises(UnclearCell, match=said):
         read(cell, form)
 
 
 def test_an_iso_date_stays_clear_where_another_form_is_declared() -> None:
     assert read("2026-03-02", "day_first") == "2026-03-02T00:00:00Z"
-    assert read(Moment("2026-03-02T10:00:00"), "month_first") == "2026-03-02T10:00:00Z"
+    assert read(CellMoment("2026-03-02T10:00:00"), "month_first") == "2026-03-02T10:00:00Z"
 
 
 def test_numbers_of_seconds_and_milliseconds_are_declared() -> None:

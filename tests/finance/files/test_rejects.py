@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.files.csv_table import CsvTable
 from app.finance.files.tables import (
     ADDED,
     Batch,
+    CsvTable,
     Problem,
     harmless,
     refuse_to_replace,

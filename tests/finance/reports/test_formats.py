@@ -17,7 +17,7 @@ import openpyxl
 import pytest
 
 from app.core.cells import plain_text
-from app.finance.reports import csv_form, html_form, pdf_form, xlsx_form
+from app.finance.reports import html_form, pdf_form, text_forms, xlsx_form
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
 from app.finance.reports.values import at_risk, headlines
 from reconcile.reporting.report import BreakLine, PeriodReport
@@ -116,7 +116,7 @@ def test_csv_has_every_row_of_every_table_under_its_section() -> None:
 
 
 def test_csv_has_no_formula_and_gives_every_text_back() -> None:
-    rows = csv_rows(csv_form.render(hostile()))
+    rows = csv_rows(text_forms.csv(hostile()))
     cells = [text for row in rows for text in row.values()]
     numbers = re.compile(r"-\d+(\.\d+)?")
     assert not [text for text in cells if is_formula(text) and not numbers.fullmatch(text)]
@@ -156,7 +156,7 @@ def test_the_control_sheet_comes_first_and_has_every_tie() -> None:
 
 
 def test_a_workbook_has_no_formula_no_link_and_every_text_as_it_was() -> None:
-    made = xlsx_form.render(hostile())
+    made = xlsx_form.xlsx(hostile())
     with zipfile.ZipFile(io.BytesIO(made)) as parts:
         sheets = [parts.read(name) for name in parts.namelist() if "sheet" in name]
         assert not [
@@ -178,7 +178,7 @@ def test_more_rows_than_a_sheet_holds_go_on_in_a_further_sheet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(xlsx_form, "ROWS_MAX", 21)
-    book = workbook(xlsx_form.render(report()))
+    book = workbook(xlsx_form.xlsx(report()))
     names = [name for name in book.sheetnames if name.startswith("break lines")]
     assert names == ["break lines", "break lines 2"]
     rows = [row["identity"] for name in names for row in rows_of(book[name])]
@@ -187,7 +187,7 @@ def test_more_rows_than_a_sheet_holds_go_on_in_a_further_sheet(
 
 def test_a_number_too_long_for_a_cell_keeps_its_digits_as_text() -> None:
     large = replace(report().break_lines[0], sum=10**17 + 1, currency="KES")
-    book = workbook(xlsx_form.render(replace(report(), break_lines=(large,))))
+    book = workbook(xlsx_form.xlsx(replace(report(), break_lines=(large,))))
     assert rows_of(book["break lines"])[0]["sum"] == "1000000000000000.01"
 
 
@@ -235,7 +235,7 @@ def test_the_page_refers_to_nothing_and_runs_nothing() -> None:
 
 def test_the_page_gives_every_text_back_and_marks_its_cells_as_text() -> None:
     """A spreadsheet program that opens the page is told that its cells are texts."""
-    page = html_form.render(hostile())
+    page = html_form.html(hostile())
     texts = {text.replace("\r\n", "\n") for text in read(page).texts}
     wanted = {text.replace("\r\n", "\n") for text in PAYLOADS}
     assert wanted <= texts
@@ -244,14 +244,14 @@ def test_the_page_gives_every_text_back_and_marks_its_cells_as_text() -> None:
 
 def test_the_page_escapes_markup() -> None:
     line: BreakLine = replace(report().break_lines[0], order="<script>alert(1)</script>")
-    page = html_form.render(replace(report(), break_lines=(line,)))
+    page = html_form.html(replace(report(), break_lines=(line,)))
     assert b"<script>" not in page
     assert b"&lt;script&gt;" in page
 
 
 def test_long_lists_end_in_the_page_and_say_so() -> None:
     many = report().break_lines * 40
-    page = html_form.render(replace(report(), break_lines=many)).decode()
+    page = html_form.html(replace(report(), break_lines=many)).decode()
     assert "… and 200 more lines" in page
 
 
@@ -259,7 +259,7 @@ def test_the_headlines_stand_before_every_table_and_what_proves_them_after() -> 
     """In each form for people: verdict and money at risk, outcomes, breaks, then all the ties."""
     said = headlines(report())
     text = render(report(), "table").decode()
-    page = html_form.render(report()).decode()
+    page = html_form.html(report()).decode()
     for whole in (text, page):
         titles = [
             each.title for each in TABLES if each.name in ("control", "outcomes", "breaks", "ties")
@@ -289,7 +289,7 @@ def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() 
 
 def test_a_broken_tie_is_told_first() -> None:
     broken = replace(report().ties[0], left_value=7)
-    page = html_form.render(replace(report(), ties=(broken, *report().ties[1:]))).decode()
+    page = html_form.html(replace(report(), ties=(broken, *report().ties[1:]))).decode()
     assert "1 of 19 ties do not hold: orders in JPY." in page
     assert page.count('<tr class="wrong">') == 1
 
@@ -302,7 +302,7 @@ def test_the_pdf_is_cut_to_its_rows_and_no_text_is_markup() -> None:
         replace(line, order='#panic("x") *b* $1/0$ #read("/etc/passwd") \\', payment="`")
         for line in report().break_lines * 40
     )
-    made = pdf_form.render(replace(report(), break_lines=many))
+    made = pdf_form.pdf(replace(report(), break_lines=many))
     assert made.startswith(b"%PDF-1.7")
     shown = sum(len(part["rows"]) for part in pdf_form._document(report())["sections"])
     assert shown < pdf_form.ROWS_MAX

@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed
-from app.providers.named.registry import factory_of
+from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed, factory_of
 from reconcile.instants import SECOND
 
 NOW = 1_614_265_330 * SECOND

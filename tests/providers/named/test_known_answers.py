@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.named.contract import Arrived, NamedVerifier, Secrets
-from app.providers.named.registry import factory_of
+from app.providers.named.contract import Arrived, NamedVerifier, Secrets, factory_of
 from reconcile.instants import SECOND
 from tests.providers.named.builders import flip, having, header
 

@@ -12,9 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core.reading import Unreadable
-from app.providers.named.contract import Arrived
-from app.providers.named.registry import NAMED
-from app.providers.refusal import Refusal
+from app.providers.named.contract import NAMED, Arrived
+from app.providers.request import Refusal
 from tests.providers.named.builders import NOW, URL, Sample, having, samples
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=40)

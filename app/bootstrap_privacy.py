@@ -1,32 +1,39 @@
-"""Wiring: the journal of erasures, carried out in a database that was put back."""
+"""Wiring of restores and deep checks: the journal of erasures carried out again, and what the
+stored bodies are read and folded with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from app.bootstrap_context import erasure_journal_path, known_phone_key, store_settings
 from app.bootstrap_evidence import signer_of
-from app.bootstrap_keys import erasure_journal_path, known_phone_key
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.evidence.seal import anything_unsealed, seal_all
-from app.privacy.erase_finding import Rules
-from app.privacy.replay_erasures import Again, Replayed, Without, replay_after_restore
+from app.orders.rebuild import Helpers
+from app.privacy.check import Rebuilding
+from app.privacy.erase_finding import ErasureRules
+from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
+from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.store import Store
 
 
-def again(context: AppContext, settings: Settings, *, progress: Callable[[int], None]) -> Again:
+def again(
+    context: AppContext, settings: Settings, *, progress: Callable[[int], None]
+) -> ErasureReplay:
     """Who erases again in this database. Raises ConfigurationError for a wrong source."""
 
     async def seal() -> None:
         if await anything_unsealed(context):  # else the evidence key need not be there
             await seal_all(context, await signer_of(context, settings))
 
-    return Again(
+    return ErasureReplay(
         context,
         sources=compile_sources(settings),
-        rules=Rules.of_days(settings.retention_minimum_days),
+        rules=ErasureRules.of_days(settings.retention_minimum_days),
         progress=progress,
         seal=seal,
     )
@@ -44,3 +51,15 @@ async def erase_in_copy(
         erasure_journal=erasure_journal_path(settings),
     )
     return await replay_after_restore(again(context, settings, progress=progress), without=without)
+
+
+def check_again(settings: Settings, *, jobs: int) -> Rebuilding:
+    """How to read and fold again in so many processes; with 1, in this one. Raises
+    ConfigurationError with the mistakes of the sources."""
+    _sources(settings)
+    helpers = None if jobs == 1 else Helpers(jobs=jobs, store=store_settings(settings))
+    return Rebuilding(sources=partial(_sources, settings), helpers=helpers)
+
+
+def _sources(settings: Settings) -> dict[str, Source]:
+    return compile_sources(settings, phone_digests=known_phone_key(settings))

@@ -1,0 +1,102 @@
+"""The report as text: tables for a terminal, one CSV table, one JSON document."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from json import dumps
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from app.core.cells import csv_line, safe_cell
+from app.core.text import printable
+from app.finance.reports.values import cell_text, cell_words, headlines, scope_lines, shown_columns
+from reconcile.reporting.report import PeriodReport
+from reconcile.reporting.tables import TABLES, Table, report_document
+
+
+def json(report: PeriodReport) -> bytes:
+    """One document, indented, in UTF-8, with a line end."""
+    text = dumps(report_document(report), ensure_ascii=False, indent=2)
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+_SCOPE: Final = ("from", "to", "as_of", "basis", "environment")
+COLUMNS: Final = (
+    "section",
+    *dict.fromkeys((*_SCOPE, *(column.name for table in TABLES for column in table.columns))),
+)
+_TEXT: Final = frozenset({"text", "list"})
+
+
+def csv(report: PeriodReport) -> bytes:
+    """One CSV table: a line for each row of each table, which `section` names.
+
+    A column that a table does not have is empty in its lines. Text that a spreadsheet would take
+    for a formula is marked (`app.core.cells`); numbers are plain decimals in major units of
+    `currency`. UTF-8 with a byte order mark, without which spreadsheet programs guess the
+    encoding.
+    """
+    scope = {name.replace(" ", "_"): text for name, text in scope_lines(report.scope)}
+    lines = [csv_line(COLUMNS), _line({"section": "scope", **scope})]
+    for table in TABLES:
+        for row in table.rows(report):
+            cells = {"section": table.name}
+            for column in table.columns:
+                text = cell_text(column, row)
+                cells[column.name] = safe_cell(text) if column.kind in _TEXT else text
+            lines.append(_line(cells))
+    return "".join(lines).encode("utf-8-sig", "backslashreplace")
+
+
+def _line(cells: Mapping[str, str]) -> str:
+    return csv_line(cells.get(name, "") for name in COLUMNS)
+
+
+LINES_MAX: Final = 40
+"""Lines of a list shown: about a screen. The other formats have them all; totals are all here."""
+
+_TOO_WIDE: Final = frozenset({"cites", "next_step"})
+
+WIDTH: Final = 132
+"""Columns of text. Fixed, so that the same report is the same text everywhere."""
+
+
+def table(report: PeriodReport) -> bytes:
+    """For a terminal: every table that has rows, lists only in their first lines, no colours."""
+    file = io.StringIO()
+    console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
+    words = "   ".join(f"{name} {text}" for name, text in scope_lines(report.scope))
+    console.print(Text(words))
+    for sentence in headlines(report):
+        console.print(Text(sentence))
+    for each in TABLES:
+        rows = each.rows(report)
+        shown = rows[:LINES_MAX] if each.name.endswith("_lines") else rows
+        if rows:
+            _print(console, each, shown)
+        if len(shown) < len(rows):
+            console.print(Text(f"  … and {len(rows) - len(shown):,} more in the other formats"))
+    return file.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _print(console: Console, table: Table, rows: Sequence[Any]) -> None:
+    console.print(Text(f"\n{table.title}", style="bold"))
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    columns = [column for column in shown_columns(table) if column.name not in _TOO_WIDE]
+    for column in columns:
+        numeric = column.kind in ("count", "money")
+        shown.add_column(
+            column.heading,
+            justify="right" if numeric else "left",
+            overflow="fold",
+            no_wrap=numeric,
+        )
+    for row in rows:
+        # Text, not markup: a reference may hold square brackets.
+        shown.add_row(*(Text(printable(cell_words(column, row))) for column in columns))
+    console.print(shown)
