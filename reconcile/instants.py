@@ -8,24 +8,61 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final, overload
 
-Instant = int
-"""Microseconds since the Unix epoch, UTC."""
+if TYPE_CHECKING:
+    # A checker is told what times and lengths of time give together: two instants, say, have no sum.
+    # When the program runs both are plain integers, which cost nothing.
+    class Duration(int):
+        """A length of time in microseconds."""
 
-Duration = int
-"""A length of time in microseconds."""
+        @overload  # type: ignore[override]
+        def __add__(self, other: Instant, /) -> Instant: ...
+        @overload
+        def __add__(self, other: Duration, /) -> Duration: ...
+        def __add__(self, other: int, /) -> int: ...
+        def __sub__(self, other: Duration, /) -> Duration: ...  # type: ignore[override]
+        def __mul__(self, other: int, /) -> Duration: ...
+        def __rmul__(self, other: int, /) -> Duration: ...
+        def __neg__(self) -> Duration: ...
+        def __abs__(self) -> Duration: ...
+        @overload  # an integer that is no Duration gives a part of this one
+        def __floordiv__(self, other: Duration, /) -> int: ...  # type: ignore[overload-overlap]
+        @overload
+        def __floordiv__(self, other: int, /) -> Duration: ...
+        def __floordiv__(self, other: int, /) -> int: ...
+        def __mod__(self, other: Duration, /) -> Duration: ...  # type: ignore[override]
+        def __divmod__(self, other: Duration, /) -> tuple[int, Duration]: ...  # type: ignore[override]
 
-MILLISECOND: Final[Duration] = 1_000
-SECOND: Final[Duration] = 1_000_000
-MINUTE: Final[Duration] = 60 * SECOND
-HOUR: Final[Duration] = 60 * MINUTE
-DAY: Final[Duration] = 24 * HOUR
+    class Instant(int):
+        """Microseconds since the Unix epoch, UTC."""
 
-EARLIEST: Final[Instant] = 0
+        def __add__(self, other: Duration, /) -> Instant: ...  # type: ignore[override]
+        @overload  # type: ignore[override]
+        def __sub__(self, other: Instant, /) -> Duration: ...
+        @overload
+        def __sub__(self, other: Duration, /) -> Instant: ...
+        def __sub__(self, other: int, /) -> int: ...
+        def __floordiv__(self, other: Duration, /) -> int: ...  # type: ignore[override]
+        def __mod__(self, other: Duration, /) -> Duration: ...  # type: ignore[override]
+        def __divmod__(self, other: Duration, /) -> tuple[int, Duration]: ...  # type: ignore[override]
+
+else:
+    Instant = Duration = int
+
+TICK: Final = Duration(1)
+"""The shortest length of time there is here: a microsecond."""
+
+MILLISECOND: Final = Duration(1_000)
+SECOND: Final = Duration(1_000_000)
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+EARLIEST: Final = Instant(0)
 """1970-01-01. No payment webhook is older; anything below is a mistake of unit."""
 
-LATEST: Final[Instant] = 253_402_300_799_999_999
+LATEST: Final = Instant(253_402_300_799_999_999)
 """9999-12-31T23:59:59.999999Z, the last moment RFC 3339 can write."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,7 +86,7 @@ def parse_instant(text: str) -> Instant:
     """
     if _PLAIN.fullmatch(text) is not None:
         try:
-            return _within((datetime.fromisoformat(text) - _EPOCH) // _TICK)
+            return _within(Instant((datetime.fromisoformat(text) - _EPOCH) // _TICK))
         except ValueError as error:
             raise ValueError(f"not a real date and time: {error}") from None
     match = _RFC_3339.fullmatch(text)
@@ -61,14 +98,14 @@ def parse_instant(text: str) -> Instant:
         moment = datetime(year, month, day, hour, minute, 59 if leap else second, tzinfo=UTC)
     except ValueError as error:
         raise ValueError(f"not a real date and time: {error}") from None
-    whole = (moment - _EPOCH) // _TICK + (SECOND if leap else 0)
-    fraction = int((match[7] or "").ljust(6, "0")[:6])
+    whole = Instant((moment - _EPOCH) // _TICK) + (SECOND if leap else Duration(0))
+    fraction = Duration((match[7] or "").ljust(6, "0")[:6])
     return _within(whole + fraction - _offset(match[8]))
 
 
 def _offset(text: str) -> Duration:
     if text in "Zz":
-        return 0
+        return Duration(0)
     hours, minutes = int(text[1:3]), int(text[4:6])
     if hours > 23 or minutes > 59:
         raise ValueError("not a real offset from UTC")

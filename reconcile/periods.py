@@ -34,7 +34,7 @@ class Month:
     @property
     def start(self) -> Instant:
         """Its first microsecond."""
-        return (datetime(self.year, self.number, 1, tzinfo=UTC) - _EPOCH) // _TICK
+        return Instant((datetime(self.year, self.number, 1, tzinfo=UTC) - _EPOCH) // _TICK)
 
     @property
     def end(self) -> Instant:

@@ -24,7 +24,7 @@ from app.access.operator_store import (
 )
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection, DatabaseContext
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 
 Role = Literal["finance", "support", "admin", "viewer"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -109,7 +109,7 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 """The environment variable that names who asks, where the command does not."""
 
 
-SERVICE: Final = Operator(name="tallyhook", role="service", created_at=0)
+SERVICE: Final = Operator(name="tallyhook", role="service", created_at=EARLIEST)
 """Who does what no person asked for: the background tasks."""
 
 
@@ -141,7 +141,7 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
 def owner() -> Operator:
     """Whoever holds the machine, for what is done before anybody can be asked who they are: which
     operators there are is what a restored database says."""
-    return Operator(name=_account(), role="account", created_at=0)
+    return Operator(name=_account(), role="account", created_at=EARLIEST)
 
 
 async def permitted(connection: Connection, *, by: str | None, action: Action) -> Operator:

@@ -60,7 +60,7 @@ log = structlog.get_logger()
 
 def hold_for(client: CheckoutClient) -> Duration:
     """How long whoever asks may take; what a dead process held comes free by it."""
-    return round(client.settings.retry.total_s * SECOND) + SPARE
+    return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
@@ -122,7 +122,7 @@ def key_spent(payment: CheckoutPayment, client: CheckoutClient, *, now: Instant)
         payment,
         now=now,
         lifetime=client.settings.form.key_lifetime,
-        reserve=round(client.settings.retry.total_s * SECOND),
+        reserve=Duration(round(client.settings.retry.total_s * SECOND)),
     )
 
 
@@ -182,7 +182,7 @@ async def _later(context: AppContext, row: Unanswered) -> None:
 
 def pause_after(tries: int) -> Duration:
     """How long until the next pass."""
-    return min(FIRST_PAUSE << min(tries, 20), LONGEST_PAUSE)
+    return min(FIRST_PAUSE * (1 << min(tries, 20)), LONGEST_PAUSE)
 
 
 AT_ONCE: Final = 4

@@ -56,7 +56,7 @@ from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
 from app.receiving.phone_store import PhoneNote, note_phones, phone_note
 from app.receiving.store import Store
-from reconcile.instants import SECOND, Instant
+from reconcile.instants import EARLIEST, SECOND, Instant
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import Record
 
@@ -261,7 +261,7 @@ class _Opening:
     def _row(self, key: str, *, held_until: Instant) -> Unanswered:
         body = body_of(self._request, amount=self._settings.form.amount)
         return Unanswered(
-            key=key, order=self._request.order, request=body, due_at=0, held_until=held_until
+            key=key, order=self._request.order, request=body, due_at=EARLIEST, held_until=held_until
         )
 
     # --- (4) asking, (5) recording ---------------------------------------------------------------
@@ -276,7 +276,7 @@ class _Opening:
             if now < row.held_until <= never_after(self._client, now=now):
                 return None
         # What an earlier version of this program has committed has no row yet.
-        spare = self._row(payment.key, held_until=0)
+        spare = self._row(payment.key, held_until=EARLIEST)
         return await take(self._context, self._client, payment, spare)
 
     # --- (6) what is known already ---------------------------------------------------------------

@@ -11,6 +11,7 @@ from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
 from app.cli.running import with_context
 from app.core.errors import UsageError
+from reconcile.instants import Instant
 
 if TYPE_CHECKING:
     from app.receiving.context import AppContext
@@ -82,7 +83,7 @@ def show(name: Name, form: DocumentOption = Format.table) -> None:
     """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
     from app.finance.break_acts import SeenBreak, one_break
 
-    async def work(context: AppContext) -> tuple[SeenBreak, int]:
+    async def work(context: AppContext) -> tuple[SeenBreak, Instant]:
         return await one_break(context, name), context.clock.now()
 
     found, now = with_context(lambda context, settings: work(context))

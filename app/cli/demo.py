@@ -52,7 +52,7 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS, Scenario
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
-from reconcile.instants import SECOND, Instant, parse_instant
+from reconcile.instants import EARLIEST, SECOND, Instant, parse_instant
 
 AMOUNT: Final = "1500.00"
 CURRENCY: Final = "KES"
@@ -211,7 +211,9 @@ async def _place(http: httpx2.AsyncClient, party: Party, scenario: Scenario) -> 
         headers=party.headers,
     )
     expires_at = started.json()["expires_at"]
-    return 0 if expires_at is None else parse_instant(expires_at)  # made again, and paid meanwhile
+    return (
+        EARLIEST if expires_at is None else parse_instant(expires_at)
+    )  # made again, and paid meanwhile
 
 
 async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:

@@ -23,7 +23,7 @@ from app.cli.output import (
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.instants import format_instant, parse_instant
+from reconcile.instants import Instant, format_instant, parse_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -153,7 +153,7 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
     return reason
 
 
-def _instant(as_of: str | None) -> int | None:
+def _instant(as_of: str | None) -> Instant | None:
 
     try:
         return None if as_of is None else parse_instant(as_of)

@@ -23,7 +23,7 @@ from app.cli.output import (
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.instants import format_instant, parse_instant
+from reconcile.instants import EARLIEST, Instant, format_instant, parse_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -153,13 +153,13 @@ def list_imports(kind: Any, limit: int, form: Format) -> None:
     found = with_context(lambda context, settings: past_imports(context, kind=kind, limit=limit))
     rows = [
         {name: getattr(each, name) for name in (*IMPORT_COLUMNS, "sha256")}
-        | {"published_at": format_instant(each.published_at or 0)}
+        | {"published_at": format_instant(each.published_at or EARLIEST)}
         for each in found
     ]
     emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
 
 
-def instant_of(said: str | None) -> int | None:
+def instant_of(said: str | None) -> Instant | None:
     """The instant of `--as-of`. Raises UsageError."""
 
     try:
@@ -168,7 +168,7 @@ def instant_of(said: str | None) -> int | None:
         raise UsageError(f"--as-of: {error}") from None
 
 
-def shown_instant(instant: int | None) -> str | None:
+def shown_instant(instant: Instant | None) -> str | None:
     """An instant as it is printed."""
 
     return None if instant is None else format_instant(instant)

@@ -22,7 +22,7 @@ from app.cli.output import (
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.instants import format_instant, parse_instant
+from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.ledger.records import HOLD_REASONS
 
@@ -408,7 +408,7 @@ def redeliver(
 
 def _notification_row(entry: Entry) -> dict[str, Any]:
 
-    def moment(instant: int | None) -> str | None:
+    def moment(instant: Instant | None) -> str | None:
         return None if instant is None else format_instant(instant)
 
     return {

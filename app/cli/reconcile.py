@@ -185,7 +185,7 @@ def list_runs(
     """List runs, newest first."""
     from app.finance.break_acts import finished_runs
 
-    def shown(instant: int | None) -> str | None:
+    def shown(instant: Instant | None) -> str | None:
         return None if instant is None else format_instant(instant)
 
     rows = [

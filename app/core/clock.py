@@ -25,7 +25,7 @@ class SystemClock:
 
     def now(self) -> Instant:
         """Microseconds since the Unix epoch, UTC."""
-        return time.time_ns() // 1000
+        return Instant(time.time_ns() // 1000)
 
 
 class SetClock:

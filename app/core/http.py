@@ -89,7 +89,7 @@ def asked_to_wait(headers: Mapping[str, str]) -> Duration:
     """What an answer asks us to wait, where Retry-After is in seconds; else none. Not bounded."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
-    return int(asked) * SECOND if usable else 0
+    return int(asked) * SECOND if usable else Duration(0)
 
 
 async def _content(answer: httpx2.Response) -> tuple[bytes, str | None]:

@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, TextIO
 import structlog
 
 from app.core.clock import Clock, SystemClock
-from reconcile.instants import SECOND, Instant, format_instant
+from reconcile.instants import EARLIEST, SECOND, format_instant
 
 MINUTE_S: Final = 60.0
 
@@ -389,13 +389,13 @@ class _Dated:
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now
-        self._second: Instant = -1
+        self._second = -1
         self._text = ""
 
     def __call__(self) -> str:
         second, fraction = divmod(self._now(), SECOND)
         if second != self._second:
-            self._second, self._text = second, format_instant(second * SECOND)[:-1]
+            self._second, self._text = second, format_instant(EARLIEST + second * SECOND)[:-1]
         return f"{self._text}.{fraction:06d}Z"
 
 

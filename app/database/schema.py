@@ -20,6 +20,7 @@ from app.core.errors import ConfigurationError, StorePoisoned, StrangeSchema
 from app.core.ids import new_id
 from app.core.text import printable
 from app.database.statements import PlainConnection
+from reconcile.instants import EARLIEST
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -421,7 +422,7 @@ def identity_of(connection: PlainConnection) -> str:
     rows = connection.ask("SELECT value FROM meta WHERE name=?", (_IDENTITY,))
     if rows:
         return str(rows[0][0])
-    identity = new_id("db_", 0)
+    identity = new_id("db_", EARLIEST)
     connection.ask("INSERT INTO meta (name, value) VALUES (?, ?)", (_IDENTITY, identity))
     return identity
 

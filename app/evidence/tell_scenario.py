@@ -21,7 +21,17 @@ from app.providers.request import Headers
 from app.providers.sections import Profile
 from app.providers.source import ProfileReader
 from app.receiving.context import AppContext
-from reconcile.instants import DAY, MILLISECOND, SECOND, Instant, format_instant, parse_instant
+from reconcile.instants import (
+    DAY,
+    EARLIEST,
+    MILLISECOND,
+    SECOND,
+    TICK,
+    Duration,
+    Instant,
+    format_instant,
+    parse_instant,
+)
 from reconcile.ledger.events import Event
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
@@ -49,7 +59,7 @@ _SHORT: Final = 9
 _KEPT_MAX: Final = 300
 """Characters of a text that is read: a reference. A longer one could hide a whole document."""
 
-_UNITS: Final[dict[str, int]] = {"s": SECOND, "ms": MILLISECOND, "us": 1}
+_UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
 _MARK: Final = "\ue000"
 """Of Unicode's private use, stands around a date's place while the body is one text."""
@@ -166,7 +176,7 @@ def form_of(leaf: str) -> str | None:
 
 def moment_of(leaf: str, form: str) -> Instant:
     """The moment that a date in this form names."""
-    return parse_instant(leaf) if form == "rfc3339" else int(leaf) * _UNITS[form]
+    return parse_instant(leaf) if form == "rfc3339" else EARLIEST + int(leaf) * _UNITS[form]
 
 
 def dated(moment: Instant, form: str) -> str:

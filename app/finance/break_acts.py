@@ -108,7 +108,7 @@ def facts_json(facts: Facts) -> dict[str, Any]:
     return {
         name: to_json(value)
         if isinstance(value, Money)
-        else format_instant(value)
+        else format_instant(Instant(value))
         if name.endswith("_at") and isinstance(value, int)
         else value
         for name, value in facts

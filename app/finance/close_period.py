@@ -32,7 +32,7 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.reverify import count_genuine
 from app.sealing.log_store import newest_head
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import EARLIEST, TICK, Instant, format_instant
 from reconcile.periods import Month, month_named
 from reconcile.reporting.closing import (
     Blocker,
@@ -181,7 +181,7 @@ async def _write(
             month=month,
             as_of=report.scope.as_of,
             # After its evidence even where the clock stands: the deed is not part of it.
-            closed_at=max(context.clock.now(), report.scope.as_of + 1),
+            closed_at=max(context.clock.now(), report.scope.as_of + TICK),
             by=who.name,
             role=who.role,
             margin_days=request.margin_days,
@@ -204,7 +204,7 @@ async def _rests_on(
     context: AppContext, as_of: Instant, *, before: Closed | None, progress: Progress
 ) -> dict[str, Any]:
     """The fields of a closing that say what it rests on."""
-    known_after = 0 if before is None else before.as_of
+    known_after = EARLIEST if before is None else before.as_of
     async with context.store.reading() as connection:
         evidence = await history_digests(
             connection, after=known_after, until=as_of, progress=progress

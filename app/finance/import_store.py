@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.errors import StoreUnavailable
 from app.database.locks import IMPORTING, take_lock
 from app.database.statements import PlainConnection, Rows, run
-from reconcile.instants import LATEST, Instant
+from reconcile.instants import LATEST, TICK, Instant
 
 ImportKind = Literal["book", "statement"]
 
@@ -115,7 +115,8 @@ async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> boo
 async def publish_import(connection: AsyncConnection, done: Import, *, now: Instant) -> Instant:
     """Let everyone see it, after all that was seen before. Returns the instant."""
     found = await connection.execute(text("SELECT max(published_at) FROM imports"))
-    at = max(now, (found.scalar_one() or 0) + 1)
+    latest: Instant | None = found.scalar_one()
+    at = now if latest is None else max(now, latest + TICK)
     await connection.execute(
         text(
             "UPDATE imports SET published_at=:at, read=:read, new=:new, changed=:changed, "

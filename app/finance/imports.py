@@ -47,6 +47,7 @@ from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_take
 from app.orders.record_store import add_records, owners_of, records_of
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
+from reconcile.instants import EARLIEST, TICK
 
 # --- what can be imported, how it is asked for, and what became of it -----------------------------
 
@@ -369,8 +370,8 @@ async def name_references(context: AppContext, staged: Staged, *, number: int) -
                         unfit.append((row[0], f"{error.reference.name} belongs to {error.order}"))
                         continue
                     known = await records_of(connection, order)
-                    earlier = max([record.recorded_at for record in known], default=-1)
-                    now = max(context.clock.now(), earlier + 1)
+                    earlier = max([record.recorded_at for record in known], default=EARLIEST - TICK)
+                    now = max(context.clock.now(), earlier + TICK)
                     fresh = named(known, order, references, now=now, author=author)
                     await add_records(connection, fresh)
             context.store.evidence_arrived.set()

@@ -24,7 +24,7 @@ from app.database.locks import RECONCILING, take_lock
 from app.database.statements import Rows, insert_rows, run, select_in
 from app.finance.break_store import match_stands
 from app.finance.import_store import newest_published
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Break, break_in, break_text
 
@@ -77,7 +77,7 @@ async def save_seen(
     versions = await _versions_of(connection, list(told))
     seen, fresh = [], []
     for name, (each, words) in told.items():
-        undated = break_text(replace(each, since=0)) if each.since == as_of else words
+        undated = break_text(replace(each, since=EARLIEST)) if each.since == as_of else words
         digest = hashlib.sha256(undated.encode()).hexdigest()
         known = versions.get(name, {})
         version = known.get(digest)

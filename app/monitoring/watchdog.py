@@ -36,7 +36,16 @@ from app.receiving import unread
 from app.receiving.context import AppContext
 from app.receiving.inbox_store import count_set_aside
 from app.receiving.refusals import RefusedAges
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+from reconcile.instants import (
+    DAY,
+    EARLIEST,
+    HOUR,
+    MINUTE,
+    SECOND,
+    Duration,
+    Instant,
+    format_instant,
+)
 from reconcile.ledger.ledger import FindingCode
 
 EXPECTED: Final = 10
@@ -261,7 +270,7 @@ async def _no_order(watched: Watched) -> Alarm | None:
     async with watched.context.store.reading() as connection:
         rows = await paid_until(connection, until, looked_at=LOOKED_AT)
         tied = await tied_since(connection, until, looked_at=LOOKED_AT)
-        came = await deliveries_between(connection, 0, until, enough=LOOKED_AT)
+        came = await deliveries_between(connection, EARLIEST, until, enough=LOOKED_AT)
     paid = map(Paid._make, rows)
     return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_since=tied))
 

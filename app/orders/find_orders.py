@@ -25,7 +25,7 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from app.receiving.phone_store import has_other_keys, orders_by_phone
-from reconcile.instants import DAY, SECOND, Instant, format_instant
+from reconcile.instants import DAY, EARLIEST, SECOND, Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.fold import fold
 from reconcile.money import EXPONENTS, Money, MoneyError, exponent_of, from_major
@@ -108,7 +108,7 @@ def _day(word: str) -> Instant | None:
     except ValueError:
         return None
     moment = datetime(found.year, found.month, found.day, tzinfo=UTC)
-    return int(moment.timestamp()) * SECOND
+    return EARLIEST + int(moment.timestamp()) * SECOND
 
 
 def _amount(words: list[str]) -> tuple[str | None, dict[int, int] | None]:

@@ -29,7 +29,7 @@ from app.orders.policy_version_store import rules_of
 from app.orders.record_store import add_records
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, TICK, Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy, policy_text
@@ -63,7 +63,7 @@ async def as_judged(
     histories = await gather(connection, keys)
     said = await _of_other_rules(connection, keys, policy=policy)
     return histories | {
-        order: _with(histories[order], _held(order, at=each.as_of + 1, record_id=NOT_YET_HELD))
+        order: _with(histories[order], _held(order, at=each.as_of + TICK, record_id=NOT_YET_HELD))
         for order, each in said.items()
         if only_by_new_rules(histories[order], each, policy=policy)
         and fulfillable(histories[order], policy=policy)
@@ -96,7 +96,7 @@ def only_by_new_rules(history: History, said: Said, *, policy: Policy) -> bool:
 
 def fulfillable(history: History, *, policy: Policy) -> bool:
     """Whether it is as soon as all of it is known."""
-    return fold(history, policy=policy, as_of=history.instant_at(0)).fulfillable
+    return fold(history, policy=policy, as_of=history.instant_at(EARLIEST)).fulfillable
 
 
 # --- (3) hold ------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def _with(history: History, record: Record) -> History:
 def instant_after_all(history: History, now: Instant) -> Instant:
     """After all that is recorded of it, even where that was dated by a clock that was ahead: of a
     hold and a release the later counts."""
-    return max([now, *(record.recorded_at + 1 for record in history.records)])
+    return max([now, *(record.recorded_at + TICK for record in history.records)])
 
 
 # --- (4) release ---------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ _CONDITIONS: Final[dict[State, str]] = {
 LEASE: Final[Duration] = 60 * SECOND
 """How long others pass over what one has taken: several times the longest request."""
 
-_END: Final[Instant] = 2**63 - 1
+_END: Final = Instant(2**63 - 1)
 """Later than any instant."""
 
 _HEADS: Final = (

@@ -18,7 +18,7 @@ from app.orders.policy_version_store import forget_required, note_required, requ
 from app.orders.record_store import add_records, owners_of, records_of
 from app.receiving.context import AppContext
 from app.receiving.store import Store
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, TICK, Instant
 from reconcile.ledger.records import Record, RecordKind
 from reconcile.money import Money
 
@@ -109,8 +109,8 @@ async def tell_order(context: AppContext, told: OrderFacts, *, author: str = OWN
         known = await records_of(connection, told.order)
         # After all that is known of it, even where that was dated by a clock that was ahead: of two
         # prices the one that was told last counts.
-        earlier = max([record.recorded_at for record in known], default=-1)
-        fresh = news(known, told, now=max(context.clock.now(), earlier + 1), author=author)
+        earlier = max([record.recorded_at for record in known], default=EARLIEST - TICK)
+        fresh = news(known, told, now=max(context.clock.now(), earlier + TICK), author=author)
         await refuse_taken(connection, told.order, told.references)
         await add_records(connection, fresh)
         await _note_price(connection, known, told, author=author, at=context.clock.now())
@@ -215,7 +215,7 @@ async def _note_price(
         return
     await note_deed(
         connection,
-        Operator(name=author, role=author.partition(":")[0], created_at=0),
+        Operator(name=author, role=author.partition(":")[0], created_at=EARLIEST),
         action="price_changed",
         subject=told.order,
         at=at,

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import select_in
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 
 _SELECT = "SELECT key, order_key, request, due_at, held_until, tries, in_vain FROM unanswered"
 
@@ -37,7 +37,7 @@ class Unanswered:
     order: str
     request: bytes = field(repr=False)
     due_at: Instant
-    held_until: Instant = 0
+    held_until: Instant = EARLIEST
     tries: int = 0
     in_vain: int = 0
 

@@ -134,7 +134,7 @@ async def required_since(connection: AsyncConnection) -> Instant | None:
         text("SELECT value FROM meta WHERE name='order_record_required_since'")
     )
     noted = row.scalar_one_or_none()
-    return None if noted is None else int(noted)
+    return None if noted is None else Instant(noted)
 
 
 async def note_required(connection: AsyncConnection, *, now: Instant) -> None:

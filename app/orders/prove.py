@@ -155,7 +155,7 @@ def _redelivered_agrees(history: History, chance: Chance, policy: Policy, as_of:
     if not history.deliveries:
         return True
     first = chance.choice(sorted(history.deliveries, key=lambda d: d.delivery_id))
-    later = chance.randint(first.received_at, max(as_of, first.received_at))
+    later = Instant(chance.randint(first.received_at, max(as_of, first.received_at)))
     again = with_changes(first, delivery_id=first.delivery_id + "~again", received_at=later)
     more = history | History(order=history.order, deliveries=frozenset((again,)))
     return position_of(fold(more, policy=policy, as_of=as_of)) == position_of(
@@ -166,5 +166,5 @@ def _redelivered_agrees(history: History, chance: Chance, policy: Policy, as_of:
 def _travel_agrees(history: History, chance: Chance, policy: Policy, as_of: Instant) -> bool:
     """At an earlier instant, the whole history and what was known then give one ledger."""
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
-    then = chance.randint(min(known, default=as_of), max(as_of, *known, as_of))
+    then = Instant(chance.randint(min(known, default=as_of), max(as_of, *known, as_of)))
     return _bytes(history, policy, then) == _bytes(history.known_at(then), policy, then)

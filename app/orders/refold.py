@@ -42,7 +42,7 @@ from app.receiving.due_store import (
     marks_without_reason,
     unchanged,
 )
-from reconcile.instants import MINUTE, SECOND, Instant
+from reconcile.instants import MINUTE, SECOND, TICK, Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -190,7 +190,7 @@ async def publishable(context: AppContext) -> Instant:
     the oldest delivery that was accepted and is not read yet. It might say otherwise."""
     now = context.clock.now()
     oldest = (await context.store.inbox.backlog()).oldest
-    return now if oldest is None else min(now, oldest - 1)
+    return now if oldest is None else min(now, oldest - TICK)
 
 
 async def call_up_early(context: AppContext) -> int:

@@ -22,6 +22,7 @@ from app.database.statements import insert_rows, run, select_in, stream
 from app.orders.index_store import drop_index
 from app.orders.ledger_store import LEDGER_COLUMNS, WITHOUT_HISTORY
 from app.privacy.erase_store import owners
+from reconcile.instants import EARLIEST
 
 AT_ONCE: Final = 1_000
 """Rows compared at a time."""
@@ -49,7 +50,7 @@ async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConne
     async with scratch_database() as scratch:
         async for rows in stream(connection, _LINKED_RECORDS, at_once=AT_ONCE):
             await run(scratch, insert_rows, table="records", columns=RECORD_COLUMNS, rows=rows)
-        await drop_index(scratch, now=0)
+        await drop_index(scratch, now=EARLIEST)
         yield scratch
 
 

@@ -113,7 +113,7 @@ class KeptData:
 class ErasureRules:
     """By what it is judged. `minimum`: how long after the last word everything is kept."""
 
-    minimum: Duration = 0
+    minimum: Duration = Duration(0)
 
     @classmethod
     def of_days(cls, minimum: int) -> ErasureRules:

@@ -21,7 +21,7 @@ from app.providers.request import Headers, Refusal
 from app.providers.schemes import NAMED, UNSIGNED
 from app.providers.sections import Profile
 from app.providers.source import Source
-from reconcile.instants import LATEST, SECOND, Duration, Instant
+from reconcile.instants import EARLIEST, LATEST, SECOND, Duration, Instant
 
 MAX_SECRETS: Final = 100
 """Secrets or keys of one line."""
@@ -169,7 +169,7 @@ def _instant(value: Any, now: Instant) -> Instant:
         return now
     if type(value) not in (int, float) or not 0 <= value <= LATEST // SECOND:
         raise NotARequest("now is not a number of seconds since 1970")
-    return int(value * SECOND)
+    return Instant(value * SECOND)
 
 
 def _tolerance(value: Any) -> Duration | None:
@@ -177,10 +177,10 @@ def _tolerance(value: Any) -> Duration | None:
         return None
     if type(value) not in (int, float) or not 0 <= value <= LATEST // SECOND:
         raise NotARequest("tolerance is not a number of seconds, zero or more")
-    return int(value * SECOND)
+    return Duration(value * SECOND)
 
 
-ANY_AGE: Final[Duration] = LATEST
+ANY_AGE: Final[Duration] = LATEST - EARLIEST
 """As good as no check: no two moments that can be written are farther apart."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})

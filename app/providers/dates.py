@@ -19,6 +19,7 @@ from app.providers.paths import Place
 from app.providers.request import Reason, Refusal, Request
 from reconcile.instants import (
     DAY,
+    EARLIEST,
     LATEST,
     MILLISECOND,
     SECOND,
@@ -102,7 +103,7 @@ _SECONDS_DIGITS: Final = 11
 def _since_epoch(value: Any, name: str, unit: Duration) -> Instant:
     if type(value) not in (int, Decimal, str) or not _NUMBER.fullmatch(str(value)):
         raise Unreadable(f"{name} is not a number of seconds or milliseconds since 1970")
-    instant = int(Decimal(str(value)) * unit)
+    instant = Instant(Decimal(str(value)) * unit)
     if instant > LATEST:
         raise Unreadable(f"{name} lies beyond the year 9999")
     return instant
@@ -147,7 +148,7 @@ UNITS: Final[Mapping[str, Unit]] = {
     "s": Unit(SECOND, 12, "seconds"),
     "ms": Unit(MILLISECOND, 15, "milliseconds"),
     "s_or_ms": Unit(SECOND, 15, "seconds or milliseconds", milliseconds_from=13),
-    "iso8601": Unit(0, 0, "a date and time"),
+    "iso8601": Unit(Duration(0), 0, "a date and time"),
     "any": Unit(SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13),
 }
 """How a timestamp is written. `iso8601` is no number: `2026-11-20T10:00:00+07:00`, zone included;
@@ -200,7 +201,9 @@ class Timestamp:
         if len(text) > self.unit.digits:
             return self._too_long(text, now)
         fine = len(text) >= self.unit.milliseconds_from
-        return self._judge_age(now - int(text) * (MILLISECOND if fine else self.unit.length))
+        return self._judge_age(
+            now - (EARLIEST + int(text) * (MILLISECOND if fine else self.unit.length))
+        )
 
     def _judge_date(self, text: bytes, now: Instant) -> Refusal | None:
         try:

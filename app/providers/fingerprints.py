@@ -22,7 +22,7 @@ from app.providers.schemes import NAMED, SCHEMES, UNSIGNED, load_key
 from app.providers.sections import Profile
 from app.providers.source import Source
 from app.providers.verification import Verifier
-from reconcile.instants import MILLISECOND, Instant, parse_instant
+from reconcile.instants import EARLIEST, MILLISECOND, Instant, parse_instant
 
 _PREFIX: Final = b"tallyhook secret fingerprint"
 
@@ -158,7 +158,7 @@ def _moment(stamp: bytes, verifier: Verifier) -> Instant | None:
         if not unit.length:
             return parse_instant(stamp.decode("ascii"))
         fine = len(stamp) >= unit.milliseconds_from
-        return int(stamp) * (MILLISECOND if fine else unit.length)
+        return EARLIEST + int(stamp) * (MILLISECOND if fine else unit.length)
     except ValueError:
         return None
 

@@ -17,7 +17,7 @@ from app.core.http import Exchange, exchange
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.questions import Question, Questions
-from reconcile.instants import SECOND, Instant
+from reconcile.instants import EARLIEST, SECOND, Instant
 from reconcile.ledger.events import Event
 
 LIMIT_S: Final = 10.0
@@ -154,7 +154,7 @@ def date_of(header: str) -> Instant | None:
         found = parsedate_to_datetime(header)
     except ValueError:
         return None
-    return int(found.replace(tzinfo=found.tzinfo or UTC).timestamp()) * SECOND
+    return EARLIEST + int(found.replace(tzinfo=found.tzinfo or UTC).timestamp()) * SECOND
 
 
 async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:
@@ -177,5 +177,5 @@ async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:
     certificate = secured.getpeercert() or {}
     version, until = secured.version(), str(certificate.get("notAfter", ""))
     writer.transport.abort()
-    ends = int(ssl.cert_time_to_seconds(until)) * SECOND if until else None
+    ends = EARLIEST + int(ssl.cert_time_to_seconds(until)) * SECOND if until else None
     return version, None, ends

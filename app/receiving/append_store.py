@@ -26,7 +26,7 @@ from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from app.receiving.refusal_store import Rejection, RejectionRing
 from app.sealing.leaf_store import DELIVERY
 from app.sealing.log_queue_store import mark_unsealed
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.events import UNCONFIRMED, Event
 
 StoredVerdict = Literal["stored", "duplicate", "duplicate_with_different_body", "unreadable"]
@@ -321,7 +321,7 @@ def _due(judged: Judged) -> dict[str, Instant]:
     """Every order of which something was said, and when it was said first."""
     known, linking = judged.known, judged.linking
     due: dict[str, Instant] = {}
-    latest = 0
+    latest = EARLIEST
     for arrival in judged.arrivals:
         event = arrival.event
         if event is None:
@@ -395,7 +395,7 @@ def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
 
 TRIAL: Final = Arrival(
     delivery_id="dlv_trial",
-    received_at=0,
+    received_at=EARLIEST,
     source="trial",
     digest="0" * 64,
     headers="",

@@ -29,6 +29,7 @@ from app.database.faults import as_store_error, driver_errors
 from app.database.statements import PlainConnection, run
 from app.database.writer import MIB, LogLength, Place, Space, Writer
 from app.receiving.inbox_store import IDENTITY, delete_up_to, last_number
+from reconcile.instants import EARLIEST
 
 FOLD_PAGES: Final = 1_000
 """Pages of 4 KiB in its log before it is folded into the file: 4 MB. What is read is deleted within
@@ -196,7 +197,7 @@ def _made(connection: PlainConnection) -> str:
 
 
 def _stamp(connection: PlainConnection, environment: str) -> None:
-    for name, value in ((IDENTITY, new_id("inbox_", 0)), (ENVIRONMENT, environment)):
+    for name, value in ((IDENTITY, new_id("inbox_", EARLIEST)), (ENVIRONMENT, environment)):
         connection.ask("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))
 
 

@@ -19,6 +19,7 @@ from app.database.statements import run
 from app.receiving.framing import Item, Received
 from app.receiving.inbox_store import keep_row
 from app.receiving.inbox_writer_store import InboxWriter
+from reconcile.instants import EARLIEST
 
 log = structlog.get_logger()
 
@@ -218,7 +219,7 @@ class _TakenBack(Exception):
 
 
 _TRIAL: Final = Received(
-    delivery_id="dlv_trial", received_at=0, source="trial", headers="", body=b""
+    delivery_id="dlv_trial", received_at=EARLIEST, source="trial", headers="", body=b""
 )
 
 

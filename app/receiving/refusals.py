@@ -26,7 +26,7 @@ from typing import Final, Literal
 
 from app.core.alarm import Alarm
 from app.core.text import counted
-from reconcile.instants import MINUTE, Duration, Instant
+from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
 """Addresses remembered, the latest ones: some 1 MiB. Who is forgotten begins afresh, which is why
@@ -135,7 +135,7 @@ class RefusedBody:
     """One body that was refused for its age: how often, when last, and what was said of it then."""
 
     times: int = 0
-    last: Instant = 0
+    last: Instant = EARLIEST
     problem: str = ""
 
 
@@ -144,7 +144,7 @@ class RefusedEvent:
     """One event that was refused for its age: when last, what was said of it then, and whether it
     had been taken before (None: nobody has looked)."""
 
-    last: Instant = 0
+    last: Instant = EARLIEST
     problem: str = ""
     known: bool | None = None
 

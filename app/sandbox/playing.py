@@ -22,7 +22,7 @@ from app.evidence.tell_scenario import FORMAT, Piece, dated
 from app.providers.profile import read_profile
 from app.providers.source import Source
 from app.sandbox.webhook_sender import USER_AGENT, Sleep
-from reconcile.instants import SECOND, Instant, format_instant, parse_instant
+from reconcile.instants import SECOND, Duration, Instant, format_instant, parse_instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money, to_json
 from reconcile.transparency.evidence import record_of
@@ -168,7 +168,7 @@ async def play(script: Script, stage: Stage, say: Callable[[str], None]) -> list
     begin, first = stage.clock.now(), script.acts[0].at
 
     def moved(moment: Instant) -> Instant:
-        return begin + round((moment - first) / stage.speed)
+        return begin + Duration(round((moment - first) / stage.speed))
 
     player = _Player(script, stage, moved)
     for number, act in enumerate(script.acts, 1):

@@ -388,8 +388,8 @@ def open_session(
     """Open a session at `now`; its scenario is the one its phone number chooses."""
     chance = random.Random(f"{seed}:{key}")  # noqa: S311  # a simulation that must repeat itself
     scenario = scenario_of(asked.phone)
-    unit = round(unit_s * SECOND)
-    opened_at = now // MILLISECOND * MILLISECOND
+    unit = Duration(round(unit_s * SECOND))
+    opened_at = now - now % MILLISECOND
     return Session(
         reference=_name(chance, "cs_"),
         asked=asked,

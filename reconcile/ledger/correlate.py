@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.events import ClaimKind, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
@@ -91,7 +91,7 @@ class Filed:
     prices: list[Record] = field(default_factory=list)
     named: list[Record] = field(default_factory=list)
     holds: dict[str, Record] = field(default_factory=dict)
-    released_at: Instant = 0
+    released_at: Instant = EARLIEST
     canceled: Record | None = None
     fulfilled: Record | None = None
     sessions: dict[str, SessionFile] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from reconcile.canonical import fingerprint
-from reconcile.instants import format_duration, format_instant
+from reconcile.instants import Duration, Instant, format_duration, format_instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS
 from reconcile.ledger.ledger import (
@@ -206,9 +206,9 @@ def _in_words(name: str, value: FactValue) -> str:
     if value is None:
         return "not known"
     if isinstance(value, int) and name.endswith("_at"):
-        return format_instant(value)
+        return format_instant(Instant(value))
     if isinstance(value, int) and name.endswith("_us"):
-        return format_duration(value)
+        return format_duration(Duration(value))
     return str(value)
 
 
@@ -233,7 +233,7 @@ def _written(name: str, value: FactValue) -> object:
     if isinstance(value, Money):
         return to_json(value)
     if isinstance(value, int) and name.endswith("_at"):
-        return format_instant(value)
+        return format_instant(Instant(value))
     return value
 
 
@@ -316,7 +316,7 @@ def ledger_document(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _instant(instant: int | None) -> str | None:
+def _instant(instant: Instant | None) -> str | None:
     return None if instant is None else format_instant(instant)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, TICK, Instant
 from reconcile.ledger.correlate import NOTHING_FILED, AttemptEvidence, Case, Heard, cites_of
 from reconcile.ledger.doubt import cancellations_after, shared_references
 from reconcile.ledger.events import ANSWERS, ClaimKind
@@ -117,7 +117,7 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
 
 def _arrived_late(heard: list[Heard]) -> bool:
     """Whether any of them came before one that is dated earlier; equal dates have no order."""
-    date: Instant = -1
+    date = EARLIEST - TICK
     earlier = same = 0
     for each in heard:
         if each.at != date:
@@ -282,7 +282,7 @@ def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding
 
 
 def _end(attempt: Attempt) -> tuple[Instant, str]:
-    return (attempt.ended_at or 0, attempt.reference)
+    return (attempt.ended_at or EARLIEST, attempt.reference)
 
 
 def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
@@ -364,7 +364,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 def _paid_since(judgement: Judgement) -> Instant:
     """The arrival of the payment with which what is kept of those that count was the price."""
     price = judgement.expected.money
-    reached = total = 0
+    reached, total = EARLIEST, 0
     if price is None:
         return reached
     sure = judgement.sure()

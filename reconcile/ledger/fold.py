@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reconcile.instants import Duration, Instant
+from reconcile.instants import EARLIEST, Duration, Instant
 from reconcile.ledger.correlate import Case, arrange
 from reconcile.ledger.findings import find, fulfillment_deadline
 from reconcile.ledger.fulfilling import withheld
@@ -122,4 +122,4 @@ def closed_at(ledger: Ledger) -> Instant | None:
 def last_heard(history: History) -> Instant:
     """When a delivery or record of the order last reached us; 0 where none ever did."""
     received = [delivery.received_at for delivery in history.deliveries]
-    return max(received + [record.recorded_at for record in history.records], default=0)
+    return max(received + [record.recorded_at for record in history.records], default=EARLIEST)

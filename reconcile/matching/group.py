@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from reconcile.instants import EARLIEST
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST
@@ -184,7 +185,7 @@ class Deciding:
             payment=None,
             subject=None,
             money=funds.money(funds.captured),
-            since=max([funds.at, *[row.placed_at or 0 for row in rows]]),
+            since=max([funds.at, *[row.placed_at or EARLIEST for row in rows]]),
             cites=funds.cites + tuple([row.line_id for row in rows]),
             facts=(
                 ("captured", funds.money(funds.captured)),

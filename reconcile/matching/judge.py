@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from reconcile.canonical import fingerprint
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.ledger import Facts, FindingCode
 from reconcile.matching.breaks import Break, BreakCause
 from reconcile.matching.control import Bucket
@@ -320,7 +320,7 @@ def _one(found: Break) -> Verdict:
 
 def _said_at(pair: Pair) -> Instant:
     """The latest date among what disagrees: the money's and the book's."""
-    return max(pair.funds.returned_at, pair.lines.placed_at or 0)
+    return max(pair.funds.returned_at, pair.lines.placed_at or EARLIEST)
 
 
 def _differs(cause: BreakCause, pair: Pair, *, minor: int, facts: Facts) -> Break:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
 from reconcile.matching.funds import Capture, captures_of
@@ -245,7 +245,7 @@ def _copy(sheet: Mapping[str, Sums]) -> Sheet:
 END: Final = "\U0010ffff" * 64
 """Comes after every key. References are shorter, and none begins with this noncharacter."""
 
-_NO_TAKING: Final = TakingRow(END, "", 0, "", "", "", "", 0, 0)
+_NO_TAKING: Final = TakingRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
 _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 

@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from reconcile.instants import DAY, SECOND, Instant
+from reconcile.instants import DAY, EARLIEST, SECOND, Instant
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, SEVERITY, FindingCode, Outcome
 from reconcile.matching.ledger_lines import Taking
 from reconcile.reporting.report import (
@@ -202,7 +202,7 @@ def stretches(start: Instant, end: Instant) -> list[Instant]:
     """Where each begins: days, weeks from the start, or calendar months of UTC."""
     length = end - start
     if length <= WEEKLY_UP_TO:
-        return list(range(start, end, DAY if length <= DAILY_UP_TO else 7 * DAY))
+        return list(map(Instant, range(start, end, DAY if length <= DAILY_UP_TO else 7 * DAY)))
     found = [start]
     while (following := next_month(found[-1])) < end:
         found.append(following)
@@ -213,7 +213,8 @@ def next_month(instant: Instant) -> Instant:
     """The first moment of the calendar month (UTC) after the one that holds the instant."""
     moment = _EPOCH + timedelta(microseconds=instant)
     year, month = divmod(moment.year * 12 + moment.month, 12)
-    return (datetime(year, month + 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * SECOND
+    seconds = (datetime(year, month + 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
+    return EARLIEST + seconds * SECOND
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -35,7 +35,15 @@ from app.finance.files.tables import (
     known_encoding,
     quoted,
 )
-from reconcile.instants import LATEST, MILLISECOND, SECOND, Instant, parse_instant
+from reconcile.instants import (
+    EARLIEST,
+    LATEST,
+    MILLISECOND,
+    SECOND,
+    Duration,
+    Instant,
+    parse_instant,
+)
 from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 
 # --- amounts in major units, exact, with the marks that were declared and no others ---------------
@@ -242,7 +250,7 @@ class Dates:
             (int(hour or 0), int(minute or 0), int(second or 0)),
             zone,
         )
-        return instant + int((fraction or "").ljust(6, "0")[:6])
+        return instant + Duration((fraction or "").ljust(6, "0")[:6])
 
     def _day_first(self, text: str) -> Instant:
         return self._slashed(text, day=1, month=3)
@@ -273,7 +281,7 @@ class Dates:
                 offset = zone.upper() if len(zone) == 1 else f"{zone[:3]}:{zone[-2:]}"
                 return parse_instant(f"{day}T{clock}{offset}")
             moment = datetime(*date, *time, tzinfo=self._zone)
-            instant = (moment - _EPOCH) // _TICK
+            instant = Instant((moment - _EPOCH) // _TICK)
         except (ValueError, OverflowError):
             raise UnclearCell("is no day and time of the calendar") from None
         if not 0 <= instant <= LATEST:
@@ -281,10 +289,10 @@ class Dates:
         return instant
 
 
-def _since_epoch(text: str, unit: int) -> Instant:
+def _since_epoch(text: str, unit: Duration) -> Instant:
     if not _NUMBER.fullmatch(text) or int(text) * unit > LATEST:
         raise UnclearCell("is not a whole number of seconds or milliseconds since 1970")
-    return int(text) * unit
+    return EARLIEST + int(text) * unit
 
 
 # --- what a merchant says about a file ------------------------------------------------------------

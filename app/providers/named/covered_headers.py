@@ -15,7 +15,7 @@ from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed, 
 from app.providers.named.setup import Setup, text_secret
 from app.providers.request import Headers, Refusal
 from app.providers.schemes import HmacKey
-from reconcile.instants import SECOND, Instant
+from reconcile.instants import EARLIEST, SECOND, Instant
 
 MAX_DIGITS: Final = 12
 """Seconds up to the year 33658."""
@@ -69,7 +69,7 @@ class CoveredHeaders:
         if not any([key.matches(content, stated.signatures) for key in self._keys]):  # noqa: C419
             return self._mismatch
         # (3) The signed time is near enough.
-        return self._age.judge(int(stated.time) * SECOND, now)
+        return self._age.judge(EARLIEST + int(stated.time) * SECOND, now)
 
     def _stated(self, headers: Headers) -> Stated | Refusal:
         value = self._header.value(headers)

@@ -36,7 +36,7 @@ from app.providers.named.contract import (
 from app.providers.named.setup import Setup, text_secret
 from app.providers.request import Headers, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, AsymmetricKey
-from reconcile.instants import SECOND, Instant, format_instant, parse_instant
+from reconcile.instants import EARLIEST, SECOND, Instant, format_instant, parse_instant
 
 HOSTS: Final = (
     "api.paypal.com",
@@ -249,4 +249,4 @@ def _read_certificate(secret: str) -> Certificate:
 
 
 def _instant(moment: datetime) -> Instant:
-    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * SECOND
+    return EARLIEST + int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * SECOND

@@ -23,7 +23,7 @@ from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed
 from app.providers.named.setup import Setup
 from app.providers.request import Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, KeyPair, load_key
-from reconcile.instants import LATEST, SECOND, Instant
+from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
 
 ALGORITHM: Final = "ES256"
 _BODY_DIGEST: Final = "request_body_sha256"
@@ -96,7 +96,7 @@ class Plaid:
     def _judge(self, issued: Any, now: Instant) -> Refusal | None:
         if type(issued) is not int or not 0 <= issued * SECOND <= LATEST:
             return self._age.missing("is missing or not a number of seconds")
-        return self._age.judge(issued * SECOND, now)
+        return self._age.judge(EARLIEST + issued * SECOND, now)
 
     def payload(self, request: Arrived) -> bytes:
         """The body."""
@@ -142,4 +142,6 @@ def _json_web_key(secret: str) -> JsonWebKey:
     expires = json.loads(secret).get("expired_at") if secret.lstrip().startswith("{") else None
     if expires is not None and type(expires) is not int:
         raise ValueError("has an expired_at that is not a number of seconds")
-    return JsonWebKey(load_key(secret.encode()), None if expires is None else expires * SECOND)
+    return JsonWebKey(
+        load_key(secret.encode()), None if expires is None else EARLIEST + expires * SECOND
+    )

@@ -23,7 +23,7 @@ from app.providers.named.contract import Age, Arrived, Secrets, Signed, from_bas
 from app.providers.named.setup import Setup
 from app.providers.request import Headers, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, HmacKey, Key, load_key
-from reconcile.instants import LATEST, SECOND, Instant, format_instant
+from reconcile.instants import EARLIEST, LATEST, SECOND, Instant, format_instant
 
 CONTENT_DIGEST: Final = "content-digest"
 SIGNATURE_INPUT: Final = "signature-input"
@@ -389,7 +389,9 @@ def _public_key(secret: str, ecdsa: str) -> Keys:
 
 
 def _moment(seconds: Any) -> Instant | None:
-    return seconds * SECOND if type(seconds) is int and 0 <= seconds * SECOND <= LATEST else None
+    if type(seconds) is not int or not 0 <= seconds * SECOND <= LATEST:
+        return None
+    return EARLIEST + seconds * SECOND
 
 
 def _has_signature(request: Arrived) -> bool:
