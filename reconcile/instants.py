@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, overload
 
 if TYPE_CHECKING:
-    # A checker is told what times and lengths of time give together: two instants, say, have no sum.
+    # A checker is told what times and lengths of time give together: two instants have no sum.
     # When the program runs both are plain integers, which cost nothing.
     class Duration(int):
         """A length of time in microseconds."""
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 else:
     Instant = Duration = int
+
+NO_TIME: Final = Duration(0)
 
 TICK: Final = Duration(1)
 """The shortest length of time there is here: a microsecond."""

@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 import httpx2
 
-from reconcile.instants import SECOND, Duration
+from reconcile.instants import NO_TIME, SECOND, Duration
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Most bytes of an answer that are read; a real one has a few hundred."""
@@ -89,7 +89,7 @@ def asked_to_wait(headers: Mapping[str, str]) -> Duration:
     """What an answer asks us to wait, where Retry-After is in seconds; else none. Not bounded."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
-    return int(asked) * SECOND if usable else Duration(0)
+    return int(asked) * SECOND if usable else NO_TIME
 
 
 async def _content(answer: httpx2.Response) -> tuple[bytes, str | None]:

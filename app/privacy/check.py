@@ -84,7 +84,7 @@ from app.receiving.header_codec import read_headers
 from app.receiving.inbox_store import count_set_aside
 from app.receiving.store import open_store
 from app.receiving.verify import digest_of
-from reconcile.instants import Duration, Instant
+from reconcile.instants import NO_TIME, Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -102,7 +102,7 @@ Result = TypeVar("Result")
 def waits_after(context: AppContext, now: Instant) -> Instant:
     """The instant after which a mark waits. An order that a worker has claimed is due, though its
     mark stands at the claim's end."""
-    return now + (CLAIM if context.store.shared else Duration(0))
+    return now + (CLAIM if context.store.shared else NO_TIME)
 
 
 async def check_orders(context: AppContext, orders: Range) -> tuple[int, list[str]]:

@@ -51,7 +51,7 @@ from app.receiving.phone_store import (
     orders_by_phone,
 )
 from app.receiving.unread import WINDOW
-from reconcile.instants import DAY, Duration, Instant, format_instant
+from reconcile.instants import DAY, NO_TIME, Duration, Instant, format_instant
 from reconcile.ledger.fold import FINAL, fold, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -113,7 +113,7 @@ class KeptData:
 class ErasureRules:
     """By what it is judged. `minimum`: how long after the last word everything is kept."""
 
-    minimum: Duration = Duration(0)
+    minimum: Duration = NO_TIME
 
     @classmethod
     def of_days(cls, minimum: int) -> ErasureRules:

@@ -22,6 +22,7 @@ from reconcile.instants import (
     EARLIEST,
     LATEST,
     MILLISECOND,
+    NO_TIME,
     SECOND,
     Duration,
     Instant,
@@ -148,7 +149,7 @@ UNITS: Final[Mapping[str, Unit]] = {
     "s": Unit(SECOND, 12, "seconds"),
     "ms": Unit(MILLISECOND, 15, "milliseconds"),
     "s_or_ms": Unit(SECOND, 15, "seconds or milliseconds", milliseconds_from=13),
-    "iso8601": Unit(Duration(0), 0, "a date and time"),
+    "iso8601": Unit(NO_TIME, 0, "a date and time"),
     "any": Unit(SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13),
 }
 """How a timestamp is written. `iso8601` is no number: `2026-11-20T10:00:00+07:00`, zone included;
