@@ -20,7 +20,7 @@ from tests.reconcile.strategies import OFFSETS, histories, moments, strangers, t
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 200
+EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 60
 
 search = settings(
     max_examples=EXAMPLES,
