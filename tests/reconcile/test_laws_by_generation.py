@@ -103,6 +103,7 @@ def moved_away(history: History) -> History:
                 record_id="x" + r.record_id,
                 order="ORD-9",
                 session=r.session and "x" + r.session,
+                payment=r.payment and "x" + r.payment,
             )
             for r in history.records
         ),
