@@ -31,17 +31,14 @@ settings.register_profile("dev", **_COMMON)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 LONGEST = (
-    "simulation/test_simulation.py",
-    "faults/test_killed.py",
-    "faults/test_crash_states.py",
-    "faults/test_failing_calls.py",
-    "faults/test_power_cuts.py",
-    "simulation/test_repeating.py",
-    "finance/",
+    "simulation/",
+    "faults/",
     "e2e/",
+    "postgres/",
     "docs/",
     "floods/",
-    "postgres/",
+    "reconcile/test_laws_by_generation.py",
+    "finance/",
 )
 """Files and folders that are begun first. A file stays with one worker, so whoever took a long one
 last would work on it alone."""

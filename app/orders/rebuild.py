@@ -126,6 +126,18 @@ async def in_order(
     finally:
         for task in under_way:
             task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)  # the first one was told
+
+
+async def in_process(pool: ProcessPoolExecutor, work: Callable[..., Done], *words: object) -> Done:
+    """Do a piece of work in a process of the pool. Raises BrokenProcessPool where one has died.
+
+    Who no longer waits leaves the pool's future alone: a pool that breaks tells each of its futures
+    so, and its thread dies of one that was cancelled in that moment.
+    """
+    future = asyncio.get_running_loop().run_in_executor(pool, work, *words)
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was asked for
+    return await asyncio.shield(future)
 
 
 @asynccontextmanager
@@ -147,11 +159,10 @@ async def _folding(
         initializer=_begin,
         initargs=(helpers.store, context.policy),
     )
-    loop = asyncio.get_running_loop()
 
     async def elsewhere(orders: Range) -> Rebuilt:
         try:
-            return await loop.run_in_executor(pool, _folded_elsewhere, orders, now)
+            return await in_process(pool, _folded_elsewhere, orders, now)
         except BrokenProcessPool as error:
             raise UnreachableError(
                 "a process that folds has ended before its time; what was published is whole: run "

@@ -49,7 +49,7 @@ from app.orders.index_store import Reread, index_again
 from app.orders.ledger_store import latest_positions, ledger_row
 from app.orders.policy_version_store import noted_policy, rules_of
 from app.orders.published_store import feed_gaps
-from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, Helpers, in_order
+from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, Helpers, in_order, in_process
 from app.orders.refold import CLAIM, decided
 from app.orders.reindex import read_again
 from app.privacy.consistency_store import (
@@ -236,7 +236,7 @@ async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[R
 
     async def elsewhere(work: Callable[..., Result], *words: Any) -> Result:
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work, *words)
+            return await in_process(pool, work, *words)
         except BrokenProcessPool as error:
             raise UnreachableError(
                 "a process that reads and folds has ended before its time: check again, with "

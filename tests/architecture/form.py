@@ -56,7 +56,7 @@ def functions_are_short(module: Module) -> Iterator[str]:
     """A function that needs more lines is two functions. A migration is one list of steps."""
     if module.within(MIGRATIONS):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > MAX_FUNCTION_LINES:
@@ -79,7 +79,7 @@ def engine_has_no_floats(module: Module) -> Iterator[str]:
     """Money and time are integers: no literal, no conversion, no division that makes a float."""
     if not module.within("reconcile"):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, float | complex):
             yield module.at(node, f"holds the float {node.value}")
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "float":
@@ -98,14 +98,14 @@ def nothing_is_unfinished(module: Module) -> Iterator[str]:
 def only_the_cli_prints(module: Module) -> Iterator[str]:
     """Standard output belongs to the command line; everything else logs."""
     if module.within("app", "reconcile") and not module.within("app/cli"):
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
                 yield module.at(node, "prints: return it to the command line, or log it")
 
 
 def errors_are_not_swallowed(module: Module) -> Iterator[str]:
     """An exception that nobody named is not caught, or something is done about it."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler):
             if node.type is None:
                 yield module.at(node, "catches everything without a name")
@@ -146,7 +146,7 @@ def log_lines_are_fixed_texts_with_known_fields(module: Module) -> Iterator[str]
 def log_calls(module: Module) -> Iterator[ast.Call]:
     """Every call of a logger's method that writes a line or binds fields."""
     loggers = _loggers(module)
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         if ast.unparse(node.func.value) in loggers and node.func.attr in _LOG_METHODS:
@@ -162,7 +162,7 @@ def _is_text(node: ast.expr) -> bool:
 def _loggers(module: Module) -> set[str]:
     """The names that loggers go by in this module."""
     found = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
         if re.match(r"(structlog\.)?get_logger\(", ast.unparse(node.value)):
@@ -176,7 +176,7 @@ def secrets_are_compared_in_constant_time(module: Module) -> Iterator[str]:
     comparison with a constant of the code is about the name of a scheme or a header."""
     if not module.within(*PLACES_OF_SECRETS):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.Compare) or _is_plainly_compared(module, node):
             continue
         values = [node.left, *node.comparators]

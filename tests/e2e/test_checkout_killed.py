@@ -107,13 +107,24 @@ def paid(process: Process, shop: str, order: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_killed_between_any_two_steps_of_a_start(tmp_path: Path) -> None:
+def test_killed_between_some_steps_of_a_start(tmp_path: Path) -> None:
     """Each process dies in a start; the next one goes on with it by itself, and dies in its own."""
+    killed_in_starts(tmp_path, every=4)
+
+
+@pytest.mark.soak
+def test_killed_between_any_two_steps_of_a_start(tmp_path: Path) -> None:
+    """The same at each of them."""
+    killed_in_starts(tmp_path, every=1)
+
+
+def killed_in_starts(tmp_path: Path, *, every: int) -> None:
+    """Kill one start after the other, each so many steps further on, until one comes to its end."""
     port, order = free_port(), ""
     with provider(webhook_port=port) as sandbox:
         settings = checkout_settings(sandbox)
         shop = ""
-        for fatal in range(1, MOST_STEPS):
+        for fatal in range(1, MOST_STEPS, every):
             words = (str(fatal), "serve", "--port", str(port))
             with running(tmp_path, *words, script=DYING, **settings) as process:
                 shop = shop or token(tmp_path, **settings)
@@ -127,7 +138,7 @@ def test_killed_between_any_two_steps_of_a_start(tmp_path: Path) -> None:
         sessions = [each["order"] for each in get(sandbox, "/sandbox/truth")]
         assert get(sandbox, "/sandbox/state")["sessions"] == len(sessions)
     assert 8 < fatal < MOST_STEPS - 1, "every step was reached"
-    assert sorted(sessions) == sorted(f"ORD-{n}" for n in range(1, fatal + 1))
+    assert sorted(sessions) == sorted(f"ORD-{n}" for n in range(1, fatal + 1, every))
 
 
 def gone_on_with(process: Process, shop: str, order: str) -> None:

@@ -21,16 +21,16 @@ PHONE = "254700000001"
 
 NEVER_DONE = """
 import sys, time
-from app.finance import import_file
+from app.finance import imports
 
-chunks = import_file.chunks
+chunks = imports.chunks
 
 def all_but_the_last(staged, pace):
     *parts, _ = chunks(staged, pace)
     yield from parts
     time.sleep(10_000)
 
-import_file.chunks = all_but_the_last
+imports.chunks = all_but_the_last
 from app.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """
@@ -61,7 +61,8 @@ def test_a_killed_import_has_imported_nothing_and_the_next_one_everything(tmp_pa
     with serving(tmp_path) as service:
         words = ("records", "import", str(path))
         with running(tmp_path, *words, script=NEVER_DONE, stays=False) as importing:
-            until(lambda: written(tmp_path / "t.db"))
+            until(lambda: written(tmp_path / "t.db") or importing.popen.poll() is not None)
+            assert importing.popen.poll() is None, importing.log
             assert service.send(event("e1"), at=now)[0] == 200
             assert importing.end(signal.SIGKILL) == -signal.SIGKILL
         assert 0 < written(tmp_path / "t.db") < ROWS

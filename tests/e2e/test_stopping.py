@@ -170,7 +170,7 @@ def terminate(pid: int) -> None:
     os.kill(pid, signal.SIGTERM)
 
 
-@pytest.mark.parametrize("tell", [ctrl_c, terminate])
+@pytest.mark.parametrize("tell", [pytest.param(ctrl_c, marks=pytest.mark.soak), terminate])
 def test_a_demo_that_stays_up_ends_well(tmp_path: Path, tell: Callable[[int], None]) -> None:
     """All has been played, and it stays until it is told to end: that is no failure."""
     out = tmp_path / "out"
@@ -197,7 +197,7 @@ def test_a_demo_that_is_interrupted_while_it_plays_has_not_done_it(tmp_path: Pat
     assert b"Traceback" not in (tmp_path / "out").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_three_demos_at_once(tmp_path: Path) -> None:
     """In folders of their own all end well, and each prints that all was right: they take ports
     that none of the others can have, and wait for each other's servers as long as these need."""

@@ -35,8 +35,22 @@ def log_deleted(path: Path) -> None:
     path.with_name(f"{path.name}-wal").unlink()
 
 
-@pytest.mark.parametrize("file", ["t.db.inbox", "t.db"])
-@pytest.mark.parametrize("what", [deleted, replaced, log_deleted])
+@pytest.mark.parametrize(
+    ("what", "file"),
+    [
+        (deleted, "t.db.inbox"),
+        (replaced, "t.db"),
+        *(
+            pytest.param(*each, marks=pytest.mark.soak)
+            for each in (
+                (log_deleted, "t.db.inbox"),
+                (log_deleted, "t.db"),
+                (replaced, "t.db.inbox"),
+                (deleted, "t.db"),
+            )
+        ),
+    ],
+)
 def test_a_file_that_vanishes_is_noticed(
     tmp_path: Path, what: Callable[[Path], None], file: str
 ) -> None:

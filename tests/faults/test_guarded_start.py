@@ -124,6 +124,7 @@ def test_nobody_is_listened_to_before_the_disk_is_certain(killed: Path, tmp_path
     assert wrong(found) == []
 
 
+@pytest.mark.soak
 def test_a_log_that_is_read_from_the_page_cache_is_caught(killed: Path, tmp_path: Path) -> None:
     """It is the file that an error leaves ahead of the disk most often."""
     found = started(killed, tmp_path / "case", KEEPS_CACHED_LOG)

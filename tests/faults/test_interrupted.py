@@ -80,10 +80,11 @@ def test_a_worker_ends_with_its_part_and_is_started_again(tmp_path: Path) -> Non
     with a_service(tmp_path, script=script(FAILING_WORKER)) as service:
         with load(service.port) as driver:
             driver.until(50)
+            # A reader that has not begun yet is none that runs, either.
+            until(lambda: b"the process that reads the inbox has ended" in service.process.log)
             until(lambda: b"has not been running" in service.process.request("GET", "/readyz")[2])
             assert len(driver.ledger.acknowledged) >= 50
         assert driver.ledger.statuses() == {200}
-        assert b"the process that reads the inbox has ended" in service.process.log
         assert service.end(signal.SIGTERM) == 0
     with a_service(tmp_path):
         until(lambda: _unread(tmp_path / "t.db") == 0)
@@ -192,7 +193,7 @@ def _settings(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(Path(__file__).parents[2]), **environ(folder)}
 
 
-@pytest.mark.parametrize("minutes", [-15, 15])
+@pytest.mark.parametrize("minutes", [pytest.param(-15, marks=pytest.mark.soak), 15])
 def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
     """While the clock is a quarter of an hour off, what was signed at the true time is refused as
     too old or too new; the service lives and says so, and takes it once the clock is right."""

@@ -28,9 +28,12 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 5
+ROUNDS = 3
 ACKS = 40
 """Acknowledgements in a round, at least, before the kill."""
+
+CAUGHT_WITHIN = 15
+"""Rounds in which a control must have lost something."""
 
 
 def killed_under_load(folder: Path, number: int, *plants: str, acks: int = ACKS) -> set[str]:
@@ -55,8 +58,8 @@ def killed_again_and_again(folder: Path, *, rounds: int, acks: int) -> None:
     assert len(acknowledged) >= rounds * acks
 
 
-def test_nothing_is_lost_in_five_kills(tmp_path: Path) -> None:
-    """Killed and started again five times under load."""
+def test_nothing_is_lost_in_three_kills(tmp_path: Path) -> None:
+    """Killed and started again three times under load."""
     killed_again_and_again(tmp_path, rounds=ROUNDS, acks=ACKS)
 
 
@@ -69,22 +72,20 @@ def test_nothing_is_lost_in_250_kills(tmp_path: Path) -> None:
 def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
     """The same rounds find a service that answers too soon; every other one does."""
     acknowledged: set[str] = set()
-    for number in range(3 * ROUNDS):
+    for number in range(CAUGHT_WITHIN):
         acknowledged |= killed_under_load(tmp_path, number, EARLY)
         if look(tmp_path / "t.db").lost(acknowledged):
             return
-    pytest.fail("nothing was lost in three times as many kills")
+    pytest.fail("nothing was lost in five times as many kills")
 
 
 POINTS = [
     ("fdatasync:signal=KILL:when=3", INBOX_LOG),
-    ("pwrite64:signal=KILL:when=40", INBOX_LOG),
-    ("pwrite64:signal=KILL:when=1", INBOX),
-    ("fdatasync:signal=KILL:when=2", LOG),
     ("pwrite64:signal=KILL:when=150", LOG),
     ("pwrite64:signal=KILL:when=13", DATABASE),
 ]
 ALL_POINTS = [
+    ("pwrite64:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", DATABASE),
     *(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import until
 
 CONTROLLER = Path("/sys/fs/cgroup/memory")
 """The memory controller of control groups, version 1, where it is commonly mounted."""
@@ -55,7 +58,18 @@ def memory_group(mib: int) -> Iterator[MemoryGroup]:
         (folder / "memory.swappiness").write_text("0")
         yield MemoryGroup(folder)
     finally:
+        until(lambda: _is_gone(folder), otherwise=lambda: f"{folder} is still in use")
+
+
+def _is_gone(folder: Path) -> bool:
+    """Remove the group; the kernel keeps it for as long as a process in it is ending."""
+    try:
         folder.rmdir()
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
 
 
 def _own() -> Path:

@@ -89,9 +89,9 @@ def check(day: Day) -> None:
 
 
 @pytest.mark.slow
-def test_a_quarter_of_a_minute(tmp_path: Path) -> None:
+def test_some_seconds(tmp_path: Path) -> None:
     """All are taken, the log is folded, files are closed; too short to say anything of memory."""
-    check(a_day(tmp_path, seconds=15))
+    check(a_day(tmp_path, seconds=8))
 
 
 @pytest.mark.soak

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import time
+from concurrent.futures import Future
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -143,3 +145,20 @@ async def test_a_process_that_dies_ends_the_rebuild(
             await rebuilt(filled, jobs=2)
     assert await rebuilt(filled, jobs=2) == ORDERS + 1
     assert len(published(filled)[0]) == ORDERS + 1
+
+
+async def test_what_waits_for_a_pool_that_breaks_is_not_taken_back(
+    filled: Path, small_ranges: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool tells each of its futures that it broke, and its thread dies of one that was
+    cancelled meanwhile: here it takes its time over each."""
+    tell = Future.set_exception
+
+    def slowly(future: Future[Any], error: BaseException | None) -> None:
+        tell(future, error)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(rebuild, "_folded_elsewhere", dying)
+    monkeypatch.setattr(Future, "set_exception", slowly)
+    with pytest.raises(UnreachableError, match="--jobs 1"):
+        await rebuilt(filled, jobs=2)
