@@ -126,7 +126,9 @@ async def everything_refused(context: AppContext, ages: RefusedAges) -> str | No
 
 async def store_state(context: AppContext) -> StoreState:
     """Raises as `refusal` does."""
-    store, refuses = context.store, await refusal(context)
+    store = context.store
+    queue = store.queue.depth  # before a look that a write which is held up holds up, too
+    refuses = await refusal(context)
     async with store.reading() as connection:
         counts = dict.fromkeys(OUTCOMES, 0) | await outcome_counts(connection)
         due = await count_due(connection, now=context.clock.now(), enough=COUNTED)
@@ -136,7 +138,7 @@ async def store_state(context: AppContext) -> StoreState:
     unread = await store.inbox.backlog()
     return StoreState(
         due=due,
-        queue=store.queue.depth,
+        queue=queue,
         unread=unread.records,
         unread_bytes=unread.size,
         aside=aside,

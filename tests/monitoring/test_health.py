@@ -1,0 +1,30 @@
+"""What the figures say while a write is held up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.monitoring import health
+from app.monitoring.health import store_state
+from app.receiving.context import AppContext
+from tests.api.driving import driving
+
+
+async def test_the_queue_is_counted_before_anything_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it can be written is asked by a write, which waits where one is held up. By the time
+    it is answered the queue may be empty."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        queue = driver.context.store.queue
+        depths = iter((7, 0))
+        monkeypatch.setattr(type(queue), "depth", property(lambda self: depth[0]))
+        depth = [next(depths)]
+
+        async def held_up(context: AppContext) -> None:
+            depth[0] = next(depths)
+
+        monkeypatch.setattr(health, "refusal", held_up)
+        assert (await store_state(driver.context)).queue == 7
