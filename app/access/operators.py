@@ -205,7 +205,7 @@ def _account() -> str:
         return f"uid {os.getuid()}"
 
 
-async def note_deed(
+async def note_in_trail(
     connection: Connection,
     who: Operator,
     *,
@@ -249,7 +249,7 @@ async def register_operator(
         if not known and role != "admin":
             raise UsageError("the first operator must be an admin, who can add the others")
         await add_operator(connection, Operator(name=name, role=role, created_at=now))
-        await note_deed(
+        await note_in_trail(
             connection, who, action="operator_added", subject=name, at=now, facts={"role": role}
         )
 
@@ -265,7 +265,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
             raise UsageError(f"{name} is the last admin: add another first")
         if not await disable_operator(connection, name, now=now):
             raise NotFoundError(f"there is no operator in force named {name}")
-        await note_deed(connection, who, action="operator_disabled", subject=name, at=now)
+        await note_in_trail(connection, who, action="operator_disabled", subject=name, at=now)
 
 
 async def trail(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, get_args
 
 from app.access.operator_store import TokenEntry, add_token, list_tokens, revoke_token, token_entry
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import DatabaseContext
@@ -61,7 +61,7 @@ async def issue_token(
         if any(each.name == name for each in await list_tokens(connection)):
             raise UsageError(f"there is already a token named {name}; choose another name")
         await add_token(connection, entry, token=token)
-        await note_deed(
+        await note_in_trail(
             connection, who, action="token_added", subject=name, at=now, facts=_facts(entry)
         )
     return token
@@ -99,7 +99,7 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
         entry = await revoke_token(connection, name=name, now=now)
         if entry is None:
             raise NotFoundError(f"there is no token in force named {name}")
-        await note_deed(
+        await note_in_trail(
             connection, who, action="token_revoked", subject=name, at=now, facts=_facts(entry)
         )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import UsageError
 from app.evidence import keys
 from app.evidence.gather_evidence import (
@@ -471,7 +471,7 @@ async def _write_down(
             "kind": "full" if built.full else "redacted",
         }
         subject = request.order
-        await note_deed(
+        await note_in_trail(
             connection,
             who,
             action="evidence_built",
@@ -482,6 +482,6 @@ async def _write_down(
         )
         if built.full:
             who = await permitted(connection, by=request.by, action="unmasked")
-            await note_deed(
+            await note_in_trail(
                 connection, who, action="unmasked", subject=subject, at=now, reason=reason
             )

@@ -23,7 +23,7 @@ from typing import Final
 
 import structlog
 
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import ConfigurationError
 from app.core.ids import new_id, new_salts, new_secret
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
@@ -323,7 +323,7 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
         who = await permitted(connection, by=by, action="key_rotated")
         await add_key(connection, public=key.public.raw.hex(), now=now)
         new = key.public.fingerprint
-        await note_deed(connection, who, action="key_rotated", subject=new, at=now)
+        await note_in_trail(connection, who, action="key_rotated", subject=new, at=now)
     return key
 
 

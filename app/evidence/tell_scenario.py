@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import ConfigurationError, UsageError
 from app.core.masking import Masking
 from app.core.strict_json import NumberText, parse_written
@@ -224,7 +224,7 @@ async def tell_scenario(
     async with context.store.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="evidence_built")
-        await note_deed(
+        await note_in_trail(
             connection,
             who,
             action="evidence_built",

@@ -1,7 +1,7 @@
 """What people do about breaks: assign, comment, accept, match by hand, and take that back.
 Everything is only added.
 
-Each deed is one transaction with its place in the audit trail.
+Each act is one transaction with its place in the audit trail.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from app.access.operator_store import Operator
-from app.access.operators import Action, note_deed, permitted, seconded
+from app.access.operators import Action, note_in_trail, permitted, seconded
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import looks_like_a_phone
 from app.database.engine import Connection
@@ -306,7 +306,7 @@ async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
                 second=second,
             ),
         )
-        await note_deed(
+        await note_in_trail(
             connection,
             who,
             action=action,

@@ -5,7 +5,7 @@
     3 refuse    every reason against it at once
     4 digest    what became known since the closing before, by kind and day
     5 print     the report in every format
-    6 write     the closing, its prints and the deed, in one transaction
+    6 write     the closing, its prints and the audit entry, in one transaction
 
 Whoever is killed before the end has closed nothing.
 """
@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from app.access.operator_store import Operator
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
@@ -180,7 +180,7 @@ async def _write(
             **rests,
             month=month,
             as_of=report.scope.as_of,
-            # After its evidence even where the clock stands: the deed is not part of it.
+            # After its evidence even where the clock stands: the audit entry is not part of it.
             closed_at=max(context.clock.now(), report.scope.as_of + TICK),
             by=who.name,
             role=who.role,
@@ -219,7 +219,7 @@ async def _rests_on(
 
 
 async def _note(connection: Connection, who: Operator, closing: Closing) -> None:
-    await note_deed(
+    await note_in_trail(
         connection,
         who,
         action="period_closed",

@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from app.access.operator_store import Operator
-from app.access.operators import Action, author_of_import, note_deed, permitted
+from app.access.operators import Action, author_of_import, note_in_trail, permitted
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
@@ -314,7 +314,7 @@ async def _publish(
 ) -> None:
     at = await publish_import(connection, done, now=context.clock.now())
     counts = {name: getattr(done, name) for name in ("read", "new", "changed", "rejected")}
-    await note_deed(
+    await note_in_trail(
         connection,
         who,
         action=(BOOK if done.kind == BOOK.name else STATEMENT).action,

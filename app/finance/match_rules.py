@@ -26,7 +26,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, PlainValidator
 
-from app.access.operators import note_deed, permitted, seconded
+from app.access.operators import note_in_trail, permitted, seconded
 from app.core.errors import UsageError
 from app.core.toml_file import Mistake, TomlTable, Values, read_toml
 from app.finance.ledger_lines import refresh_takings
@@ -216,7 +216,7 @@ async def save_rules(
         because = "the rules in force limit what one person may do alone" if limited else None
         agreed = await seconded(connection, who, by=second, action="rules_saved", because=because)
         saved = await add_rules(connection, at=now, who=who.name, toml=text)
-        await note_deed(
+        await note_in_trail(
             connection,
             who,
             action="rules_saved",

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import httpx2
 
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import ConfigurationError, UsageError
 from app.core.http import exchange
 from app.core.ids import new_id
@@ -273,7 +273,7 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="item_signed")
         await add_signoff(connection, signoff)
-        await note_deed(
+        await note_in_trail(
             connection, who, action="item_signed", subject=item, at=signoff.at, reason=note
         )
 

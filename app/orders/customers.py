@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import UsageError
 from app.core.masking import Masking, looks_like_a_phone
 from app.core.reading import Unreadable
@@ -93,7 +93,7 @@ async def unmask(
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         found = await phones_of(connection, order, sources=sources)
-        await note_deed(
+        await note_in_trail(
             connection,
             who,
             action="unmasked",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
 from app.core.masking import Masking, masked_phone
 from app.orders.customers import phones_in
@@ -54,7 +54,7 @@ async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
     async with context.store.reading() as connection:
         entry = await find_in_log(connection, delivery_id)
     if entry is None:
-        raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are let go")
+        raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are deleted")
     return entry
 
 
@@ -81,7 +81,7 @@ async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) 
     not."""
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="rejection_read")
-        await note_deed(
+        await note_in_trail(
             connection,
             who,
             action="rejection_read",

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from app.access.operator_store import Operator
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
 from app.core.ids import new_id
 from app.database.engine import Connection
@@ -227,7 +227,7 @@ async def _release(
         [_released(each, histories[each.order], now=now, author=author_of(who)) for each in holds],
     )
     names = sorted(each.order for each in holds)
-    await note_deed(
+    await note_in_trail(
         connection,
         who,
         action="orders_released",

@@ -89,7 +89,7 @@ def _customers(rereads: Sequence[Reread], linking: Linking) -> Iterator[PhoneNot
 
 
 async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
-    """Write the verdict that the door would give now, and let bodiless redeliveries follow."""
+    """Write the verdict that reading would give now, and let bodiless redeliveries follow."""
     delivery, event = reread.delivery, reread.event
     event_id = None if event is None else event.event_id
     if (verdict, event_id) == (delivery.verdict, delivery.event_id):

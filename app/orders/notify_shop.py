@@ -23,7 +23,7 @@ from typing import Any, Final
 import httpx2
 import structlog
 
-from app.access.operators import note_deed, permitted
+from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait, exchange
 from app.orders.notification_store import (
@@ -295,7 +295,7 @@ async def redeliver(
         subject = "all that were not taken"
         if revisions is not None:
             subject = ", ".join(map(str, sorted(set(revisions))[:MOST_TOLD]))
-        await note_deed(
+        await note_in_trail(
             connection,
             who,
             action="notifications_redelivered",

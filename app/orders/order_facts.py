@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from app.access.operator_store import Operator
-from app.access.operators import OWNER, note_deed
+from app.access.operators import OWNER, note_in_trail
 from app.core.clock import Clock
 from app.core.errors import UsageError
 from app.core.ids import new_id
@@ -34,7 +34,7 @@ async def in_force_since(store: Store, *, required: bool) -> Instant | None:
 
 
 async def start_requiring(store: Store, *, required: bool, clock: Clock) -> Instant | None:
-    """The same for a process that starts to serve, which notes the instant or lets go of it."""
+    """The same for a process that starts to serve, which notes the instant or forgets it."""
     async with store.reading() as connection:
         since = await required_since(connection)
     if required and since is None:
@@ -213,7 +213,7 @@ async def _note_price(
     before = _price(known)
     if before is None or before == told.money:
         return
-    await note_deed(
+    await note_in_trail(
         connection,
         Operator(name=author, role=author.partition(":")[0], created_at=EARLIEST),
         action="price_changed",

@@ -113,7 +113,7 @@ async def set_some_due(
 ) -> list[str]:
     """Set orders due, in key order from after a key on; what is due already keeps its place.
 
-    Each counts a generation, as if something were said of it: a fold under way is let go, and
+    Each counts a generation, as if something were said of it: a fold under way is dropped, and
     what else was made of the order is behind.
     """
     sql = _SET_DUE_SQLITE if connection.dialect.name == "sqlite" else _SET_DUE_POSTGRESQL

@@ -39,7 +39,7 @@ async def explain_order(context: AppContext, order: str, *, as_of: Instant | Non
 async def order_document(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> dict[str, Any]:
-    """The same as JSON values. Where any of the order's deliveries has been let go by now, `pruned`
+    """The same as JSON values. Where any of the order's deliveries has been deleted, `pruned`
     says so after the fingerprint; elsewhere the document is the ledger's, which the fingerprint
     covers to its last member but `as_of`. Where what was accepted before could not all be read in
     time, `behind_s` says for how many seconds the oldest of it has waited, and `fulfillable` is
@@ -97,7 +97,7 @@ def _pruned_document(pruned: Pruned) -> dict[str, Any]:
     return {
         "deliveries": pruned.deliveries,
         "last_at": last,
-        "sentence": f"The bodies and headers of {count} were let go, the last at {last}; their "
+        "sentence": f"The bodies and headers of {count} were deleted, the last at {last}; their "
         "digests, dates, amounts and references are kept.",
     }
 

@@ -155,7 +155,7 @@ async def refold_due(context: AppContext, *, limit: int) -> int:
     """Fold up to `limit` due orders and publish. Returns how many were due.
 
     Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
-    Whoever else folded an order in the meantime has published it; then this fold is let go.
+    Whoever else folded an order in the meantime has published it; then this fold is dropped.
     """
     now = await publishable(context)
     due = await _taken(context, now=now, limit=limit)

@@ -50,7 +50,7 @@ def read_bytes_again(
 ) -> Reread:
     """Its event, or why there is none. A pruned delivery has no bytes to read.
 
-    environment  the store's own: an event that says it is of the other one is none, as at the door.
+    environment  the store's own: an event that says it is of the other is none.
                  A profile that did not find what the body says of it may have let one in. None:
                  events of either.
     """

@@ -71,7 +71,7 @@ async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) 
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:
-    """It was read: of its orders let go those that nothing else is set aside of."""
+    """It was read: of its orders release those that nothing else is set aside of."""
     if not orders:
         return
     async with context.store.writing() as connection:

@@ -60,7 +60,7 @@ class FoldWorker:
                 try:
                     await self._round()
                 except StoreUnavailable as error:
-                    # A full disk or a busy database: the marks stay, and the door still answers.
+                    # A full disk or a busy database: the marks stay, and deliveries are taken.
                     log.warning("orders not folded", error_class=type(error).__name__)
                     await asyncio.sleep(TRY_AGAIN_S)
         finally:

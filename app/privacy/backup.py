@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from app.access.operators import note_deed, owner
+from app.access.operators import note_in_trail, owner
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
 from app.database.engine import Connection, is_sqlite, sqlite_path
@@ -290,7 +290,7 @@ async def follow_on(store: Store, *, at: Instant, replaced: Replaced | None) -> 
         # 2: there are no login sessions yet; where their table comes, it is emptied here
         may, gone = _compared(await in_force(connection, now=at), replaced)  # 3
         await note_server(connection)  # 4
-        await note_deed(  # 5
+        await note_in_trail(  # 5
             connection,
             owner(),
             action="restored",
@@ -310,7 +310,7 @@ async def adopt_inbox(context: AppContext) -> int:
         raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
     await store.writer.commit(adopt, identity_at(store.path))
     async with store.writing() as connection:
-        await note_deed(
+        await note_in_trail(
             connection,
             owner(),
             action="inbox_adopted",

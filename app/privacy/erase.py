@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.access.operators import note_deed, permitted, who_may
+from app.access.operators import note_in_trail, permitted, who_may
 from app.core.errors import NotFoundError, UsageError
 from app.orders.customers import checked_reason
 from app.orders.find_orders import understood
@@ -83,7 +83,7 @@ async def erase(
     done = journal.append(_subjects(context, asked, digits), at=context.clock.now())  # 3
     async with context.store.writing() as connection:
         who = await permitted(connection, by=asked.by, action="erased")
-        await note_deed(
+        await note_in_trail(
             connection,
             who,
             action="erased",

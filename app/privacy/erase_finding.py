@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 import anyio
 
 from app.access.operator_store import Operator
-from app.access.operators import note_deed
+from app.access.operators import note_in_trail
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import hint_pattern, masked_phone, written_pattern
 from app.database.engine import Connection
@@ -565,7 +565,7 @@ class Erasing:
             if self._until is None or settled.last_heard <= self._until:
                 erasure.requests += await drop_requests(connection, [settled.order])
             if settled.order != erasure.subject:
-                await note_deed(
+                await note_in_trail(
                     connection,
                     self._who,
                     action="erased",

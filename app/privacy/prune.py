@@ -22,7 +22,7 @@ from typing import Any, Final
 import structlog
 
 from app.access.operator_store import Operator
-from app.access.operators import SERVICE, note_deed, who_may
+from app.access.operators import SERVICE, note_in_trail, who_may
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.text import counted
 from app.evidence.seal import CheckpointSigner, seal_all
@@ -169,7 +169,7 @@ async def note_pruning(context: AppContext, who: Operator, gone: Mapping[str, in
     facts = {name: count for name, count in gone.items() if count}
     if facts:
         async with context.store.writing() as connection:
-            await note_deed(
+            await note_in_trail(
                 connection,
                 who,
                 action="pruned",

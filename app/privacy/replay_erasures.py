@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from app.access.operators import SERVICE, note_deed, permitted, who_may
+from app.access.operators import SERVICE, note_in_trail, permitted, who_may
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.masking import written_pattern
 from app.database.engine import Connection
@@ -425,7 +425,7 @@ class ErasureReplay:
         if self._seal is not None and not replayed.subjects:
             await self._seal()
         async with self.context.store.writing() as connection:
-            await note_deed(
+            await note_in_trail(
                 connection,
                 SERVICE,
                 action="erased",
@@ -542,7 +542,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
         await _be_with(connection, journal, instead=True)
         unread = 0 if lines else max(len(copy) - 1, 0)
         facts = {"lines": len(journal.erased), "unread": unread}
-        await note_deed(
+        await note_in_trail(
             connection, who, action=action, subject=SUBJECT, at=now, reason=reason, facts=facts
         )
     replayed = await again.replay(journal.erased, journal.key)

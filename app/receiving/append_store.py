@@ -301,7 +301,7 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Bodies of several events, each once, however often they came. One that was let go is kept
+    """Bodies of several events, each once, however often they came. One that was deleted is kept
     again for a part that is new and could be read: another source may have sent the same. What
     cannot be read is new however often it comes, and would bring back what was erased."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}

@@ -23,7 +23,7 @@ _BOTH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One arrival as the door judged it. Never its body."""
+    """One arrival as the receiver judged it. Never its body."""
 
     delivery_id: str
     received_at: Instant

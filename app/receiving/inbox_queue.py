@@ -201,7 +201,7 @@ class InboxQueue:
 
     def _lose_patience(self) -> None:
         """Tell all that wait to come again, those too whose batch is under way: what becomes of it
-        nobody knows yet. What has not been begun is let go, and nothing more is taken meanwhile."""
+        nobody knows yet. What has not begun is dropped, and nothing more is taken meanwhile."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]

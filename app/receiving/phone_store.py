@@ -19,7 +19,7 @@ PhoneNote = tuple[bytes, str, str, Instant]
 """(digest, `order` or `delivery`, its reference or id, when it was noted first)"""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
-"""By their index; retention asks for those of every order that it lets go, too."""
+"""By their index; retention asks for those of every order that it deletes, too."""
 
 _COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
 

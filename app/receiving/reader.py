@@ -80,7 +80,7 @@ class Holding(NamedTuple):
 
     orders_of  the orders that arrivals speak of
     hold       set the delivery aside, and hold these orders
-    release    it was read: of these orders let go those that nothing else is set aside of
+    release    it was read: of these orders release those that nothing else is set aside of
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]

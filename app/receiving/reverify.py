@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.access.operators import note_deed, who_may
+from app.access.operators import note_in_trail, who_may
 from app.core.errors import ConfigurationError
 from app.providers.source import Reply, Source
 from app.receiving.append_store import Arrival, keep_arrivals
@@ -77,7 +77,7 @@ async def reverify(
     await behind_s(context)  # refused deliveries come by way of the inbox, too
     done = await _pass(context, sources, only=only, environment=environment, progress=progress)
     async with context.store.writing() as connection:
-        await note_deed(
+        await note_in_trail(
             connection,
             who,
             action="deliveries_reverified",

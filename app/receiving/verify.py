@@ -1,7 +1,7 @@
 """Steps 3 to 6 of a delivery's way: is it genuine and of its time, and what does it say?
 
-The same for a request at the door and for a kept one that is judged again; neither is stored here.
-The door asks whether a request is refused; what it says is read from what was kept of it.
+The same for a request that arrives and for a kept one that is verified again; none is stored here.
+The receiver asks whether a request is refused; what it says is read from what was kept of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is sealed of each kind of row: the document of a leaf.
 
-A document has the kind, a salt, and what the row says. Texts that may be let go later stand in it
+A document has the kind, a salt, and what the row says. Texts that may be deleted later stand in it
 as their SHA-256, so that nothing in the log has to go with them. Numbers are whole and below 2**53;
 money is text, times are microseconds since 1970.
 
@@ -94,7 +94,7 @@ def digest_of_text(text: str | None) -> str | None:
 
 
 def _delivery(row: Sequence[Any]) -> Sealable:
-    """`event` and `verdict` as the door gave them: an index, which `reindex` may correct."""
+    """`event` and `verdict` as reading gave them: an index, which `reindex` may correct."""
     # fmt: off
     (delivery_id, received_at, source, verdict, event_id, digest, size, headers, pruned_at,
      envelope) = row

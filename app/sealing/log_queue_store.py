@@ -183,7 +183,7 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Those of the subjects that are not sealed yet: nothing of them may be let go."""
+    """Those of the subjects that are not sealed yet: nothing of them may be deleted."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted

@@ -137,7 +137,7 @@ def test_nothing_of_it_is_left_in_the_files(
         k: v for k, v in would.items() if k not in ("dry_run", "before")
     }
     assert PHONE.encode() not in files()
-    assert "were let go" in run("orders", "show", "ORD-1").out
+    assert "were deleted" in run("orders", "show", "ORD-1").out
     shown = run("deliveries", "show", delivery, "--format", "json").document
     assert (shown["headers"], shown["pruned_at"] is None) == ([], False)
     assert json.dumps(run("deliveries", "list", "--format", "json").document)
