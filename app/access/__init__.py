@@ -1,8 +1,10 @@
 """Who may come in: operators with their roles, tokens, and the audit trail."""
 
 __all__ = (
+    "credentials",
     "operator_store",
     "operators",
+    "sessions",
     "token_store",
     "tokens",
 )

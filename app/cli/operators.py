@@ -1,12 +1,16 @@
-"""Commands on operators: add, list, disable."""
+"""Commands on operators: add, invite, list, disable."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.output import Format, FormatOption, emit, note
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.receiving.context import AppContext
 
 group = typer.Typer(
     help="People: who may do what for finance, support and administration.", no_args_is_help=True
@@ -38,6 +42,36 @@ def add(
         purpose="writing",
     )
     note(f"Added {name} as {role}.")
+
+
+@group.command("invite", epilog="Such as: tallyhook operators invite Ann --role admin")
+def invite(
+    name: Name,
+    role: Annotated[
+        str | None, typer.Option(help="finance, support, admin or viewer; of a new person.")
+    ] = None,
+    by: ByOption = None,
+) -> None:
+    """Print a link with which a person sets their password for the console: once, within a day.
+
+    For who has one already it is the way to set another.
+    """
+    from app.access.operators import ROLES
+    from app.access.sessions import invite_operator
+    from app.cli.running import with_context
+    from app.core.errors import UsageError
+
+    found = next((each for each in ROLES if each == role), None)
+    if role is not None and found is None:
+        raise UsageError(f"--role is one of: {', '.join(ROLES)}")
+
+    async def inviting(context: AppContext, settings: Settings) -> tuple[str, str]:
+        token = await invite_operator(context, name=name, role=found, by=by)
+        return settings.console.public_url or "http://127.0.0.1:8081", token
+
+    address, token = with_context(inviting, purpose="writing")
+    print(f"{address}/invite#{token}")
+    note(f"{name} opens this within 24 hours, once; whoever has the link can be {name}.")
 
 
 @group.command("list")

@@ -4,6 +4,7 @@ __all__ = (
     "bundle",
     "evidence_key",
     "gather_evidence",
+    "letter",
     "log_check_store",
     "prove_sealed",
     "seal",
