@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from socket import socket
 
 import structlog
 import uvicorn
 
 from app.bootstrap import Part, Service, open_service, working_parts
+from app.bootstrap_console import console_beside
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import askers, storing_sources
@@ -52,15 +53,20 @@ async def serve(
     port: int,
     with_worker: bool = True,
     listener: socket | None = None,
+    console: tuple[str, int] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed.
 
     with_worker  whether what is accepted is read by a process that is started here
     listener  a socket that is bound to host and port already; None: one is made
+    console  host and port of a console that is started beside it
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
-    async with open_service(settings, work="apart" if with_worker else "none") as service:
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(
+            open_service(settings, work="apart" if with_worker else "none")
+        )
         await _warn_unfinished(service)
         log.info("this instance serves one merchant: one order reference is one order")
         server = _Server(_uvicorn(service, settings, host=host, port=port))
@@ -70,6 +76,8 @@ async def serve(
         watcher = asyncio.create_task(_stop_when_broken(service, server))
         announcer = asyncio.create_task(_announce(server, settings))
         guard = asyncio.create_task(_guard(service.connection_limits))
+        if console is not None:
+            await stack.enter_async_context(console_beside(host=console[0], port=console[1]))
         try:
             await server.serve(sockets=None if listener is None else [listener])
         except SystemExit as failed:  # Uvicorn's way of saying that it could not bind

@@ -1,7 +1,9 @@
 """Who may come in: operators with their roles, tokens, and the audit trail."""
 
 __all__ = (
+    "credentials",
     "operator_store",
     "operators",
+    "sessions",
     "tokens",
 )

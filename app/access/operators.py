@@ -22,6 +22,7 @@ from app.access.operator_store import (
     disable_operator,
     operators,
 )
+from app.access.session_store import revoke_sessions_of
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import EARLIEST, Instant
@@ -53,6 +54,7 @@ Action = Literal[
     "key_rotated",
     "operator_added",
     "operator_disabled",
+    "operator_invited",
     "token_added",
     "token_revoked",
     "item_signed",
@@ -88,6 +90,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "key_rotated": _ADMIN,
     "operator_added": _ADMIN,
     "operator_disabled": _ADMIN,
+    "operator_invited": _ADMIN,
     "token_added": _ADMIN,
     "token_revoked": _ADMIN,
     "item_signed": _FINANCE | _SUPPORT,
@@ -101,6 +104,20 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "inbox_adopted": _ADMIN,
 }
 """What each role may do: the whole of it, as data."""
+
+Reading = Literal["now", "orders", "deliveries", "refused_deliveries", "notifications"]
+"""What pages show."""
+
+_ALL: Final = frozenset(ROLES)
+
+MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
+    "now": _ALL,
+    "orders": _ALL,
+    "deliveries": _ALL,
+    "refused_deliveries": _FINANCE | _SUPPORT,
+    "notifications": _FINANCE | _SUPPORT,
+}
+"""What each role may look at: the whole of it, as data."""
 
 NAME_MAX: Final = 80
 """Characters of a person's name: it stands in a column of a listing."""
@@ -234,12 +251,18 @@ async def note_in_trail(
     )
 
 
+def checked_name(name: str) -> str:
+    """The name as it is. Raises UsageError for what is no name of a person."""
+    if not (0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()):
+        raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
+    return name
+
+
 async def register_operator(
     context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
     """Add a person. Raises UsageError for a name that is taken or no name, and for who may not."""
-    if not (0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()):
-        raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
+    checked_name(name)
     async with context.store.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_added")
@@ -265,6 +288,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
             raise UsageError(f"{name} is the last admin: add another first")
         if not await disable_operator(connection, name, now=now):
             raise NotFoundError(f"there is no operator in force named {name}")
+        await revoke_sessions_of(connection, name, now=now)
         await note_in_trail(connection, who, action="operator_disabled", subject=name, at=now)
 
 

@@ -1,9 +1,9 @@
 """`tallyhook demo`: the whole system on this machine, from a customer's phone to an explanation.
 
-Three processes: the service, the simulated provider, and this one, which is the shop. It places
-an order for each scenario, opens its checkout session, waits until the provider has delivered all
-it ever will, and compares each order's ledger with the provider's own account of what really
-happened. Everything crosses real HTTP.
+Four processes: the service, the console, the simulated provider, and this one, which is the shop.
+It places an order for each scenario, opens its checkout session, waits until the provider has
+delivered all it ever will, and compares each order's ledger with the provider's own account of what
+really happened. Everything crosses real HTTP.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -38,6 +38,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.access.sessions import demo_link
 from app.access.tokens import issue_token
 from app.bootstrap_context import open_context
 from app.cli.output import note
@@ -453,11 +454,12 @@ async def play(*, once: bool) -> int:
             listener_on(8080) as service,
             listener_on(8090) as provider,
             listener_on(8070) as own,
+            listener_on(8081) as console,
             (FOLDER / "shop.log").open("w") as log,
         ):
             configure_logging(format="json", stream=log)
             return await interruption.or_result(
-                _run((service, provider, own), once=once, began=began)
+                _run((service, provider, own, console), once=once, began=began)
             )
     finally:
         (FOLDER / "pid").unlink(missing_ok=True)
@@ -513,17 +515,16 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-async def _run(
-    sockets: tuple[socket.socket, socket.socket, socket.socket], *, once: bool, began: float
-) -> int:
+async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) -> int:
     ports = [address_of(each)[1] for each in sockets]
-    environ = _environ(*ports)
+    environ = _environ(*ports[:3])
     settings = load_settings(environ, serving=True)
     service = Child("service", ["serve"], listener=sockets[0], folder=FOLDER, environ=environ)
     words = _provider_words(ports[0])
     provider = Child("provider", words, listener=sockets[1], folder=FOLDER, environ={})
     told = ShopSeen()
     async with (
+        AsyncExitStack() as stack,
         listening(told, sockets[2]),
         service,
         provider,
@@ -535,14 +536,32 @@ async def _run(
             await until(_answering(http, url), what=f"the {child.name}", watch=child.check)
         async with open_context(settings, purpose="writing") as context:
             token = await issue_token(context, name="demo-shop")
+            console = None
+            if not once:
+                console = await stack.enter_async_context(_console(sockets[3], environ))
+                await _open_console(context, http, console, port=ports[3])
             party = Party(service=urls[0], provider=urls[1], token=token)
             played = await _play(context, http, party)
         await until(lambda: told.knows(played), what="the last notification")
         _print(played, await verdicts(http, party), monotonic() - began)
         print(_told(told, played), flush=True)
-        if not once:
-            await _stay(party, (service, provider))
+        if console is not None:
+            await _stay(party, (service, provider, console))
     return 0 if all(each.right for each in played) and not told.refused else 1
+
+
+def _console(listener: socket.socket, environ: Mapping[str, str]) -> Child:
+    return Child("console", ["console"], listener=listener, folder=FOLDER, environ=environ)
+
+
+async def _open_console(
+    context: AppContext, http: httpx2.AsyncClient, console: Child, *, port: int
+) -> None:
+    """Say how to open the console, once it answers; the rows come while the page is open."""
+    url = f"http://{HOST}:{port}"
+    await until(_answering(http, f"{url}/sign-in"), what="the console", watch=console.check)
+    print(f"Open {url}/enter#{await demo_link(context)}", flush=True)
+    note("This link works once, for ten minutes, on this machine.")
 
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 SECTIONS: Final = {
-    "Run it": ("serve", "worker", "sandbox", "demo"),
+    "Run it": ("serve", "worker", "console", "sandbox", "demo"),
     "Go live": ("doctor", "rehearse", "golive", "tokens", "operators"),
     "Orders and payments": ("orders", "deliveries", "checkout", "notifications"),
     "Providers": ("profiles", "signature"),

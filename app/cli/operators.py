@@ -48,6 +48,34 @@ def add_operator(
     note(f"Added {name} as {role}.")
 
 
+@operators_group.command("invite", epilog="Such as: tallyhook operators invite Ann --role admin")
+def invite(
+    name: OperatorName,
+    role: Annotated[
+        str | None, typer.Option(help="finance, support, admin or viewer; of a new person.")
+    ] = None,
+    by: ByOption = None,
+) -> None:
+    """Print a link with which a person sets their password for the console: once, within a day.
+
+    For who has one already it is the way to set another.
+    """
+    from app.access.operators import ROLES
+    from app.access.sessions import invite_operator
+
+    found = next((each for each in ROLES if each == role), None)
+    if role is not None and found is None:
+        raise UsageError(f"--role is one of: {', '.join(ROLES)}")
+
+    async def inviting(context: AppContext, settings: Settings) -> tuple[str, str]:
+        token = await invite_operator(context, name=name, role=found, by=by)
+        return settings.console.public_url or "http://127.0.0.1:8081", token
+
+    address, token = with_context(inviting, purpose="writing")
+    print(f"{address}/invite#{token}")
+    note(f"{name} opens this within 24 hours, once; whoever has the link can be {name}.")
+
+
 @operators_group.command("list")
 def list_operators(form: FormatOption = Format.table) -> None:
     """List all operators by name, the disabled included."""

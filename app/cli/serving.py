@@ -1,4 +1,4 @@
-"""Commands that stay up: serve, worker, sandbox, demo."""
+"""Commands that stay up: serve, worker, console, sandbox, demo."""
 
 from __future__ import annotations
 
@@ -103,14 +103,24 @@ Inherited = Annotated[
     ),
 ]
 
+CONSOLE_HOST = "127.0.0.1"
+CONSOLE_PORT = 8081
+
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  # refused nowhere, warned of in live
 """Addresses that mean every one of this machine's."""
+
+
+UNENCRYPTED = (
+    "WARNING: --host lets everyone in without a proxy in front: the secrets of the API travel "
+    "unencrypted; listen on 127.0.0.1 behind one, and name it in TALLYHOOK_FORWARDED_ALLOW_IPS"
+)
 
 
 def register(application: typer.Typer) -> None:
     """Add the commands."""
     application.command()(serve)
     application.command()(worker)
+    application.command()(console)
     application.command(
         epilog="Such as: tallyhook sandbox --webhook-url http://127.0.0.1:8080/webhooks/shop"
     )(sandbox)
@@ -128,6 +138,12 @@ def serve(
             "--no-worker", help="Receive only; other processes on this PostgreSQL read and fold."
         ),
     ] = False,
+    with_console: Annotated[
+        bool,
+        typer.Option(
+            "--console", help="Start the console, too, on 127.0.0.1 port 8081: see `console`."
+        ),
+    ] = False,
     fd: Inherited = None,
 ) -> None:
     """Receive webhooks, answer the API, and read, fold and notify in a process behind it."""
@@ -142,19 +158,49 @@ def serve(
     for warning in settings.warnings:
         note(warning)
     if settings.environment == "live" and host in EVERYWHERE and not settings.forwarded_allow_ips:
-        note(
-            "WARNING: --host lets everyone in without a proxy in front: the secrets of the API "
-            "travel unencrypted; listen on 127.0.0.1 behind one, and name it in "
-            "TALLYHOOK_FORWARDED_ALLOW_IPS"
-        )
+        note(UNENCRYPTED)
     configure_logging(
         format=settings.log_format,
         level=settings.log_level,
         lines_per_minute=settings.log_lines_per_minute,
     )
     run_loop(
-        run_service(settings, host=host, port=port, with_worker=not no_worker, listener=listener)
+        run_service(
+            settings,
+            host=host,
+            port=port,
+            with_worker=not no_worker,
+            listener=listener,
+            console=(CONSOLE_HOST, CONSOLE_PORT) if with_console else None,
+        )
     )
+
+
+def console(
+    host: Host = CONSOLE_HOST,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+    ] = CONSOLE_PORT,
+    fd: Inherited = None,
+) -> None:
+    """Serve the console: pages for finance, support and the shop's developer, beside `serve`.
+
+    Beyond this machine it needs TALLYHOOK_CONSOLE__PUBLIC_URL, and somebody who can sign in:
+    `operators invite`.
+    """
+    from app.bootstrap_console import serve_console
+    from app.cli.running import run_loop
+    from app.config.load import load_settings
+    from app.core.logs import configure_logging
+
+    host, port, listener = _where(host, port, fd)
+    settings = load_settings()
+    configure_logging(
+        format=settings.log_format,
+        level=settings.log_level,
+        lines_per_minute=settings.log_lines_per_minute,
+    )
+    run_loop(serve_console(settings, host=host, port=port, listener=listener))
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import SplitResult, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     BaseModel,
@@ -191,6 +192,27 @@ def public_url(value: Any) -> Any:
     return value if value == "" else base_url(value)
 
 
+def https_url(value: Any) -> Any:
+    """An https address without a path, or nothing. Raises ValueError for anything else."""
+    if value == "" or not isinstance(value, str):
+        return value
+    found = str(base_url(value)).lower()
+    if not found.startswith("https://") or urlsplit(found).path:
+        raise ValueError("must be an https address without a path: https://console.shop.example")
+    return found
+
+
+def time_zone(value: Any) -> Any:
+    """The name of a time zone, such as Africa/Nairobi. Raises ValueError where none is known."""
+    if not isinstance(value, str) or value == "UTC":
+        return value
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("must be a time zone's name, such as Africa/Nairobi or UTC") from None
+    return value
+
+
 def database_url(value: Any) -> Any:
     """The URL of a file of SQLite or of a PostgreSQL server, with the driver's name in it.
 
@@ -254,6 +276,8 @@ NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
 Accounts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(accounts)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 PublicUrl = Annotated[str, BeforeValidator(public_url)]
+HttpsUrl = Annotated[str, BeforeValidator(https_url)]
+TimeZone = Annotated[str, BeforeValidator(time_zone)]
 EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
@@ -354,6 +378,17 @@ class RehearsalSettings(BaseModel):
     currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "KES"
 
 
+class ConsoleSettings(BaseModel):
+    """Where people find the console.
+
+    public_url  its address as browsers know it, https; empty: on this machine alone
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    public_url: HttpsUrl = ""
+
+
 class Settings(BaseSettings):
     """Every setting, checked. Built by `load_settings`, or in tests by keyword.
 
@@ -378,7 +413,9 @@ class Settings(BaseSettings):
     evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)
     phones: PhonesSettings = Field(default_factory=PhonesSettings)
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
+    console: ConsoleSettings = Field(default_factory=ConsoleSettings)
     erasure_journal: Path | None = None
+    timezone: TimeZone = "UTC"
 
     require_order_record: Switch = "auto"
 
@@ -474,5 +511,6 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "evidence": EvidenceSettings,
     "phones": PhonesSettings,
     "rehearsal": RehearsalSettings,
+    "console": ConsoleSettings,
 }
 """Settings in groups of which there is one each."""

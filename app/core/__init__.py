@@ -11,6 +11,7 @@ __all__ = (
     "masking",
     "metrics",
     "pages",
+    "pages.charts",
     "periodic",
     "phone_key",
     "private_files",

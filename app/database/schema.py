@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "e0d2cd9c523f392478c50f33a451d35a04b8d837c07c0fbb9822e80486bc77eb",
-    "postgresql": "fcdfe996db633dad85b92ae8bab66817b160e1ad56ce674c7fe2ce6f2e1d901b",
+    "sqlite": "d886e0c874c576dd30c0d665eada6f920bb6ee523d0a32ac80f69b3b4dcc51bb",
+    "postgresql": "59e39f1c86750df9a0eb975d9271ef8603b2779d7793b9d9f693eddbbe7561eb",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

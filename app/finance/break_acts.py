@@ -19,6 +19,7 @@ from app.finance.break_store import (
     BreakDeed,
     add_break_deed,
     breaks_after,
+    breaks_of_order,
     breaks_of_subject,
     deciding_alone,
     latest_seen,
@@ -185,6 +186,16 @@ async def one_break(context: AppContext, name: str) -> SeenBreak:
     """One break. Raises NotFoundError where no run has given it life."""
     async with context.store.reading() as connection:
         return await break_in(connection, name)
+
+
+BREAKS_OF_AN_ORDER: Final = 50
+
+
+async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
+    """The breaks of one order, closed ones too."""
+    async with context.store.reading() as connection:
+        names = await breaks_of_order(connection, order, limit=BREAKS_OF_AN_ORDER)
+        return await _with_lives(connection, await latest_seen(connection, names))
 
 
 async def finished_run(context: AppContext, number: int) -> Run:

@@ -66,6 +66,18 @@ async def breaks_of_subject(connection: AsyncConnection, subject: str) -> list[s
     return [row[0] for row in rows]
 
 
+async def breaks_of_order(connection: AsyncConnection, order: str, *, limit: int) -> list[str]:
+    """Ids of the breaks of this order that a run gave life."""
+    rows = await connection.execute(
+        text(
+            "SELECT id FROM breaks WHERE order_ref = :order AND EXISTS "
+            "(SELECT 1 FROM break_turns WHERE break_id = id) ORDER BY id LIMIT :limit"
+        ),
+        {"order": order, "limit": limit},
+    )
+    return [row[0] for row in rows]
+
+
 async def decided_breaks(connection: AsyncConnection, number: int) -> AsyncIterator[list[str]]:
     """Ids of breaks that a run saw and a person has decided about."""
     sql = (

@@ -20,7 +20,7 @@ from app.receiving.inbox_queue import FAULTS
 from app.receiving.inbox_store import BEAT, count_set_aside, counter
 from app.receiving.refusals import RefusedAges
 from app.sealing.log_queue_store import count_unsealed, log_size
-from reconcile.instants import SECOND
+from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
 
 COUNTED: Final = 100_000
@@ -122,6 +122,43 @@ async def everything_refused(context: AppContext, ages: RefusedAges) -> str | No
         async with context.store.reading() as connection:
             ages.found(asked, await events_taken(connection, asked))
     return ages.everything_refused(now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """How things stand, for a person: asked of the database alone, by any process beside the
+    receiver. The counts are those of StoreState."""
+
+    outcomes: Mapping[str, int]
+    due: int
+    unread: int
+    oldest_unread: Instant | None
+    aside: int
+    notifications: tuple[int, int]
+    sealed: tuple[int, int]
+    free: int | None
+
+
+async def overview(context: AppContext) -> Overview:
+    """Raises StoreUnavailable or StorePoisoned where the store cannot be read."""
+    store = context.store
+    async with store.reading() as connection:
+        counts = dict.fromkeys(OUTCOMES, 0) | await outcome_counts(connection)
+        due = await count_due(connection, now=context.clock.now(), enough=COUNTED)
+        aside = await run(connection, count_set_aside)
+        notifications = await notification_counts(connection, enough=COUNTED)
+        sealed = await log_size(connection), await count_unsealed(connection)
+    unread = await store.inbox.backlog()
+    return Overview(
+        outcomes=counts,
+        due=due,
+        unread=unread.records,
+        oldest_unread=unread.oldest,
+        aside=aside,
+        notifications=notifications,
+        sealed=sealed,
+        free=store.writer.space.free_bytes(),
+    )
 
 
 async def store_state(context: AppContext) -> StoreState:

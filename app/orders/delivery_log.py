@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
+from app.core.ids import first_id
 from app.core.masking import Masking, masked_phone
 from app.orders.customers import phones_in
 from app.orders.search_store import orders_of_event
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from app.receiving.delivery_log_store import LogEntry, find_in_log, list_log, raw_delivery
+from app.receiving.delivery_log_store import (
+    LogEntry,
+    arrivals_since,
+    find_in_log,
+    list_log,
+    newest_arrival,
+    raw_delivery,
+    refused_naming,
+)
 from app.receiving.header_codec import URL
+from reconcile.instants import EARLIEST, MINUTE, Instant
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
@@ -42,11 +53,67 @@ VERDICTS: Final = (
 
 
 async def list_deliveries(
-    context: AppContext, *, verdict: str | None, limit: int
+    context: AppContext,
+    *,
+    verdict: str | None,
+    limit: int,
+    before: str | None = None,
+    source: str | None = None,
+    refused: bool = True,
 ) -> list[LogEntry]:
-    """The latest arrivals, newest first."""
+    """The latest arrivals, newest first; those before an id, of one source, refused ones or not."""
     async with context.store.reading() as connection:
-        return await list_log(connection, verdict=verdict, limit=limit)
+        return await list_log(
+            connection,
+            verdict=verdict,
+            limit=limit,
+            before=before,
+            source=source,
+            refused=refused,
+        )
+
+
+async def head_of_log(context: AppContext) -> str:
+    """The id of the latest arrival; empty where there is none."""
+    async with context.store.reading() as connection:
+        return await newest_arrival(connection)
+
+
+MINUTES: Final = 60
+LOOKED_AT: Final = 20_000
+"""Arrivals that a chart of the last hour looks at, at most."""
+
+
+async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, int]]:
+    """How many of the latest arrivals came in each minute of the last hour: when it began, how many
+    were taken, how many refused."""
+    now = context.clock.now()
+    first = now // MINUTE - MINUTES + 1
+    async with context.store.reading() as connection:
+        found = await arrivals_since(
+            connection, first_id("dlv_", EARLIEST + first * MINUTE), most=LOOKED_AT
+        )
+    counts = Counter((at // MINUTE, refused) for at, refused in found)
+    return [
+        (EARLIEST + minute * MINUTE, counts[minute, False], counts[minute, True])
+        for minute in range(first, first + MINUTES)
+    ]
+
+
+REFUSED_LOOKED_AT: Final = 2_000
+REFUSED_SHOWN: Final = 20
+
+
+async def refused_that_may_be_of(context: AppContext, names: Collection[str]) -> list[LogEntry]:
+    """The latest refused arrivals in whose bodies one of these references stands: nobody vouches
+    for them, and they may be anybody's."""
+    wanted = sorted(name for name in set(names) if len(name) >= 4)
+    if not wanted:
+        return []
+    async with context.store.reading() as connection:
+        return await refused_naming(
+            connection, wanted[:10], looked_at=REFUSED_LOOKED_AT, limit=REFUSED_SHOWN
+        )
 
 
 async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:

@@ -299,6 +299,72 @@ async def listed_orders(
     return [row[0] for row in rows]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest:
+    """An order by what was last published of it."""
+
+    order: str
+    seq: int
+    at: Instant
+
+
+async def latest_orders(
+    connection: AsyncConnection,
+    *,
+    before: int | None,
+    limit: int,
+    outcome: str | None = None,
+    finding: str | None = None,
+) -> list[Latest]:
+    """Orders by their last revision, the newest first: those whose last one is below `before`, of
+    an outcome, with a finding as the cache has them."""
+    conditions = [
+        "NOT EXISTS (SELECT 1 FROM revisions AS later "
+        "WHERE later.order_key = revisions.order_key AND later.seq > revisions.seq)"
+    ]
+    values: dict[str, Any] = {"limit": limit}
+    if before is not None:
+        conditions.append("seq < :before")
+        values["before"] = before
+    if outcome is not None:
+        conditions.append("outcome = :outcome")
+        values["outcome"] = outcome
+    if finding is not None:
+        conditions.append(
+            "EXISTS (SELECT 1 FROM ledgers WHERE ledgers.order_key = revisions.order_key "
+            "AND findings LIKE :finding)"
+        )
+        values["finding"] = f"%|{finding}|%"
+    rows = await connection.execute(
+        text(
+            "SELECT order_key, seq, at FROM revisions "  # noqa: S608
+            f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT :limit"
+        ),
+        values,
+    )
+    return [Latest(order=row[0], seq=row[1], at=row[2]) for row in rows]
+
+
+async def last_revision(connection: AsyncConnection) -> int:
+    """The number of the last revision; 0 where there is none."""
+    found = await connection.execute(text("SELECT max(seq) FROM revisions"))
+    return int(found.scalar_one() or 0)
+
+
+async def revisions_of_order(
+    connection: AsyncConnection, order: str, *, until: Instant, limit: int
+) -> list[Published]:
+    """What was published of an order up to an instant, the newest first."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {', '.join(PUBLISHED_COLUMNS)} FROM revisions "  # noqa: S608
+            "WHERE order_key = :order AND at <= :until ORDER BY seq DESC LIMIT :limit"
+        ),
+        {"order": order, "until": until, "limit": limit},
+    )
+    return [published_of(row) for row in rows]
+
+
 async def drop_takings(connection: AsyncConnection) -> None:
     """Empty the cache of takings; the next reconciliation makes them."""
     await connection.execute(text("DELETE FROM takings"))

@@ -310,18 +310,20 @@ async def send_again(
 
 
 async def notifications_in(
-    connection: AsyncConnection, *, state: State | None, limit: int
+    connection: AsyncConnection, *, state: State | None, limit: int, order: str | None = None
 ) -> list[Entry]:
-    """Notifications, the newest first; of one state, or (None) of all."""
-    where = "" if state is None else f"WHERE {_CONDITIONS[state]} "
+    """Notifications, the newest first; of one state, or (None) of all; of one order, or of all."""
+    conditions = [] if state is None else [f"({_CONDITIONS[state]})"]
+    conditions += [] if order is None else ["revisions.order_key = :order"]
+    where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
     rows = await connection.execute(
         text(
             "SELECT notifications.seq, notifications.order_key, revisions.outcome, "  # noqa: S608
             "tries, revisions.at, due_at, delivered_at, problem FROM notifications "
             f"JOIN revisions ON revisions.seq = notifications.seq {where}"
-            "ORDER BY notifications.seq DESC LIMIT :limit"
+            "ORDER BY revisions.seq DESC LIMIT :limit"
         ),
-        {"limit": limit},
+        {"limit": limit} | ({} if order is None else {"order": order}),
     )
     return [_entry(row) for row in rows]
 

@@ -272,15 +272,19 @@ def notification_body(published: Published) -> bytes:
 
 
 async def list_notifications(
-    context: AppContext, *, state: State | None, limit: int
+    context: AppContext, *, state: State | None, limit: int, order: str | None = None
 ) -> list[Entry]:
-    """Notifications, the newest first."""
+    """Notifications, the newest first; of one order, where one is named."""
     async with context.store.reading() as connection:
-        return await notifications_in(connection, state=state, limit=limit)
+        return await notifications_in(connection, state=state, limit=limit, order=order)
 
 
 async def redeliver(
-    context: AppContext, revisions: Collection[int] | None, *, by: str | None = None
+    context: AppContext,
+    revisions: Collection[int] | None,
+    *,
+    by: str | None = None,
+    why: str = "",
 ) -> int:
     """Send these revisions again, or (None) all that were tried and not taken, whether they wait or
     were given up; a service or worker that runs does it at once. Raises NotFoundError where one of
@@ -301,6 +305,7 @@ async def redeliver(
             action="notifications_redelivered",
             subject=subject,
             at=now,
+            reason=why,
             facts={"notifications": found},
         )
     return found

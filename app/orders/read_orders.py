@@ -11,8 +11,15 @@ from typing import Any, Final, NamedTuple
 
 from app.core.errors import NotFoundError
 from app.core.text import counted
+from app.orders.counter_store import outcome_counts
 from app.orders.holds import as_judged
-from app.orders.ledger_store import listed_orders
+from app.orders.ledger_store import (
+    last_revision,
+    latest_orders,
+    listed_orders,
+    revisions_of_order,
+)
+from app.orders.published_store import Published
 from app.orders.record_store import records_of
 from app.orders.retention_store import Pruned, pruned_among
 from app.receiving.caught_up import behind_s
@@ -128,10 +135,82 @@ async def list_orders(
             connection, after=after, limit=limit, outcome=outcome, finding=finding
         )
         histories = await as_judged(connection, orders, policy=context.policy)
+    return await _folded(context, [histories[order] for order in orders], now)
+
+
+async def _folded(context: AppContext, histories: Sequence[History], now: Instant) -> list[Ledger]:
     ledgers = []
-    for count, order in enumerate(orders, 1):
-        history = histories[order]
+    for count, history in enumerate(histories, 1):
         ledgers.append(fold(history, policy=context.policy, as_of=history.instant_at(now)))
         if count % FOLDS_IN_A_ROW == 0:
             await asyncio.sleep(0)  # a long page must not keep deliveries waiting
     return ledgers
+
+
+class Changed(NamedTuple):
+    """An order's ledger of now, and what was last published of it: its number and when."""
+
+    ledger: Ledger
+    seq: int
+    at: Instant
+
+
+async def newest_orders(
+    context: AppContext,
+    *,
+    before: int | None = None,
+    limit: int = 50,
+    outcome: str | None = None,
+    finding: str | None = None,
+) -> list[Changed]:
+    """Orders by when something was last published of them, the newest first; of those before a
+    revision, of one outcome, with one finding as they were published. Each is folded as of now."""
+    now = context.clock.now()
+    async with context.store.reading() as connection:
+        found = await latest_orders(
+            connection, before=before, limit=limit, outcome=outcome, finding=finding
+        )
+        orders = [each.order for each in found]
+        histories = await as_judged(connection, orders, policy=context.policy)
+    ledgers = await _folded(context, [histories[order] for order in orders], now)
+    return [Changed(ledger, each.seq, each.at) for ledger, each in zip(ledgers, found, strict=True)]
+
+
+async def counted_outcomes(context: AppContext) -> dict[str, int]:
+    """How many orders have each outcome, as it was published."""
+    async with context.store.reading() as connection:
+        return await outcome_counts(connection)
+
+
+async def head_of_feed(context: AppContext) -> int:
+    """The number of what was last published."""
+    async with context.store.reading() as connection:
+        return await last_revision(connection)
+
+
+async def published_of_order(
+    context: AppContext, order: str, *, as_of: Instant | None = None, limit: int = 50
+) -> list[Published]:
+    """What was published of an order, the newest first."""
+    until = context.clock.now() if as_of is None else as_of
+    async with context.store.reading() as connection:
+        return await revisions_of_order(connection, order, until=until, limit=limit)
+
+
+async def arrivals_of(
+    context: AppContext, order: str, *, as_of: Instant | None = None
+) -> list[dict[str, Any]]:
+    """The deliveries that an order's ledger rests on, by arrival."""
+    async with context.store.reading() as connection:
+        history = (await as_judged(connection, [order], policy=context.policy))[order]
+    known = [d for d in history.deliveries if as_of is None or d.received_at <= as_of]
+    return [
+        {
+            "delivery": each.delivery_id,
+            "received_at": format_instant(each.received_at),
+            "source": each.event.source,
+            "event": each.event.event_id,
+            "kind": each.event.kind,
+        }
+        for each in sorted(known, key=lambda each: (each.received_at, each.delivery_id))
+    ]

@@ -76,14 +76,90 @@ def _entry(row: Sequence[Any]) -> LogEntry:
     )
 
 
+_HALVES = (
+    (f"SELECT {_SHOWN}, event_id, pruned_at FROM deliveries", "deliveries"),  # noqa: S608
+    (f"SELECT {_SHOWN}, NULL AS event_id, NULL AS pruned_at FROM rejections", "rejections"),  # noqa: S608
+)
+
+
 async def list_log(
-    connection: AsyncConnection, *, verdict: str | None, limit: int
+    connection: AsyncConnection,
+    *,
+    verdict: str | None,
+    limit: int,
+    before: str | None = None,
+    source: str | None = None,
+    refused: bool = True,
 ) -> list[LogEntry]:
-    """The latest arrivals, newest first, of all verdicts or of one."""
-    where = "" if verdict is None else "WHERE verdict = :verdict"
+    """The latest arrivals, newest first, of all verdicts and sources or of one; those before an id.
+    refused: whether those that were refused are among them.
+
+    Each half is cut by itself: a database that sorts both whole reads every arrival there is.
+    """
+    values: dict[str, Any] = {"limit": limit}
+    conditions = []
+    for name, value, condition in (
+        # As in the text of the index that holds this verdict alone: see `ix_deliveries_unreadable`.
+        ("verdict", verdict, "verdict = :verdict"),
+        ("source", source, "source = :source"),
+        ("before", before, "id < :before"),
+    ):
+        if value == "unreadable" and name == "verdict":
+            conditions.append("verdict = 'unreadable'")
+        elif value is not None:
+            conditions.append(condition)
+            values[name] = value
+    where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+    halves = " UNION ALL ".join(
+        f"SELECT * FROM ({half} {where}ORDER BY id DESC LIMIT :limit) AS of_{name}"  # noqa: S608
+        for half, name in _HALVES[: 2 if refused else 1]
+    )
     rows = await connection.execute(
-        text(f"SELECT * FROM ({_BOTH}) AS delivery_log {where} ORDER BY id DESC LIMIT :limit"),  # noqa: S608
-        {"limit": limit} | ({} if verdict is None else {"verdict": verdict}),
+        text(f"SELECT * FROM ({halves}) AS delivery_log ORDER BY id DESC LIMIT :limit"),  # noqa: S608
+        values,
+    )
+    return [_entry(row) for row in rows]
+
+
+async def newest_arrival(connection: AsyncConnection) -> str:
+    """The id of the latest arrival, refused or not; empty where there is none."""
+    rows = await connection.execute(
+        text("SELECT max(id) FROM (SELECT max(id) AS id FROM deliveries UNION ALL "
+             "SELECT max(id) AS id FROM rejections) AS latest")
+    )  # fmt: skip
+    return str(rows.scalar_one() or "")
+
+
+async def arrivals_since(
+    connection: AsyncConnection, start: str, *, most: int
+) -> list[tuple[Instant, bool]]:
+    """When each of the latest `most` arrivals since an id came, and whether it was refused."""
+    rows = await connection.execute(
+        text(
+            "SELECT received_at, 0, id FROM (SELECT received_at, id FROM deliveries "
+            "WHERE id >= :start ORDER BY id DESC LIMIT :most) AS taken UNION ALL "
+            "SELECT received_at, 1, id FROM (SELECT received_at, id FROM rejections "
+            "WHERE id >= :start ORDER BY id DESC LIMIT :most) AS refused"
+        ),
+        {"start": start, "most": most},
+    )
+    return [(row[0], bool(row[1])) for row in rows]
+
+
+async def refused_naming(
+    connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
+) -> list[LogEntry]:
+    """Of the latest refused arrivals those whose body has one of these texts in it."""
+    sqlite = connection.dialect.name == "sqlite"
+    has = "instr(body, :{}) > 0" if sqlite else "position(:{} in body) > 0"
+    named = {f"name{place}": name.encode() for place, name in enumerate(names)}
+    rows = await connection.execute(
+        text(
+            f"SELECT {_SHOWN}, NULL AS event_id, NULL AS pruned_at FROM "  # noqa: S608
+            "(SELECT * FROM rejections ORDER BY id DESC LIMIT :looked_at) AS latest "
+            f"WHERE {' OR '.join(has.format(name) for name in named)} ORDER BY id DESC LIMIT :limit"
+        ),
+        {"looked_at": looked_at, "limit": limit, **named},
     )
     return [_entry(row) for row in rows]
 

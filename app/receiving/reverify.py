@@ -6,6 +6,7 @@ transaction that takes it out of the ring. Everything else stays where it is.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -64,6 +65,7 @@ async def reverify(
     environment: str,
     progress: Callable[[int], None],
     by: str | None = None,
+    why: str = "",
 ) -> Reverified:
     """One pass over the ring, oldest first. `only`: the name of one source, else all of them.
 
@@ -83,6 +85,7 @@ async def reverify(
             action="deliveries_reverified",
             subject=only or "all sources",
             at=context.clock.now(),
+            reason=why,
             facts={"judged": done.judged, "accepted": len(done.accepted)},
         )
     return done
@@ -108,6 +111,31 @@ async def _pass(
             context, wanted, sources=sources, environment=environment, done=done, pace=pace
         )
         progress(len(page))
+
+
+async def previewed(
+    context: AppContext, *, sources: Mapping[str, Source], only: str | None, environment: str
+) -> Reverified:
+    """What a pass would do now; nothing is changed. What is accepted has its old verdict beside
+    it."""
+    done, after = Reverified(), ""
+    while True:
+        async with context.store.reading() as connection:
+            page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
+        if not page:
+            return done
+        after = page[-1].delivery_id
+        for each in page:
+            if only in (None, each.source):
+                done.judged += 1
+                judged = _judged(each, sources.get(each.source), environment)
+                if judged is None:
+                    done.cut += 1
+                elif isinstance(judged, Refused):
+                    done.refuse(judged.verdict)
+                elif judged:
+                    done.accepted.append((each.delivery_id, each.verdict))
+        await asyncio.sleep(0)  # other requests have their turn
 
 
 async def count_genuine(

@@ -25,7 +25,7 @@ GROUPS = (
     ("monitoring",),
     ("sandbox",),
     ("golive",),
-    ("api",),
+    ("api", "console"),
     ("bootstrap",),
     ("cli",),
 )
@@ -203,15 +203,16 @@ def chance_only_in_ids(module: Module) -> Iterator[str]:
 
 
 def faces_call_use_cases(module: Module) -> Iterator[str]:
-    """Command line and API do not reach past the use cases; use cases know neither."""
-    if module.within("app/cli", "app/api"):
+    """Command line, API and console do not reach past the use cases; use cases know none of
+    them."""
+    if module.within("app/cli", "app/api", "app/console"):
         for node, name in imports_from(module, "app"):
             words = name.split(".")
-            if words[1] in ("cli", "api"):
+            if words[1] in ("cli", "api", "console"):
                 continue
             if any(word == "store" or word.endswith("_store") for word in words[2:]):
                 yield module.at(node, f"imports {name}: call a use case")
-            if words[1] == "database" and module.within("app/api"):
+            if words[1] == "database" and not module.within("app/cli"):
                 yield module.at(node, f"imports {name}: call a use case")
     elif module.within("app") and room_of(module.path.replace("/", ".")[:-3]) in PLACES:
         for node, name in imports_from(module, "starlette", "typer"):

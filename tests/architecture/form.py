@@ -21,8 +21,9 @@ _LOG_METHODS = frozenset(
 _LOG_WORDS = frozenset({"exc_info", "stack_info"})
 
 PLACES_OF_SECRETS = (
-    "app/providers", "app/sandbox", "app/api", "app/receiving", "app/access/tokens.py",
-    "app/access/operator_store.py", "app/privacy/erasure_journal.py",
+    "app/providers", "app/sandbox", "app/api", "app/receiving", "app/console",
+    "app/access/credentials.py", "app/access/sessions.py", "app/access/session_store.py",
+    "app/access/tokens.py", "app/access/operator_store.py", "app/privacy/erasure_journal.py",
 )  # fmt: skip
 """Where a signature, a token or a digest that somebody sent is compared with what it must be."""
 

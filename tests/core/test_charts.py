@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.finance.reports.html_form import Series, bars, nice_top, stacked
+from app.core.pages.charts import Series, bars, nice_top, stacked
 
 SVG = "{http://www.w3.org/2000/svg}"
 

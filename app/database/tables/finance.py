@@ -77,6 +77,7 @@ class BreakRow(Table, table=True):
     __table_args__ = (
         Index("ix_breaks_cause", "cause", "id"),
         Index("ix_breaks_subject", "subject"),
+        Index("ix_breaks_order_ref", "order_ref"),
         CLUSTERED,
     )
     id: str = text_column(primary=True)

@@ -198,6 +198,56 @@ class OperatorRow(Table, table=True):
     disabled_at: int | None = big_column(null=True)
 
 
+class CredentialRow(Table, table=True):
+    """By what an operator proves who they are: a password's Argon2id text, and the shared secret
+    of their one-time codes in Base32. `totp_step` is the last step of time whose code was used."""
+
+    __tablename__ = "credentials"
+    __table_args__ = CLUSTERED
+    name: str = text_column(primary=True)
+    password: str = text_column()
+    totp: str | None = text_column(null=True)
+    totp_step: int | None = big_column(null=True)
+    set_at: int = big_column()
+
+
+class InvitationRow(Table, table=True):
+    """A link that is used once, under its SHA-256: `invite` lets a person set their password,
+    `enter` opens a session of the demo. `totp` is the secret that the person is shown."""
+
+    __tablename__ = "invitations"
+    __table_args__ = (Index("ix_invitations_name", "name"), CLUSTERED)
+    hash: str = text_column(primary=True)
+    kind: str = text_column()
+    name: str = text_column()
+    made_at: int = big_column()
+    until: int = big_column()
+    used_at: int | None = big_column(null=True)
+    totp: str | None = text_column(null=True)
+
+
+class SessionRow(Table, table=True):
+    """A person who has signed in to the console, under the SHA-256 of their cookie's value."""
+
+    __tablename__ = "sessions"
+    __table_args__ = (Index("ix_sessions_name", "name"), CLUSTERED)
+    hash: str = text_column(primary=True)
+    name: str = text_column()
+    created_at: int = big_column()
+    used_at: int = big_column()
+    until: int = big_column()
+    revoked_at: int | None = big_column(null=True)
+
+
+class UsedFormRow(Table, table=True):
+    """A form of the console that was sent: sent once more, it does nothing."""
+
+    __tablename__ = "used_forms"
+    __table_args__ = (Index("ix_used_forms_at", "at"), CLUSTERED)
+    id: str = text_column(primary=True)
+    at: int = big_column()
+
+
 class AuditRow(Table, table=True):
     """What a person did, to what, and why. Append-only; numbers have no gaps."""
 

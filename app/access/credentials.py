@@ -1,0 +1,113 @@
+"""Passwords and one-time codes: Argon2id (RFC 9106) and TOTP (RFC 6238).
+
+Leaves out: where they are kept, and how often somebody may try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+from functools import cache
+from typing import Final
+
+from cryptography.exceptions import InvalidKey
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+
+from app.core.errors import UsageError
+from app.core.ids import new_salts, new_secret
+from reconcile.instants import SECOND, Instant
+
+PASSWORD_MIN: Final = 12
+"""Characters: a phrase of some words, or what a password manager makes."""
+
+PASSWORD_MAX: Final = 256
+
+_MEMORY_KIB: Final = 19_456
+_ITERATIONS: Final = 2
+"""The OWASP's least for Argon2id with one lane; a try costs some 30 ms and 19 MiB."""
+
+_AT_ONCE: Final = asyncio.Semaphore(2)
+"""However many try: no more memory than of two, and a core is left."""
+
+STEP_S: Final = 30
+DIGITS: Final = 6
+_EARLIER, _LATER = 1, 1
+"""Steps that a person's clock may be off."""
+
+
+def check_password(password: str) -> None:
+    """Raises UsageError for a password that is too short, too long or the like."""
+    if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
+        raise UsageError(f"a password has {PASSWORD_MIN} to {PASSWORD_MAX} characters")
+    if len(set(password)) < 5:
+        raise UsageError("a password has at least five different characters")
+
+
+async def password_text(password: str) -> str:
+    """The text under which a password is kept: with its salt and its cost."""
+    salt = new_salts(1)[0]
+    async with _AT_ONCE:
+        return await asyncio.to_thread(_derive, password, salt)
+
+
+def _derive(password: str, salt: bytes) -> str:
+    kdf = Argon2id(salt=salt, length=32, iterations=_ITERATIONS, lanes=1, memory_cost=_MEMORY_KIB)
+    return kdf.derive_phc_encoded(password.encode())
+
+
+async def password_fits(password: str, kept: str | None) -> bool:
+    """Whether it is the one of this text. Where there is no text it takes as long."""
+    async with _AT_ONCE:
+        fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
+    return fits and kept is not None
+
+
+def _fits(password: str, kept: str) -> bool:
+    try:
+        Argon2id.verify_phc_encoded(password.encode("utf-8", "surrogatepass"), kept)
+    except InvalidKey:
+        return False
+    return True
+
+
+@cache
+def _nobodys() -> str:
+    return _derive(base64.b64encode(new_secret()).decode(), new_salts(1)[0])
+
+
+def new_totp_secret() -> str:
+    """160 bits in Base32, as authenticator programs take them."""
+    return base64.b32encode(new_secret()[:20]).decode()
+
+
+def totp_code(secret: str, step: int) -> str:
+    """The code of a step of time: RFC 4226 section 5.3 over the step."""
+    digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
+    offset = digest[-1] & 15
+    number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFF_FFFF
+    return str(number % 10**DIGITS).zfill(DIGITS)
+
+
+def step_of(now: Instant) -> int:
+    """The step of time that an instant is in."""
+    return now // SECOND // STEP_S
+
+
+def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
+    """The step whose code was given, among those around now that come after the last used one;
+    None where it is no such code."""
+    stated = "".join(given.split()).encode("utf-8", "surrogatepass")
+    found = None
+    for step in range(step_of(now) - _EARLIER, step_of(now) + _LATER + 1):
+        expected = totp_code(secret, step).encode()
+        if hmac.compare_digest(expected, stated) and (after is None or step > after):
+            found = step
+    return found
+
+
+def totp_address(secret: str, name: str) -> str:
+    """What an authenticator program reads: the address of a secret."""
+    from urllib.parse import quote
+
+    return f"otpauth://totp/Tallyhook:{quote(name)}?secret={secret}&issuer=Tallyhook"

@@ -1,0 +1,231 @@
+"""Credentials, invitations, sessions and forms that were sent: as rows. What is secret in them is
+kept as a hash, but the shared secrets of one-time codes, which must be computed with."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reconcile.instants import Instant
+
+LinkKind = Literal["invite", "enter"]
+
+
+def hash_of(token: str) -> str:
+    """The form in which a link or a cookie is kept and looked up."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """By what one operator proves who they are."""
+
+    name: str
+    password: str
+    totp: str | None
+    totp_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """An invitation, or a demo's way in, that was not used and is not over."""
+
+    kind: LinkKind
+    name: str
+    until: Instant
+    totp: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Who has signed in, and as what."""
+
+    name: str
+    role: str
+    created_at: Instant
+    used_at: Instant
+    until: Instant
+
+
+async def credential_of(connection: AsyncConnection, name: str) -> Credential | None:
+    """An operator's; None where they have set none."""
+    rows = await connection.execute(
+        text("SELECT name, password, totp, totp_step FROM credentials WHERE name=:name"),
+        {"name": name},
+    )
+    row = rows.first()
+    if row is None:
+        return None
+    return Credential(name=row[0], password=row[1], totp=row[2], totp_step=row[3])
+
+
+async def any_credential(connection: AsyncConnection) -> bool:
+    """Whether an operator in force could sign in."""
+    rows = await connection.execute(
+        text(
+            "SELECT 1 FROM credentials JOIN operators ON operators.name = credentials.name "
+            "WHERE disabled_at IS NULL LIMIT 1"
+        )
+    )
+    return rows.first() is not None
+
+
+async def set_credential(
+    connection: AsyncConnection, credential: Credential, *, now: Instant
+) -> None:
+    """Put a person's password and secret in the place of what they had."""
+    await connection.execute(
+        text(
+            "INSERT INTO credentials (name, password, totp, totp_step, set_at) "
+            "VALUES (:name, :password, :totp, :step, :now) ON CONFLICT (name) DO UPDATE SET "
+            "password=excluded.password, totp=excluded.totp, totp_step=excluded.totp_step, "
+            "set_at=excluded.set_at"
+        ),
+        {
+            "name": credential.name,
+            "password": credential.password,
+            "totp": credential.totp,
+            "step": credential.totp_step,
+            "now": now,
+        },
+    )
+
+
+async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
+    """Use up the code of a step of time; False where it, or a later one, was used before."""
+    rows = await connection.execute(
+        text(
+            "UPDATE credentials SET totp_step=:step WHERE name=:name "
+            "AND coalesce(totp_step, -1) < :step RETURNING name"
+        ),
+        {"name": name, "step": step},
+    )
+    return rows.first() is not None
+
+
+async def add_link(connection: AsyncConnection, link: Link, *, token: str, now: Instant) -> None:
+    """Keep a new link's hash; earlier ones of the same person and kind end with it."""
+    await connection.execute(
+        text("DELETE FROM invitations WHERE name=:name AND kind=:kind"),
+        {"name": link.name, "kind": link.kind},
+    )
+    await connection.execute(
+        text(
+            "INSERT INTO invitations (hash, kind, name, made_at, until, totp) "
+            "VALUES (:hash, :kind, :name, :now, :until, :totp)"
+        ),
+        {
+            "hash": hash_of(token),
+            "kind": link.kind,
+            "name": link.name,
+            "now": now,
+            "until": link.until,
+            "totp": link.totp,
+        },
+    )
+
+
+async def open_link(
+    connection: AsyncConnection, token: str, *, kind: LinkKind, now: Instant
+) -> Link | None:
+    """The link that this is, where it may still be used and its operator is in force."""
+    rows = await connection.execute(
+        text(
+            "SELECT kind, invitations.name, until, totp FROM invitations "
+            "JOIN operators ON operators.name = invitations.name AND disabled_at IS NULL "
+            "WHERE hash=:hash AND kind=:kind AND used_at IS NULL AND until > :now"
+        ),
+        {"hash": hash_of(token), "kind": kind, "now": now},
+    )
+    row = rows.first()
+    return None if row is None else Link(kind=row[0], name=row[1], until=row[2], totp=row[3])
+
+
+async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:
+    """Use it up; False where somebody was first."""
+    rows = await connection.execute(
+        text(
+            "UPDATE invitations SET used_at=:now, totp=NULL WHERE hash=:hash AND used_at IS NULL "
+            "AND until > :now RETURNING name"
+        ),
+        {"hash": hash_of(token), "now": now},
+    )
+    return rows.first() is not None
+
+
+async def add_session(
+    connection: AsyncConnection, *, token: str, name: str, now: Instant, until: Instant
+) -> None:
+    """Keep a new session under its cookie's hash; those that are over go."""
+    await connection.execute(text("DELETE FROM sessions WHERE until <= :now"), {"now": now})
+    await connection.execute(
+        text(
+            "INSERT INTO sessions (hash, name, created_at, used_at, until) "
+            "VALUES (:hash, :name, :now, :now, :until)"
+        ),
+        {"hash": hash_of(token), "name": name, "now": now, "until": until},
+    )
+
+
+async def session_in_force(
+    connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
+) -> Session | None:
+    """The session of this cookie, where nothing has ended it: time, a person, or its operator's
+    being disabled. The role is the one that the operator has now."""
+    rows = await connection.execute(
+        text(
+            "SELECT sessions.name, role, sessions.created_at, used_at, until FROM sessions "
+            "JOIN operators ON operators.name = sessions.name AND disabled_at IS NULL "
+            "WHERE hash=:hash AND revoked_at IS NULL AND until > :now AND used_at > :used_after"
+        ),
+        {"hash": hash_of(token), "now": now, "used_after": used_after},
+    )
+    row = rows.first()
+    if row is None:
+        return None
+    return Session(name=row[0], role=row[1], created_at=row[2], used_at=row[3], until=row[4])
+
+
+async def note_use(connection: AsyncConnection, token: str, *, now: Instant) -> None:
+    """Write down when a session was last used."""
+    await connection.execute(
+        text("UPDATE sessions SET used_at=:now WHERE hash=:hash AND used_at < :now"),
+        {"hash": hash_of(token), "now": now},
+    )
+
+
+async def revoke_session(connection: AsyncConnection, token: str, *, now: Instant) -> None:
+    """End the session of this cookie."""
+    await connection.execute(
+        text("UPDATE sessions SET revoked_at=:now WHERE hash=:hash AND revoked_at IS NULL"),
+        {"hash": hash_of(token), "now": now},
+    )
+
+
+async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Instant) -> int:
+    """End all sessions of a person; how many there were."""
+    rows = await connection.execute(
+        text(
+            "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
+            "RETURNING hash"
+        ),
+        {"name": name, "now": now},
+    )
+    return len(rows.all())
+
+
+async def use_form(
+    connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
+) -> bool:
+    """Use up a form's id; False where it was used before. Ids older than any session go."""
+    await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
+    rows = await connection.execute(
+        text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "
+             "RETURNING id"),
+        {"id": hash_of(form), "now": now},
+    )  # fmt: skip
+    return rows.first() is not None

@@ -1,0 +1,221 @@
+"""Signing in to the console: invitations, passwords with one-time codes, and sessions.
+
+1 invited   `operators invite` makes a link that is used once within a day
+2 set up    with it a person sets their password, and, where their role needs one, a one-time code
+3 signed in a session: a row under the hash of a random cookie
+
+Another way to sign in, such as OpenID Connect, comes in beside `sign_in` and ends in `_begin`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.access.credentials import (
+    check_password,
+    fitting_step,
+    new_totp_secret,
+    password_fits,
+    password_text,
+)
+from app.access.operator_store import Operator, add_operator, operators
+from app.access.operators import Role, checked_name, note_in_trail, permitted
+from app.access.session_store import (
+    Credential,
+    Link,
+    LinkKind,
+    Session,
+    add_link,
+    add_session,
+    any_credential,
+    credential_of,
+    note_use,
+    open_link,
+    revoke_session,
+    revoke_sessions_of,
+    session_in_force,
+    set_credential,
+    use_form,
+    use_link,
+    use_step,
+)
+from app.core.errors import TallyhookError, UsageError
+from app.core.ids import new_token
+from app.database.engine import Connection, DatabaseContext
+from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
+
+INVITED_FOR: Final[Duration] = 24 * HOUR
+ENTERED_WITHIN: Final[Duration] = 10 * MINUTE
+IDLE: Final[Duration] = 8 * HOUR
+LONGEST: Final[Duration] = 7 * DAY
+NOTED_EVERY: Final[Duration] = 5 * MINUTE
+"""How often a session's last use is written: a look at a page is no write."""
+
+WITH_CODE: Final = frozenset({"admin", "finance"})
+"""Roles that sign in with a one-time code beside the password."""
+
+DEMO: Final = "demo"
+"""The operator of the demo's own database."""
+
+
+class SignInRefused(TallyhookError):
+    """The same words whatever was wrong: whoever guesses learns nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("That did not fit. Check the name, the password and the code.")
+
+
+class LinkRefused(TallyhookError):
+    """A link that is not known, was used, or is over."""
+
+    def __init__(self) -> None:
+        super().__init__("This link was used already, is too old, or was never given out.")
+
+
+async def invite_operator(
+    context: DatabaseContext, *, name: str, role: Role | None, by: str | None
+) -> str:
+    """A link's token for a person, who is added where they are new. For one who has a password it
+    is the way to set a new one. Raises UsageError for who may not, and for another role.
+    """
+    token = new_token("")
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        known = await operators(connection)
+        who = await permitted(connection, by=by, action="operator_invited")
+        found = next((each for each in known if each.name == name), None)
+        if found is None:
+            if role is None:
+                raise UsageError(f"{name} is new here: say --role")
+            if not known and role != "admin":
+                raise UsageError("the first operator must be an admin, who can add the others")
+            found = Operator(name=checked_name(name), role=role, created_at=now)
+            await add_operator(connection, found)
+            await note_in_trail(
+                connection, who, action="operator_added", subject=name, at=now, facts={"role": role}
+            )
+        elif found.disabled_at is not None:
+            raise UsageError(f"{name} is disabled; choose another name")
+        elif role not in (None, found.role):
+            raise UsageError(f"{name} has the role {found.role}, and keeps it")
+        totp = new_totp_secret() if found.role in WITH_CODE else None
+        link = Link(kind="invite", name=name, until=now + INVITED_FOR, totp=totp)
+        await add_link(connection, link, token=token, now=now)
+        await note_in_trail(connection, who, action="operator_invited", subject=name, at=now)
+    return token
+
+
+async def demo_link(context: DatabaseContext) -> str:
+    """The token of the demo's way in; makes its operator. For the demo's own database alone."""
+    token = new_token("")
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        known = {each.name for each in await operators(connection)}
+        if known - {DEMO}:
+            raise UsageError("this database has operators of its own")
+        if not known:
+            await add_operator(connection, Operator(name=DEMO, role="admin", created_at=now))
+        link = Link(kind="enter", name=DEMO, until=now + ENTERED_WITHIN, totp=None)
+        await add_link(connection, link, token=token, now=now)
+    return token
+
+
+async def read_link(context: DatabaseContext, token: str, *, kind: LinkKind) -> Link:
+    """What a link is for. Raises LinkRefused."""
+    async with context.store.reading() as connection:
+        link = await open_link(connection, token, kind=kind, now=context.clock.now())
+    if link is None:
+        raise LinkRefused
+    return link
+
+
+async def accept_invitation(
+    context: DatabaseContext, token: str, *, password: str, code: str
+) -> str:
+    """Set the password of whoever was invited; all their sessions end, and one begins. Returns its
+    cookie's value. Raises LinkRefused, and UsageError for a password or code that does not do."""
+    link = await read_link(context, token, kind="invite")
+    check_password(password)
+    kept = await password_text(password)
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        step = None
+        if link.totp is not None:
+            step = fitting_step(link.totp, code, now=now, after=None)
+            if step is None:
+                raise UsageError(
+                    "that is not the code of now: look at the authenticator again, and at the clock"
+                )
+        if not await use_link(connection, token, now=now):
+            raise LinkRefused
+        credential = Credential(name=link.name, password=kept, totp=link.totp, totp_step=step)
+        await set_credential(connection, credential, now=now)
+        await revoke_sessions_of(connection, link.name, now=now)
+        return await _begin(connection, link.name, now=now)
+
+
+async def enter_demo(context: DatabaseContext, token: str) -> str:
+    """A session of the demo's operator, by its link. Raises LinkRefused."""
+    link = await read_link(context, token, kind="enter")
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        if link.name != DEMO or not await use_link(connection, token, now=now):
+            raise LinkRefused
+        return await _begin(connection, link.name, now=now)
+
+
+async def sign_in(context: DatabaseContext, *, name: str, password: str, code: str) -> str:
+    """A new session; its cookie's value. Raises SignInRefused."""
+    async with context.store.reading() as connection:
+        known = {each.name: each for each in await operators(connection)}
+        credential = await credential_of(connection, name)
+    fits = await password_fits(password, None if credential is None else credential.password)
+    operator = known.get(name)
+    if not fits or credential is None or operator is None or operator.disabled_at is not None:
+        raise SignInRefused
+    if operator.role in WITH_CODE and credential.totp is None:
+        raise SignInRefused  # the role came after the password: a new invitation sets both
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        if credential.totp is not None:
+            step = fitting_step(credential.totp, code, now=now, after=credential.totp_step)
+            if step is None or not await use_step(connection, name, step):
+                raise SignInRefused
+        return await _begin(connection, name, now=now)
+
+
+async def _begin(connection: Connection, name: str, *, now: Instant) -> str:
+    """Whoever has proved who they are gets a session: always a new token."""
+    token = new_token("")
+    await add_session(connection, token=token, name=name, now=now, until=now + LONGEST)
+    return token
+
+
+async def session_of(context: DatabaseContext, token: str) -> Session | None:
+    """The session in force of a cookie. Its last use is written every few minutes."""
+    now = context.clock.now()
+    async with context.store.reading() as connection:
+        found = await session_in_force(connection, token, now=now, used_after=now - IDLE)
+    if found is not None and now - found.used_at >= NOTED_EVERY:
+        async with context.store.writing() as connection:
+            await note_use(connection, token, now=now)
+    return found
+
+
+async def sign_out(context: DatabaseContext, token: str) -> None:
+    """End one session."""
+    async with context.store.writing() as connection:
+        await revoke_session(connection, token, now=context.clock.now())
+
+
+async def somebody_can_sign_in(context: DatabaseContext) -> bool:
+    """Whether an operator in force has a password."""
+    async with context.store.reading() as connection:
+        return await any_credential(connection)
+
+
+async def first_use(context: DatabaseContext, form: str) -> bool:
+    """Use up a form's id; False where it was sent before."""
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        return await use_form(connection, form, now=now, kept_since=now - LONGEST)

@@ -1,0 +1,181 @@
+"""Wiring: the console on a socket of its own, and the process of it that `serve` starts."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC
+from socket import socket
+from typing import Final
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+import structlog
+import uvicorn
+
+from app.access.sessions import somebody_can_sign_in
+from app.bootstrap import destination
+from app.bootstrap_context import open_context
+from app.bootstrap_evidence import evidence_providers, signer_of
+from app.bootstrap_sources import accounts, compile_sources
+from app.config.settings import Settings
+from app.console.application import build_console
+from app.console.view import Console
+from app.core.errors import ConfigurationError, PortTaken
+from app.evidence.bundle import Built, BundleRequest, build_evidence
+from app.monitoring.watchdog import Watched
+from app.receiving.context import AppContext
+from app.receiving.refusals import RefusedAges
+
+log = structlog.get_logger()
+
+SHUTDOWN_S: Final = 3
+AGAIN_S: Final = 1.0
+MOST_S: Final = 60.0
+STOP_S: Final = 10.0
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_reachable(settings: Settings, *, host: str) -> None:
+    """Raises ConfigurationError for a console that others reach without a public https address."""
+    if not is_loopback(host) and not settings.console.public_url:
+        raise ConfigurationError(
+            [
+                "TALLYHOOK_CONSOLE__PUBLIC_URL: say the https address at which people open the "
+                f"console; on {host} others than this machine reach it"
+            ]
+        )
+
+
+def console_of(context: AppContext, settings: Settings, *, host: str, port: int) -> Console:
+    """A console for one address."""
+    assert settings.environment is not None
+    public = settings.console.public_url
+    own = f"127.0.0.1:{port}"
+    hosts = {own, f"localhost:{port}", f"[::1]:{port}"}
+    origin = public or f"http://{own}"
+
+    async def build(asked: BundleRequest) -> Built:
+        providers, signer = evidence_providers(settings), await signer_of(context, settings)
+        return await build_evidence(context, asked, providers=providers, signer=signer)
+
+    return Console(
+        context=context,
+        environment=settings.environment,
+        zone=UTC if settings.timezone == "UTC" else ZoneInfo(settings.timezone),
+        origin=origin,
+        hosts=frozenset({urlsplit(public).netloc} if public else hosts),
+        loopback=not public and is_loopback(host),
+        cookie="__Host-tallyhook" if public else f"tallyhook-{port}",
+        sources=compile_sources(settings),
+        accounts=accounts(settings),
+        watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
+        build_evidence=build,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its own signal handling, which would end the process before we close."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve_console(
+    settings: Settings, *, host: str, port: int, listener: socket | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for an address that others reach and
+    nobody can sign in to, PortTaken where it cannot listen."""
+    check_reachable(settings, host=host)
+    async with open_context(settings, purpose="writing") as context:
+        if not is_loopback(host) and not await somebody_can_sign_in(context):
+            raise ConfigurationError(
+                [
+                    "nobody can sign in to the console yet: `tallyhook operators invite NAME "
+                    "--role admin`, and open the link at the console on 127.0.0.1 first"
+                ]
+            )
+        bound = listener or _bound(host, port)
+        console = console_of(context, settings, host=host, port=bound.getsockname()[1])
+        config = uvicorn.Config(
+            build_console(console),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=bool(settings.forwarded_allow_ips),
+            forwarded_allow_ips=list(settings.forwarded_allow_ips),
+            timeout_graceful_shutdown=SHUTDOWN_S,
+        )
+        server = _Server(config)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        log.info("the console is open", host=host, port=bound.getsockname()[1])
+        await server.serve(sockets=[bound])
+
+
+def _bound(host: str, port: int) -> socket:
+    try:
+        return uvicorn.Config(lambda: None, host=host, port=port, log_config=None).bind_socket()
+    except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
+        raise PortTaken(host, port) from failed
+
+
+@asynccontextmanager
+async def console_beside(*, host: str, port: int) -> AsyncIterator[None]:
+    """A console in a process of its own, started again whenever it ends: its end never ends who
+    started it."""
+    stopping = asyncio.Event()
+    keeping = asyncio.create_task(_keep(stopping, host=host, port=port))
+    try:
+        yield
+    finally:
+        stopping.set()
+        await keeping
+
+
+async def _keep(stopping: asyncio.Event, *, host: str, port: int) -> None:
+    pause = AGAIN_S
+    while not stopping.is_set():
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "app", "console", "--host", host, "--port", str(port)),
+            stdin=asyncio.subprocess.DEVNULL,
+        )
+        ended = asyncio.ensure_future(process.wait())
+        told = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not ended.done():
+            await _stop(process, ended)
+            return
+        log.error("the console ended, and is started again", exit_code=process.returncode)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stopping.wait()
+        pause = min(2 * pause, MOST_S)
+
+
+async def _stop(process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
+    process.terminate()
+    try:
+        async with asyncio.timeout(STOP_S):
+            await ended
+    except TimeoutError:
+        process.kill()
+        await process.wait()

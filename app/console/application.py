@@ -1,0 +1,297 @@
+"""Puts the routes together: every page in its forms, every action, signing in, live news, files."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from app.access.sessions import first_use
+from app.console.gate import Gate
+from app.console.live import Live
+from app.console.orders_pages import find_document
+from app.console.page_list import ACTS, PAGES
+from app.console.pages import FOLDER, Pages, as_csv, as_json
+from app.console.signing_in import SigningIn, form_of
+from app.console.view import FORMS, Act, Console, Page, Person, View
+from app.console.words import address
+from app.core.errors import (
+    ConfigurationError,
+    NotFoundError,
+    TallyhookError,
+    UnreachableError,
+    UsageError,
+)
+from app.core.ids import new_token
+from app.orders.customers import checked_reason
+
+STATIC: Final = {
+    "console.css": "text/css",
+    "console.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+
+STATUSES: Final = {NotFoundError: 404, UsageError: 400, UnreachableError: 503}
+
+NOT_ALLOWED: Final = "Your role, {}, may not see this page. Who may is said by an admin."
+
+
+class _Subject(Convertor[str]):
+    """All that is left of a path, line ends too: an order's reference may hold anything."""
+
+    regex = r"(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("subject", _Subject())
+
+Answer = Callable[[View], Awaitable[Response]]
+
+
+def split_form(subject: str) -> tuple[str, str]:
+    """What an address names, and the form that is asked for."""
+    name, dot, form = subject.rpartition(".")
+    return (name, form) if dot and name and form in FORMS else (subject, "html")
+
+
+class Application:
+    """The console's routes over one store."""
+
+    def __init__(self, console: Console) -> None:
+        menu = tuple(page for page in PAGES if page.menu is not None)
+        self._console = console
+        self._pages = Pages(console, menu, {act.name: act for act in ACTS})
+        self._signing = SigningIn(console, self._pages)
+        self._live = Live(console.context)
+
+    def asgi(self) -> Gate:
+        """The ASGI application."""
+        signing = self._signing
+        application = Starlette(
+            routes=[
+                Route("/sign-in", signing.sign_in, methods=["GET", "POST"]),
+                Route("/sign-out", signing.sign_out, methods=["POST"]),
+                Route("/enter", signing.enter, methods=["GET", "POST"]),
+                Route("/invite", signing.invite, methods=["GET", "POST"]),
+                Route("/live", self._news),
+                *(self._file(name, kind) for name, kind in STATIC.items()),
+                Route("/orders/find", self._find, methods=["POST"]),
+                *(route for act in ACTS for route in self._act_routes(act)),
+                *(route for page in PAGES for route in self._page_routes(page)),
+            ],
+            exception_handlers={
+                HTTPException: self._on_http,
+                TallyhookError: self._on_error,
+                Exception: self._on_fault,
+            },
+            lifespan=self._lifespan,
+        )
+        application.router.redirect_slashes = False
+        return Gate(application, self._console)
+
+    @asynccontextmanager
+    async def _lifespan(self, application: Starlette) -> AsyncIterator[None]:
+        yield
+        await self._live.close()
+
+    # --- pages -----------------------------------------------------------------------------------
+
+    def _page_routes(self, page: Page) -> list[Route]:
+        if page.path.endswith("/{subject}"):
+            path = page.path.replace("{subject}", "{subject:subject}")
+            return [Route(path, self._page(page, None))]
+        base = "/now" if page.path == "/" else page.path
+        return [
+            Route(page.path, self._page(page, "html")),
+            *(Route(f"{base}.{form}", self._page(page, form)) for form in FORMS[1:]),
+        ]
+
+    def _page(self, page: Page, form: str | None) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            subject, wanted = split_form(request.path_params.get("subject", ""))
+            wanted = form or wanted
+
+            async def show(view: View) -> Response:
+                if not view.person.may_read(page.reads):
+                    return self._refuse(view, wanted)
+                document = await page.load(view)
+                if wanted == "json":
+                    return as_json(document)
+                if wanted == "csv":
+                    return as_csv(document, page.rows)
+                return self._pages.html(view, page, document)
+
+            return await self._signed_in(request, show, form=wanted, subject=subject)
+
+        return answer
+
+    async def _signed_in(
+        self, request: Request, show: Answer, *, form: str = "html", subject: str = ""
+    ) -> Response:
+        """Call it for who is signed in; others are sent to sign in. Errors become pages."""
+        person = await self._signing.person(request)
+        if person is None:
+            return self._nobody(request, form)
+        view = View(console=self._console, person=person, request=request, subject=subject)
+        try:
+            return await show(view)
+        except (NotFoundError, UsageError, UnreachableError) as error:
+            status = next(code for kind, code in STATUSES.items() if isinstance(error, kind))
+            if form != "html":
+                return JSONResponse({"problem": str(error)}, status_code=status)
+            return self._pages.problem(status, _sentence(error), view=view)
+
+    def _nobody(self, request: Request, form: str) -> Response:
+        if form != "html":
+            return JSONResponse({"problem": "sign in first"}, status_code=401)
+        if request.method != "GET":
+            return RedirectResponse("/sign-in", status_code=303)
+        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        query = urlencode({"next": here}) if here != "/" else ""
+        return RedirectResponse("/sign-in" + (f"?{query}" if query else ""), status_code=303)
+
+    def _refuse(self, view: View, form: str) -> Response:
+        sentence = NOT_ALLOWED.format(view.person.role)
+        if form != "html":
+            return JSONResponse({"problem": sentence}, status_code=403)
+        return self._pages.problem(403, sentence, view=view)
+
+    async def _find(self, request: Request) -> Response:
+        """POST /orders/find"""
+
+        async def show(view: View) -> Response:
+            if not view.person.may_read("orders"):
+                return self._refuse(view, "html")
+            document = await find_document(view, (await form_of(request)).get("text", ""))
+            if len(document["orders"]) == 1 and not document["more"]:
+                only = document["orders"][0]["order"]
+                return RedirectResponse(address("orders", only), status_code=303)
+            return self._pages.of_person(
+                view, "found.html", title="Found", values={"doc": document}
+            )
+
+        return await self._signed_in(request, show)
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    def _act_routes(self, act: Act) -> list[Route]:
+        async def answer(request: Request) -> Response:
+            async def show(view: View) -> Response:
+                if not view.person.may(act.permission):
+                    return self._refuse(view, "html")
+                if request.method == "POST":
+                    return await self._done(view, act)
+                return await self._ask(view, act)
+
+            return await self._signed_in(request, show)
+
+        return [Route(f"/do/{act.name}", answer, methods=["GET", "POST"])]
+
+    async def _ask(self, view: View, act: Act, problem: str | None = None) -> Response:
+        values = {
+            "act": act,
+            "asked": await act.ask(view),
+            "form": new_token(""),
+            "problem": problem,
+            "query": view.request.url.query,
+        }
+        status = 200 if problem is None else 400
+        return self._pages.of_person(
+            view, "act.html", title=act.title, values=values, status=status
+        )
+
+    async def _done(self, view: View, act: Act) -> Response:
+        form = await form_of(view.request)
+        asked, reason = await act.ask(view), ""
+        if asked.reason:
+            try:
+                reason = checked_reason(form.get("reason", ""), [])
+            except UsageError as error:
+                return await self._ask(view, act, str(error).replace("--reason", "The reason"))
+        if not await first_use(self._console.context, form.get("form", "")):
+            return self._pages.problem(
+                409,
+                "This form was sent before, and nothing was done a second time. Look at the result "
+                "before you begin again.",
+                view=view,
+            )
+        try:
+            done = await act.do(view, reason)
+        except UsageError as error:
+            return await self._ask(view, act, str(error))
+        if isinstance(done, Response):
+            return done
+        return RedirectResponse(f"{done}?{urlencode({'done': act.name})}", status_code=303)
+
+    # --- the rest --------------------------------------------------------------------------------
+
+    async def _news(self, request: Request) -> Response:
+        """GET /live"""
+        person = await self._signing.person(request)
+        if person is None:
+            return JSONResponse({"problem": "sign in first"}, status_code=401)
+        if self._live.full:
+            return JSONResponse({"problem": "too many pages are open"}, status_code=503)
+
+        async def still() -> bool:
+            now: Person | None = await self._signing.person(request)
+            return now is not None
+
+        return StreamingResponse(self._live.stream(still), media_type="text/event-stream")
+
+    def _file(self, name: str, kind: str) -> Route:
+        content = (FOLDER / "static" / name).read_bytes()
+        mark = f'"{sha256(content).hexdigest()[:16]}"'
+        headers = {"ETag": mark, "Cache-Control": "no-cache"}
+
+        async def answer(request: Request) -> Response:
+            if request.headers.get("if-none-match") == mark:
+                return Response(status_code=304, headers=headers)
+            return Response(content, media_type=kind, headers=headers)
+
+        return Route(f"/static/{name}", answer)
+
+    async def _on_http(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        sentence = (
+            "There is no such page. The menu shows those there are."
+            if status == 404
+            else "That cannot be done here."
+        )
+        return self._pages.problem(status, sentence)
+
+    async def _on_fault(self, request: Request, error: Exception) -> Response:
+        """A fault of ours, which the server logs without what it was about."""
+        return self._pages.problem(
+            500, "This page has a fault. The log names the place; everything else goes on."
+        )
+
+    async def _on_error(self, request: Request, error: Exception) -> Response:
+        """What is not a person's mistake, and came before there was a person to show it to."""
+        status = 400 if isinstance(error, UsageError) else 503
+        assert not isinstance(error, ConfigurationError)
+        return self._pages.problem(status, _sentence(error))
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def build_console(console: Console) -> Gate:
+    """The ASGI application; everything it uses has been opened by whoever calls this."""
+    return Application(console).asgi()

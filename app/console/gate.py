@@ -1,0 +1,114 @@
+"""The gate before every page: Host, cross-site requests, headers, and how often somebody may try.
+
+1 the Host header is one of ours        else a page of another name could speak for us
+2 a POST comes from a page of ours      Sec-Fetch-Site, which a page cannot set; else Origin
+3 every answer carries the headers      nothing inline, nothing from elsewhere, kept by nobody
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.console.view import Console
+
+CONTENT_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+HEADERS: Final = {
+    "Content-Security-Policy": CONTENT_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+READING: Final = ("GET", "HEAD")
+
+
+class Gate:
+    """ASGI middleware: steps 1 to 3."""
+
+    def __init__(self, application: ASGIApp, console: Console) -> None:
+        self._application = application
+        self._console = console
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or hand the request on."""
+        if scope["type"] != "http":  # the server's own start and end
+            await self._application(scope, receive, send)
+            return
+
+        async def dressed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+                if self._console.secure:
+                    headers["Strict-Transport-Security"] = "max-age=31536000"
+            await send(message)
+
+        refused = self._refused(scope["method"], Headers(scope=scope))
+        if refused is not None:
+            answer = PlainTextResponse(refused[1], status_code=refused[0])
+            await answer(scope, receive, dressed)
+            return
+        await self._application(scope, receive, dressed)
+
+    def _refused(self, method: str, headers: Headers) -> tuple[int, str] | None:
+        if headers.getlist("host") not in [[host] for host in self._console.hosts]:  # 1
+            return 421, f"This console answers at {self._console.origin} only.\n"
+        if method in READING:
+            return None
+        site = headers.get("sec-fetch-site")  # 2
+        if site is not None:
+            ours = site == "same-origin"
+        else:
+            scheme = self._console.origin.partition("://")[0]
+            ours = headers.get("origin") == f"{scheme}://{headers['host']}"
+        return None if ours else (403, "This came from another site, and nothing was done.\n")
+
+
+class Tries:
+    """Rate limiter of tries: so many a minute under each name. Names that are not tried any more
+    are dropped, the longest unused first where there are too many."""
+
+    MOST: Final = 10_000
+    MINUTE_S: Final = 60.0
+
+    def __init__(self, most: int, clock: Callable[[], float] = monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._tried: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def take(self, name: str) -> bool:
+        """Use one try, if there is one."""
+        now = self._clock()
+        tried = self._tried.setdefault(name, deque(maxlen=self._most))
+        self._tried.move_to_end(name)
+        while len(self._tried) > self.MOST:
+            self._tried.popitem(last=False)
+        if len(tried) == self._most and now - tried[0] < self.MINUTE_S:
+            return False
+        tried.append(now)
+        return True
+
+
+def network_of(address: str) -> str:
+    """The network that tries are counted by: what one customer of a provider of lines has."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return "unknown"
+    length = 24 if found.version == 4 else 56
+    return str(ipaddress.ip_network(f"{found}/{length}", strict=False))

@@ -1,0 +1,71 @@
+"""The page Now: outcomes, arrivals of the last hour, alarms, what waits for a person, the store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.console.orders_pages import row_of
+from app.console.view import Document, View
+from app.monitoring.health import COUNTED, overview
+from app.monitoring.watchdog import alarms
+from app.orders.delivery_log import arrivals_by_minute
+from app.orders.read_orders import newest_orders
+from reconcile.instants import format_instant
+
+GROUPS: Final = {
+    "paid": ("succeeded",),
+    "under_way": ("authorized", "pending", "not_attempted"),
+    "not_paid": ("failed", "canceled", "expired", "timed_out"),
+    "given_back": ("refunded", "partially_refunded", "charged_back"),
+    "needs_a_person": ("unresolved", "disputed"),
+}
+"""Outcomes as a person counts them."""
+
+SHOWN: Final = 5
+"""Orders of each kind that wait for a person."""
+
+
+async def now_document(view: View) -> Document:
+    """GET /"""
+    state = await overview(view.context)
+    waiting = [
+        *await newest_orders(view.context, limit=SHOWN, outcome="unresolved"),
+        *await newest_orders(view.context, limit=SHOWN, outcome="disputed"),
+        *await newest_orders(view.context, limit=SHOWN, finding="held_back"),
+    ]
+    rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
+    found = await alarms(view.console.watched)
+    return {
+        "at": format_instant(view.context.clock.now()),
+        "groups": {
+            name: sum(state.outcomes.get(word, 0) for word in words)
+            for name, words in GROUPS.items()
+        },
+        "outcomes": {word: count for word, count in state.outcomes.items() if count},
+        "orders": sum(state.outcomes.values()),
+        "arrivals": [
+            {"minute": format_instant(minute), "taken": taken, "refused": refused}
+            for minute, taken, refused in await arrivals_by_minute(view.context)
+        ],
+        "alarms": [
+            {
+                "name": name,
+                "reason": alarm.reason,
+                "sentence": alarm.sentence,
+                "since": None if alarm.since is None else format_instant(alarm.since),
+            }
+            for name, alarm in found.items()
+        ],
+        "waiting": [row_of(each) for each in rows.values()],
+        "state": {
+            "unread": state.unread,
+            "due": state.due,
+            "set_aside": state.aside,
+            "notifications_waiting": state.notifications[0],
+            "notifications_dead": state.notifications[1],
+            "counted_up_to": COUNTED,
+            "sealed": state.sealed[0],
+            "unsealed": state.sealed[1],
+            "free_bytes": state.free,
+        },
+    }

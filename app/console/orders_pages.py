@@ -1,0 +1,207 @@
+"""Pages of orders: the newest, those that a text finds, and one order whole.
+
+One order: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 everything it rests on
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+from app.console.view import ROWS, Document, View
+from app.console.words import OUTCOMES, plain_money
+from app.finance.break_acts import breaks_of
+from app.orders.delivery_log import refused_that_may_be_of
+from app.orders.find_orders import find_orders
+from app.orders.notify_shop import list_notifications
+from app.orders.read_orders import (
+    Changed,
+    arrivals_of,
+    counted_outcomes,
+    newest_orders,
+    order_document,
+    published_of_order,
+    told_of,
+)
+from reconcile.instants import Instant, format_instant
+from reconcile.ledger.explain import ledger_summary
+from reconcile.ledger.ledger import FINDING_CODES
+from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
+
+FOUND: Final = 20
+"""Orders that a search shows."""
+
+_CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
+
+
+def row_of(changed: Changed) -> dict[str, Any]:
+    """An order's row of a listing."""
+    return _row(ledger_summary(changed.ledger)) | {
+        "changed_at": format_instant(changed.at),
+        "revision": changed.seq,
+    }
+
+
+def _row(summary: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "order": summary["order"],
+        "outcome": summary["outcome"],
+        "fulfillable": summary["fulfillable"],
+        "due": summary["totals"]["expected"],
+        "captured": summary["totals"]["captured"],
+        "findings": summary["findings"],
+        "sentence": sentence_of(summary["explanation"])["text"],
+    }
+
+
+async def orders_document(view: View) -> Document:
+    """GET /orders?outcome=&finding=&before="""
+    outcome = view.choice("outcome", OUTCOME_WORDS)
+    finding = view.choice("finding", FINDING_CODES)
+    found = await newest_orders(
+        view.context,
+        before=view.number("before"),
+        limit=ROWS,
+        outcome=outcome,
+        finding=finding,
+    )
+    counts = await counted_outcomes(view.context)
+    return {
+        "filters": {"outcome": outcome, "finding": finding, "before": view.number("before")},
+        "counts": {word: counts[word] for word in OUTCOME_WORDS if counts.get(word)},
+        "orders": [row_of(each) for each in found],
+        "next": found[-1].seq if len(found) == ROWS else None,
+    }
+
+
+async def find_document(view: View, text: str) -> Document:
+    """POST /orders/find. What was typed may be a phone number: it is not shown again."""
+    found = await find_orders(view.context, text, sources=view.console.sources, limit=FOUND)
+    return {
+        "looked_for": found.looked_for,
+        "orders": [
+            _row(hit) | {"phone": hit["phone"], "found": hit["found"]} for hit in found.hits
+        ],
+        "more": found.more,
+        "notes": found.notes,
+    }
+
+
+async def order_page_document(view: View) -> Document:
+    """GET /orders/{order}?as_of="""
+    order, as_of = view.subject, view.instant("as_of")
+    ledger = await order_document(view.context, order, as_of=as_of)
+    money = money_of(ledger)
+    names = {order, *(each["reference"] for each in ledger["attempts"])}
+    return {
+        "order": order,
+        "then": None if as_of is None else format_instant(as_of),
+        "answer": answer_of(ledger, money),
+        "money": money,
+        "sentences": [sentence_of(each) for each in ledger.pop("explanation")],
+        "ledger": ledger,
+        "arrivals": await arrivals_of(view.context, order, as_of=as_of),
+        "refused": await _refused(view, names, as_of),
+        "records": await told_of(view.context, order, as_of=as_of),
+        "published": [
+            {
+                "revision": each.seq,
+                "at": format_instant(each.at),
+                "outcome": each.outcome,
+                "fulfillable": each.fulfillable,
+            }
+            for each in await published_of_order(view.context, order, as_of=as_of)
+        ],
+        "notifications": await _notifications(view, order, as_of),
+        "breaks": [
+            each.document(as_of=as_of or view.context.clock.now())
+            for each in await breaks_of(view.context, order)
+        ],
+    }
+
+
+async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[dict[str, Any]]:
+    """The refused deliveries that may be of it, for who may see such."""
+    if not view.person.may_read("refused_deliveries"):
+        return []
+    return [
+        {
+            "delivery": each.delivery_id,
+            "received_at": format_instant(each.received_at),
+            "source": each.source,
+            "verdict": each.verdict,
+        }
+        for each in await refused_that_may_be_of(view.context, names)
+        if as_of is None or each.received_at <= as_of
+    ]
+
+
+async def _notifications(view: View, order: str, as_of: Instant | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "revision": each.seq,
+            "published_at": format_instant(each.published_at),
+            "outcome": each.outcome,
+            "state": each.state,
+            "tries": each.tries,
+            "problem": each.problem,
+        }
+        for each in await list_notifications(view.context, state=None, limit=ROWS, order=order)
+        if as_of is None or each.published_at <= as_of
+    ]
+
+
+def sentence_of(text: str) -> dict[str, Any]:
+    """A sentence, and the ids that it rests on."""
+    found = _CITES.search(text)
+    if found is None:
+        return {"text": text, "cites": []}
+    return {"text": text[: found.start()] + ".", "cites": found[1].split(", ")}
+
+
+def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
+    """What is due, came, went back, is held, is in dispute and is owed back: amounts or None.
+
+    What is in dispute is what is not held of what is left. After a cancellation all that is held is
+    owed back, before it what exceeds the price.
+    """
+    totals = ledger["totals"]
+    due, held, captured = totals["expected"], totals["held"], totals["captured"]
+    money = {
+        "due": due,
+        "captured": captured,
+        "refunded": totals["refunded"],
+        "held": held,
+        "disputed": None,
+        "owed_back": None,
+    }
+    if held is None or captured is None:
+        return money
+    gone = (totals.get(name) for name in ("refunded", "reversed", "lost"))
+    left = Decimal(captured["amount"]) - sum(Decimal(each["amount"]) for each in gone if each)
+    money["disputed"] = _amount(held, left - Decimal(held["amount"]))
+    canceled = any(each["code"] == "paid_after_cancel" for each in ledger["findings"])
+    if canceled or any(each["code"] == "canceled_by_shop" for each in ledger["findings"]):
+        money["owed_back"] = held
+    elif due is not None and due["currency"] == held["currency"]:
+        money["owed_back"] = _amount(held, Decimal(held["amount"]) - Decimal(due["amount"]))
+    return money
+
+
+def _amount(like: dict[str, str], value: Decimal) -> dict[str, str] | None:
+    return {"amount": str(value), "currency": like["currency"]} if value > 0 else None
+
+
+def answer_of(ledger: dict[str, Any], money: dict[str, Any]) -> str:
+    """What can be read to the customer: no ids, none of our words."""
+    said = [OUTCOMES[ledger["outcome"]]]
+    if money["captured"] is not None and Decimal(money["captured"]["amount"]):
+        said.append(f"{plain_money(money['captured'])} was received.")
+    elif ledger["outcome"] in ("pending", "authorized") and money["due"] is not None:
+        said.append(f"{plain_money(money['due'])} is due.")
+    if money["refunded"] is not None and Decimal(money["refunded"]["amount"]):
+        said.append(f"{plain_money(money['refunded'])} was given back.")
+    if money["owed_back"] is not None:
+        said.append(f"{plain_money(money['owed_back'])} of it is owed back to the customer.")
+    return " ".join(said)

@@ -1,0 +1,197 @@
+"""Renders documents: as HTML by a template, as JSON whole, as CSV one list of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import Response
+
+from app.console import words
+from app.console.view import Act, Console, Document, Page, View
+from app.core.cells import csv_line, safe_cell
+from app.core.pages.charts import Series, stacked
+from app.evidence.letter import Drawing, Spoken, drawing
+from reconcile.instants import Instant
+
+FOLDER: Final = Path(__file__).parent
+
+
+class Pages:
+    """The templates, with the filters of one console."""
+
+    def __init__(self, console: Console, menu: tuple[Page, ...], acts: Mapping[str, Act]) -> None:
+        self._console = console
+        self._menu = menu
+        self._acts = acts
+        self._templates = Environment(
+            loader=FileSystemLoader(FOLDER / "templates", encoding="utf-8"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._templates.filters.update(
+            badge=words.badge,
+            money=words.money,
+            words=words.marked,
+            moment=words.moment_in(console.zone),
+            size=words.size,
+        )
+        self._templates.globals.update(
+            address=words.address,
+            outcome_sentences=words.OUTCOMES,
+            verdict_sentences=words.VERDICTS,
+            environment=console.environment,
+            zone=str(console.zone),
+            arrivals_chart=self._arrivals_chart,
+            timeline=self._timeline,
+            acts=acts,
+        )
+
+    def html(self, view: View, page: Page, document: Document, *, status: int = 200) -> Response:
+        """A page for a person."""
+        values = {
+            "title": page.title,
+            "doc": document,
+            "view": view,
+            "person": view.person,
+            "menu": [each for each in self._menu if view.person.may_read(each.reads)],
+            "here": page,
+            "done": self._done(view),
+            "live": page.live,
+            "own": _own(view, page),
+        }
+        return self._answer(page.template, values, status)
+
+    def _done(self, view: View) -> str | None:
+        """What was just done, by its action's own sentence."""
+        act = self._acts.get(view.word("done") or "")
+        return None if act is None or not act.said else act.said
+
+    def of_person(
+        self, view: View, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        """A page beside the list of pages, such as a form, for who is signed in."""
+        common = {
+            "title": title,
+            "view": view,
+            "person": view.person,
+            "menu": [each for each in self._menu if view.person.may_read(each.reads)],
+            "here": None,
+            "done": None,
+            "live": False,
+            "own": None,
+        }
+        return self._answer(template, {**common, **values}, status)
+
+    def plain(
+        self, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        """A page for nobody in particular."""
+        common: dict[str, Any] = {
+            "title": title,
+            "person": None,
+            "menu": [],
+            "here": None,
+            "done": None,
+            "live": False,
+            "own": None,
+        }
+        return self._answer(template, {**common, **values}, status)
+
+    def problem(self, status: int, sentence: str, *, view: View | None = None) -> Response:
+        """What went wrong, and what to do."""
+        values = {"sentence": sentence, "status": status}
+        if view is None:
+            return self.plain("problem.html", title="Not here", values=values, status=status)
+        return self.of_person(view, "problem.html", title="Not here", values=values, status=status)
+
+    def _answer(self, template: str, values: Mapping[str, Any], status: int) -> Response:
+        text = self._templates.get_template(template).render(values)
+        return Response(text, status_code=status, media_type="text/html")
+
+    def _arrivals_chart(self, arrivals: list[dict[str, Any]]) -> Any:
+        total = sum(each["taken"] + each["refused"] for each in arrivals)
+        refused = sum(each["refused"] for each in arrivals)
+        return stacked(
+            "arrivals",
+            title="Deliveries in the last hour",
+            about=f"{total} deliveries in the last hour, {refused} of them refused; one bar a "
+            "minute.",
+            labels=[
+                words.clock_time(words.parsed(each["minute"]), self._console.zone)
+                for each in arrivals
+            ],
+            series=[
+                Series("taken", [each["taken"] for each in arrivals]),
+                Series("refused", [each["refused"] for each in arrivals]),
+            ],
+        )
+
+    def _timeline(self, events: list[dict[str, Any]]) -> Drawing:
+        """When each event happened and when it reached us, in the console's zone."""
+
+        def at(moment: str) -> Instant:
+            return words.shifted(words.parsed(moment), self._console.zone)
+
+        return drawing(
+            [
+                Spoken(
+                    number=number,
+                    at=at(each["occurred_at"] or each["received_at"]),
+                    received_at=at(each["received_at"]),
+                )
+                for number, each in enumerate(events, 1)
+            ]
+        )
+
+
+def _own(view: View, page: Page) -> str:
+    """The page's own address without its form, for links to the same in other forms."""
+    query = "&".join(
+        part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
+    )
+    if "{subject}" in page.path:
+        kind = page.path.split("/")[1]
+        path = words.address(kind, view.subject, "{}")
+    else:
+        path = ("/now" if page.path == "/" else page.path) + ".{}"
+    return path + (f"?{query}" if query else "")
+
+
+def as_json(document: Document) -> Response:
+    """The document whole."""
+    text = json.dumps(document, ensure_ascii=False)
+    return Response(text, media_type="application/json")
+
+
+def as_csv(document: Document, rows: str) -> Response:
+    """One list of the document; amounts and their currencies in columns of their own."""
+    flat = [_flat(each) for each in document[rows]]
+    columns = list(dict.fromkeys(name for each in flat for name in each))
+    lines = [csv_line(columns)]
+    lines += [csv_line(safe_cell(each.get(name, "")) for name in columns) for each in flat]
+    return Response("".join(lines), media_type="text/csv")
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in row.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}_{inner}": _cell(each) for inner, each in value.items()}
+        else:
+            flat[name] = _cell(value)
+    return flat
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

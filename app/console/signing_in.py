@@ -1,0 +1,194 @@
+"""Signing in and out: the only routes that nobody needs a session for.
+
+Links carry their token behind `#`, which browsers send to nobody: a script posts it, and without
+script a field takes it. Every try is counted, by name and by network, and every failure is told in
+the same words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.access.credentials import PASSWORD_MIN, totp_address
+from app.access.sessions import (
+    LONGEST,
+    LinkRefused,
+    SignInRefused,
+    accept_invitation,
+    enter_demo,
+    read_link,
+    session_of,
+    sign_in,
+    sign_out,
+)
+from app.console.gate import Tries, network_of
+from app.console.pages import Pages
+from app.console.view import Console, Person
+from app.core.errors import UsageError
+from reconcile.instants import SECOND
+
+log = structlog.get_logger()
+
+NAME_TRIES: Final = 5
+NETWORK_TRIES: Final = 20
+MAX_FORM_BYTES: Final = 16 * 1024
+MAX_FIELDS: Final = 50
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form. Raises UsageError for what is none, or too long."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_FORM_BYTES:
+            raise UsageError("the form is too long")
+    try:
+        pairs = parse_qsl(
+            body.decode(), keep_blank_values=True, strict_parsing=bool(body),
+            max_num_fields=MAX_FIELDS, errors="strict",
+        )  # fmt: skip
+    except ValueError:
+        raise UsageError("this is no form of this console") from None
+    return dict(pairs)
+
+
+def local(address: str) -> str:
+    """An address of this console's own; the first page in place of any other."""
+    plain = address.isprintable() and "\\" not in address
+    return address if plain and address.startswith("/") and not address.startswith("//") else "/"
+
+
+class SigningIn:
+    """The routes, and who is signed in."""
+
+    def __init__(self, console: Console, pages: Pages) -> None:
+        self._console = console
+        self._pages = pages
+        self._by_name = Tries(NAME_TRIES)
+        self._by_network = Tries(NETWORK_TRIES)
+
+    async def person(self, request: Request) -> Person | None:
+        """Who asks; None where nobody is signed in."""
+        token = request.cookies.get(self._console.cookie, "")
+        if not token:
+            return None
+        found = await session_of(self._console.context, token)
+        return None if found is None else Person(name=found.name, role=found.role)
+
+    def _may_try(self, request: Request, name: str | None = None) -> bool:
+        client = network_of(request.client.host if request.client else "")
+        free = self._by_network.take(client)
+        return free and (name is None or self._by_name.take(name))
+
+    def _begun(self, token: str, where: str) -> Response:
+        answer = RedirectResponse(where, status_code=303)
+        answer.set_cookie(
+            self._console.cookie,
+            token,
+            max_age=LONGEST // SECOND,
+            path="/",
+            secure=self._console.secure,
+            httponly=True,
+            samesite="lax",
+        )
+        log.info("an operator signed in")
+        return answer
+
+    def _form(self, template: str, *, title: str, status: int = 200, **values: Any) -> Response:
+        shown: dict[str, Any] = {"problem": None, **values}
+        return self._pages.plain(template, title=title, status=status, values=shown)
+
+    async def sign_in(self, request: Request) -> Response:
+        """GET and POST /sign-in"""
+        where = local(request.query_params.get("next", "/"))
+        if request.method != "POST":
+            if await self.person(request) is not None:
+                return RedirectResponse(where, status_code=303)
+            return self._form("sign_in.html", title="Sign in", next=where)
+        form = await form_of(request)
+        name = form.get("name", "").strip()
+        try:
+            if not self._may_try(request, name):
+                raise SignInRefused
+            token = await sign_in(
+                self._console.context,
+                name=name,
+                password=form.get("password", ""),
+                code=form.get("code", ""),
+            )
+        except SignInRefused as error:
+            return self._form(
+                "sign_in.html", title="Sign in", status=403, next=where, problem=str(error)
+            )
+        return self._begun(token, local(form.get("next", "/")))
+
+    async def sign_out(self, request: Request) -> Response:
+        """POST /sign-out"""
+        await sign_out(self._console.context, request.cookies.get(self._console.cookie, ""))
+        answer = RedirectResponse("/sign-in", status_code=303)
+        answer.delete_cookie(
+            self._console.cookie, path="/", secure=self._console.secure, httponly=True
+        )
+        return answer
+
+    async def enter(self, request: Request) -> Response:
+        """GET and POST /enter: the demo's way in, from this machine alone."""
+        if not self._console.loopback:
+            return self._pages.problem(404, "There is no such page.")
+        if request.method != "POST":
+            return self._form("link.html", title="Open the demo", to="/enter")
+        token = (await form_of(request)).get("token", "").strip()
+        try:
+            if not self._may_try(request):
+                raise LinkRefused
+            return self._begun(await enter_demo(self._console.context, token), "/")
+        except LinkRefused as error:
+            return self._form(
+                "link.html", title="Open the demo", status=403, to="/enter", problem=str(error)
+            )
+
+    async def invite(self, request: Request) -> Response:
+        """GET and POST /invite: first the link, then what the person sets."""
+        if request.method != "POST":
+            return self._form("link.html", title="Your invitation", to="/invite")
+        form = await form_of(request)
+        token = form.get("token", "").strip()
+        try:
+            if not self._may_try(request):
+                raise LinkRefused
+            link = await read_link(self._console.context, token, kind="invite")
+            problem = None
+            if "password" in form:
+                if form["password"] != form.get("again"):
+                    problem = "The two passwords are not the same."
+                else:
+                    try:
+                        begun = await accept_invitation(
+                            self._console.context,
+                            token,
+                            password=form["password"],
+                            code=form.get("code", ""),
+                        )
+                        return self._begun(begun, "/")
+                    except UsageError as error:
+                        problem = str(error)
+        except LinkRefused as error:
+            return self._form(
+                "link.html", title="Your invitation", status=403, to="/invite", problem=str(error)
+            )
+        return self._form(
+            "invite.html",
+            title="Your invitation",
+            status=200 if problem is None else 400,
+            problem=problem,
+            name=link.name,
+            token=token,
+            totp=link.totp,
+            totp_address=None if link.totp is None else totp_address(link.totp, link.name),
+            least=PASSWORD_MIN,
+        )

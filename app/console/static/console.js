@@ -1,0 +1,107 @@
+// All script of the console. Without it every page works; with it rows come live, keys move, and a
+// link's token leaves the address before anything else is done.
+"use strict";
+
+// --- links: what stands behind # is posted, and never stays in the history ---------------------
+
+const linked = document.querySelector("form[data-from-fragment]");
+if (linked && location.hash.length > 1) {
+  linked.elements.token.value = decodeURIComponent(location.hash.slice(1));
+  history.replaceState(null, "", location.pathname);
+  linked.submit();
+}
+
+// --- live: one stream for all tabs; whoever hears of news loads the rows of the page again -----
+
+const badge = document.getElementById("live");
+if (badge && document.body.dataset.live !== undefined) {
+  const said = document.getElementById("live-said");
+  const pause = document.getElementById("live-pause");
+  const MOST_OFTEN_MS = 1500;
+  let head = null, loaded = null, timer = null, paused = false, last = 0;
+
+  const show = (word, away) => { said.textContent = word; badge.classList.toggle("away", away); };
+  const load = async () => {
+    timer = null;
+    if (paused || document.hidden || head === loaded) return;
+    last = Date.now();
+    const wanted = head;
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      if (answer.redirected || answer.status === 401 || answer.status === 403) { location.reload(); return; }
+      if (!answer.ok) throw new Error("not now");
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const part of page.querySelectorAll("[data-part]")) {
+        const old = document.querySelector(`[data-part="${part.dataset.part}"]`);
+        // A badge within the part would lose its button.
+        part.querySelector("#live")?.replaceWith(badge);
+        const focused = document.activeElement?.closest?.("[data-part] a[href]")?.getAttribute("href");
+        if (old) old.replaceChildren(...part.childNodes);
+        if (focused) document.querySelector(`[data-part] a[href="${CSS.escape(focused)}"]`)?.focus();
+      }
+      loaded = wanted;
+      show("live", false);
+    } catch { show("waiting for the console", true); soon(5000); }
+    if (head !== loaded) soon(MOST_OFTEN_MS);
+  };
+  const soon = (wait) => { timer ??= setTimeout(load, wait); };
+  const news = (value) => {
+    if (head === null) { head = loaded = value; return; }
+    head = value;
+    if (head !== loaded) soon(Math.max(0, MOST_OFTEN_MS - (Date.now() - last)));
+  };
+
+  const channel = new BroadcastChannel("tallyhook-live");
+  channel.onmessage = (event) => event.data === null ? null : news(event.data);
+  const listen = () => new Promise(() => {
+    const stream = new EventSource("/live");
+    stream.onopen = () => show(paused ? "paused" : "live", false);
+    stream.onmessage = (event) => { news(event.data); channel.postMessage(event.data); };
+    stream.onerror = () => show("waiting for the console", true);
+    // A tab that was opened since has heard nothing yet.
+    setInterval(() => { if (head !== null) channel.postMessage(head); }, 2000);
+  });
+  // One tab holds the lock and the stream; when it is closed, another gets both.
+  navigator.locks.request("tallyhook-live", listen);
+
+  document.addEventListener("visibilitychange", () => soon(0));
+  pause.addEventListener("click", () => {
+    paused = !paused;
+    pause.textContent = paused ? "Go on" : "Pause";
+    show(paused ? "paused" : "live", paused);
+    soon(0);
+  });
+  badge.hidden = false;
+}
+
+// --- keys: can be switched off ------------------------------------------------------------------
+
+const keys = document.getElementById("keys");
+if (keys) {
+  const on = document.getElementById("keys-on");
+  const shown = document.getElementById("keys-shown");
+  on.checked = localStorage.getItem("keys") !== "off";
+  on.addEventListener("change", () => localStorage.setItem("keys", on.checked ? "on" : "off"));
+  shown.hidden = false;
+  shown.addEventListener("click", () => keys.showModal());
+
+  const move = (step) => {
+    const rows = [...document.querySelectorAll("a.row")];
+    const at = rows.indexOf(document.activeElement);
+    const next = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : at + step];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  };
+  const does = {
+    "/": () => document.getElementById("text")?.focus(),
+    j: () => move(1),
+    k: () => move(-1),
+    "?": () => keys.showModal(),
+  };
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input, select, textarea, dialog");
+    if (!on.checked || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = does[event.key];
+    if (act) { event.preventDefault(); act(); }
+  });
+}

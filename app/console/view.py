@@ -1,0 +1,180 @@
+"""What a page is, what it is given, and what an action is.
+
+A page is data: an address, who may read it, a function that makes a document of JSON values, and a
+template that shows the document. So the page equals its `.json`, and its `.csv` is one list of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.access.operators import MAY, MAY_READ, Action, Reading
+from app.core.errors import UsageError
+from app.evidence.bundle import Built, BundleRequest
+from app.monitoring.watchdog import Watched
+from app.providers.doctor import Account
+from app.providers.source import Source
+from app.receiving.context import AppContext
+from reconcile.instants import Instant, parse_instant
+
+ROWS: Final = 50
+"""Rows of a listing's page; a page of them stays under 50 KB."""
+
+FORMS: Final = ("html", "json", "csv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Console:
+    """What pages work with.
+
+    zone      in which times are shown
+    origin    scheme and host as browsers know them
+    hosts     what may stand in a request's Host header
+    loopback  whether it is for this machine alone
+    cookie    the name of the sessions' cookie
+    """
+
+    context: AppContext
+    environment: str
+    zone: tzinfo
+    origin: str
+    hosts: frozenset[str]
+    loopback: bool
+    cookie: str
+    sources: Mapping[str, Source]
+    accounts: Mapping[str, Account]
+    watched: Watched
+    build_evidence: Callable[[BundleRequest], Awaitable[Built]]
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers come by https."""
+        return self.origin.startswith("https://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Who is signed in. It is the session that says so, and nothing else."""
+
+    name: str
+    role: str
+
+    def may(self, action: Action) -> bool:
+        """Whether their role may do it."""
+        return self.role in MAY[action]
+
+    def may_read(self, reading: Reading) -> bool:
+        """Whether their role may look at it."""
+        return self.role in MAY_READ[reading]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One look at a page: who looks, and at what. `subject` is what the address names, if it names
+    anything."""
+
+    console: Console
+    person: Person
+    request: Request
+    subject: str = ""
+
+    @property
+    def context(self) -> AppContext:
+        """The open store, with policy and clock."""
+        return self.console.context
+
+    def word(self, name: str) -> str | None:
+        """A parameter of the address; None where it is left out or empty."""
+        return self.request.query_params.get(name) or None
+
+    def choice(self, name: str, among: Mapping[str, Any] | tuple[str, ...]) -> str | None:
+        """A parameter that is one of some words. Raises UsageError for another."""
+        given = self.word(name)
+        if given is not None and given not in among:
+            raise UsageError(f"{name} is none of: {', '.join(among)}")
+        return given
+
+    def number(self, name: str) -> int | None:
+        """A parameter that is a whole number. Raises UsageError for anything else."""
+        given = self.word(name)
+        if given is None:
+            return None
+        if not (given.isascii() and given.isdigit() and len(given) <= 18):
+            raise UsageError(f"{name} is a whole number")
+        return int(given)
+
+    def instant(self, name: str) -> Instant | None:
+        """A parameter that is a moment. Raises UsageError for anything else."""
+        given = self.word(name)
+        try:
+            return None if given is None else parse_instant(given)
+        except ValueError as error:
+            raise UsageError(f"{name}: {error}") from None
+
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page.
+
+    path      its address; one that ends in `/{subject}` names a thing
+    reads     what a role must be allowed to look at
+    load      makes the document. Raises NotFoundError, and UsageError for parameters that are off
+    template  shows the document, which it knows as `doc`
+    rows      the list of the document that is its .csv
+    menu      its word in the navigation; None: it is reached from others
+    live      whether it is loaded again when something arrived
+    """
+
+    path: str
+    title: str
+    reads: Reading
+    load: Callable[[View], Awaitable[Document]]
+    template: str
+    rows: str
+    menu: str | None = None
+    live: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a form says before it is sent: what it is about, and what it will do.
+
+    lines    sentences: the money and the consequence
+    ready    whether there is anything to do
+    reason   whether a reason is asked for
+    back     the page from which it came
+    """
+
+    subject: str
+    lines: tuple[str, ...]
+    back: str
+    ready: bool = True
+    reason: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """One action: a form at `/do/<name>`, which does it when it is sent.
+
+    permission  what a role must be allowed to do
+    ask         what the form says. Raises as a page's `load` does
+    do          does it, with the reason; returns the page that shows the result, or a download
+    said        what that page says first
+    """
+
+    name: str
+    title: str
+    button: str
+    permission: Action
+    ask: Callable[[View], Awaitable[Asked]]
+    do: Callable[[View, str], Awaitable[str | Response]]
+    said: str = ""

@@ -1,0 +1,200 @@
+"""Charts from numbers, as SVG that stands in a page: bars, and bars of parts.
+
+Leaves out: colour as a carrier of meaning. Series differ by pattern and stand in a legend, so that
+a chart reads the same on paper and to whoever does not see colours; a title and a description say
+it to whoever hears the page. The same numbers give the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup, escape
+
+WIDTH: Final = 720
+_HEIGHT: Final = 240
+_LEFT: Final = 56
+_RIGHT: Final = 12
+_TOP: Final = 28
+_BOTTOM: Final = 44
+_TICKS: Final = 4
+_LABELS_MAX: Final = 12
+"""Labels below an axis, beyond which they run into each other."""
+
+_PATTERNS: Final = (
+    ("solid", ""),
+    (
+        "hatched",
+        '<rect width="8" height="8" fill="#fff"/><path d="M-2 2 L2 -2 M0 8 L8 0 M6 10 L10 6" '
+        'stroke="#9a3b26" stroke-width="2.2"/>',
+    ),
+    (
+        "dotted",
+        '<rect width="8" height="8" fill="#f3ead2"/><circle cx="2" cy="2" r="1.5" fill="#7a5c00"/>'
+        '<circle cx="6" cy="6" r="1.5" fill="#7a5c00"/>',
+    ),
+    (
+        "lined",
+        '<rect width="8" height="8" fill="#fff"/><path d="M0 2 H8 M0 6 H8" stroke="#666" '
+        'stroke-width="1"/>',
+    ),
+)
+"""What tells series apart: each looks different in black and white, too."""
+
+_SOLID: Final = "#2f4b6e"
+
+SERIES_MAX: Final = len(_PATTERNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One set of values, in the order of the labels. None is negative."""
+
+    name: str
+    values: Sequence[int]
+
+
+def bars(
+    name: str, *, title: str, about: str, labels: Sequence[str], values: Sequence[int]
+) -> Markup:
+    """One bar a label, with its value above it. `name` is unique in the page."""
+    return stacked(name, title=title, about=about, labels=labels, series=[Series("", values)])
+
+
+def stacked(
+    name: str, *, title: str, about: str, labels: Sequence[str], series: Sequence[Series]
+) -> Markup:
+    """Bars of parts that add up: one bar a label, one pattern a series.
+
+    Raises ValueError for more than SERIES_MAX series, or one that does not fit the labels.
+    """
+    if len(series) > SERIES_MAX or any(len(each.values) != len(labels) for each in series):
+        raise ValueError(f"at most {SERIES_MAX} series, each with a value for every label")
+    totals = [sum(each.values[place] for each in series) for place in range(len(labels))]
+    scale = _Scale(count=len(labels), top=nice_top(max(totals, default=0)))
+    parts = [*_axis(scale), *_stacks(name, scale, series), *_below(scale, labels)]
+    if len(series) == 1:
+        parts += _values(scale, totals)
+    else:
+        parts += _legend(name, series)
+    return _svg(name, title=title, about=about, height=_HEIGHT, parts=parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Where things are: `count` places side by side, from 0 to `top` in height."""
+
+    count: int
+    top: int
+
+    @property
+    def step(self) -> float:
+        return (WIDTH - _LEFT - _RIGHT) / max(self.count, 1)
+
+    def x(self, place: int) -> float:
+        return _LEFT + place * self.step
+
+    def y(self, value: int) -> float:
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * value / self.top
+
+
+def nice_top(highest: int) -> int:
+    """The least 1, 2, 4, 6, 8 or 10 times a power of ten that is not below; at least _TICKS."""
+    power = 1
+    while True:
+        for digit in (4, 6, 8, 10, 20):
+            if digit * power >= highest:
+                return digit * power
+        power *= 10
+
+
+def _axis(scale: _Scale) -> Iterator[str]:
+    for tick in range(_TICKS + 1):
+        value = scale.top * tick // _TICKS
+        y = _number(scale.y(value))
+        yield f'<path d="M{_LEFT} {y} H{WIDTH - _RIGHT}" stroke="#bbb" stroke-width="1"/>'
+        yield f'<text x="{_LEFT - 6}" y="{y}" dy="4" text-anchor="end">{value:,}</text>'
+
+
+def _stacks(name: str, scale: _Scale, series: Sequence[Series]) -> Iterator[str]:
+    gap = min(scale.step * 0.2, 8)
+    below = [0] * scale.count
+    for pattern, each in zip(_PATTERNS, series, strict=False):
+        for place, value in enumerate(each.values):
+            if value:
+                top, bottom = scale.y(below[place] + value), scale.y(below[place])
+                below[place] += value
+                yield (
+                    f'<rect x="{_number(scale.x(place) + gap / 2)}" y="{_number(top)}" '
+                    f'width="{_number(scale.step - gap)}" height="{_number(bottom - top)}" '
+                    f'fill="{_fill(name, pattern[0])}" stroke="#333" stroke-width="0.6"/>'
+                )
+
+
+def _fill(name: str, word: str) -> str:
+    return _SOLID if word == "solid" else f"url(#{name}-{word})"
+
+
+def _values(scale: _Scale, totals: Sequence[int]) -> Iterator[str]:
+    if len(totals) <= _LABELS_MAX:
+        for place, total in enumerate(totals):
+            x, y = scale.x(place) + scale.step / 2, scale.y(total) - 4
+            yield f'<text x="{_number(x)}" y="{_number(y)}" text-anchor="middle">{total:,}</text>'
+
+
+def _below(scale: _Scale, labels: Sequence[str]) -> Iterator[str]:
+    """Every label, or as many, evenly, as have room; on two lines where one does not do."""
+    every = -(-len(labels) // _LABELS_MAX)
+    for place in range(0, len(labels), every or 1):
+        x = _number(scale.x(place) + scale.step / 2)
+        for line, words in enumerate(_two_lines(labels[place])):
+            y = _HEIGHT - _BOTTOM + 15 + 13 * line
+            yield f'<text x="{x}" y="{y}" text-anchor="middle">{escape(words)}</text>'
+
+
+def _two_lines(label: str) -> tuple[str, ...]:
+    if len(label) <= 10 or " " not in label:
+        return (label,)
+    middle = min(
+        (place for place, sign in enumerate(label) if sign == " "),
+        key=lambda place: abs(2 * place - len(label)),
+    )
+    return (label[:middle], label[middle + 1 :])
+
+
+def _legend(name: str, series: Sequence[Series]) -> Iterator[str]:
+    x = float(_LEFT)
+    for pattern, each in zip(_PATTERNS, series, strict=False):
+        yield (
+            f'<rect x="{_number(x)}" y="4" width="14" height="14" '
+            f'fill="{_fill(name, pattern[0])}" stroke="#333" stroke-width="0.6"/>'
+        )
+        yield f'<text x="{_number(x + 20)}" y="15">{escape(each.name)}</text>'
+        x += 44 + 6.5 * len(each.name)
+
+
+# --- the picture ---------------------------------------------------------------------------------
+
+
+def _svg(name: str, *, title: str, about: str, height: int, parts: Sequence[str]) -> Markup:
+    drawing = "".join(parts)
+    defined = "".join(
+        f'<pattern id="{name}-{word}" width="8" height="8" patternUnits="userSpaceOnUse">'
+        f"{drawn}</pattern>"
+        for word, drawn in _PATTERNS
+        if f"#{name}-{word}" in drawing
+    )
+    return Markup(  # noqa: S704  # every text in it has been escaped
+        f'<svg role="img" aria-labelledby="{name}-title {name}-about" width="{WIDTH}" '
+        f'height="{height}" viewBox="0 0 {WIDTH} {height}" font-size="11" font-family="sans-serif" xmlns="http://www.w3.org/2000/svg">'
+        f'<title id="{name}-title">{escape(title)}</title>'
+        f'<desc id="{name}-about">{escape(about)}</desc>'
+        f"<defs>{defined}</defs>{drawing}</svg>"
+    )
+
+
+def _number(value: float) -> str:
+    """A place in the picture, to a tenth: the same text on every machine."""
+    return f"{value:.1f}".removesuffix(".0")

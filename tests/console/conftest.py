@@ -1,0 +1,95 @@
+"""A console over a service with some orders, and clients of it that are signed in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.access.operators import ROLES, register_operator
+from app.access.session_store import add_session
+from app.bootstrap_console import console_of
+from app.config.load import load_settings
+from app.console.application import build_console
+from app.console.view import Console
+from app.core.ids import new_token
+from app.receiving.context import AppContext
+from reconcile.instants import DAY
+from tests.api.driving import Driver, driving, environ, event, of_order, signed
+from tests.waiting import PATIENCE_S
+
+PORT = 8081
+ORIGIN = f"http://127.0.0.1:{PORT}"
+PHONE = "254712345678"
+AWKWARD = "ORD-2/b c.json"
+SAME_SITE = {"Sec-Fetch-Site": "same-origin"}
+
+
+async def session_for(context: AppContext, name: str) -> str:
+    """A session's cookie without the form."""
+    token = new_token("")
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        await add_session(connection, token=token, name=name, now=now, until=now + 7 * DAY)
+    return token
+
+
+@dataclass
+class Desk:
+    """A console that answers without a socket."""
+
+    console: Console
+    application: object
+    driver: Driver
+
+    @property
+    def context(self) -> AppContext:
+        return self.console.context
+
+    @asynccontextmanager
+    async def client(self, token: str = "", **headers: str) -> AsyncIterator[httpx2.AsyncClient]:
+        transport = httpx2.ASGITransport(app=self.application, client=("192.0.2.7", 4711))
+        cookies = {self.console.cookie: token} if token else {}
+        async with httpx2.AsyncClient(
+            transport=transport, base_url=ORIGIN, cookies=cookies, headers=headers
+        ) as client:
+            yield client
+
+    @asynccontextmanager
+    async def signed_in(self, role: str) -> AsyncIterator[httpx2.AsyncClient]:
+        token = await session_for(self.context, f"a {role}")
+        async with self.client(token, **SAME_SITE) as client:
+            yield client
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    """A paid order, one that was declined, a refused delivery, and an operator of each role."""
+    async with driving(tmp_path) as driver:
+        await driver.send(event("evt_1", customer={"phone": f"+{PHONE}"}))
+        await driver.send(of_order(AWKWARD, "evt_2", "declined"))
+        body = json.dumps(event("evt_3", customer={"phone": f"+{PHONE}"})).encode()
+        refused = signed(body, at=driver.clock.now(), key=b"another key altogether")
+        await driver.send(body, refused)
+        await until_async(lambda: len(driver.rows("SELECT 1 FROM revisions")) >= 2)
+        context = driver.service.context
+        await register_operator(context, name="a admin", role="admin", by=None)
+        for role in ROLES:
+            if role != "admin":
+                await register_operator(context, name=f"a {role}", role=role, by="a admin")
+        settings = load_settings(environ(tmp_path))
+        console = console_of(context, settings, host="127.0.0.1", port=PORT)
+        yield Desk(console=console, application=build_console(console), driver=driver)
+
+
+async def until_async(ready: Callable[[], bool]) -> None:
+    """Look until it is so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not ready():  # noqa: ASYNC110  # nothing tells of it
+            await asyncio.sleep(0.02)

@@ -1,0 +1,217 @@
+"""Pages: each in its three forms, for those who may, and with what nobody may see left out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html import unescape
+
+import pytest
+
+from app.access.operators import MAY, MAY_READ, ROLES
+from app.console.application import split_form
+from app.console.page_list import ACTS, PAGES
+from app.console.words import address
+from tests.console.conftest import AWKWARD, PHONE, Desk
+
+LISTS = [page for page in PAGES if "{subject}" not in page.path]
+
+
+def shown(html: str) -> str:
+    """A page's text as a person reads it."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_every_role_reads_what_the_table_says(desk: Desk, role: str) -> None:
+    async with desk.signed_in(role) as client:
+        for page in LISTS:
+            allowed = role in MAY_READ[page.reads]
+            base = "/now" if page.path == "/" else page.path
+            for path in (page.path, f"{base}.json", f"{base}.csv"):
+                assert (await client.get(path)).status_code == (200 if allowed else 403)
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_every_role_does_what_the_table_says(desk: Desk, role: str) -> None:
+    """403 for a form, and for what it sends, where the role may not."""
+    async with desk.signed_in(role) as client:
+        for act in ACTS:
+            path = f"/do/{act.name}?order=ORD-1"
+            allowed = role in MAY[act.permission]
+            assert (await client.get(path)).status_code == (200 if allowed else 403)
+            if not allowed:
+                sent = await client.post(path, data={"form": "x", "reason": "a good one"})
+                assert sent.status_code == 403
+
+
+async def test_nobody_is_sent_to_sign_in(desk: Desk) -> None:
+    async with desk.client() as client:
+        for page in LISTS:
+            answer = await client.get(page.path)
+            assert answer.status_code == 303
+            assert answer.headers["location"].startswith("/sign-in")
+        assert (await client.get("/orders.json")).status_code == 401
+        assert (await client.get("/live")).status_code == 401
+        assert (await client.get("/do/evidence?order=ORD-1")).status_code == 303
+
+
+async def test_the_page_of_an_order_says_what_its_json_says(desk: Desk) -> None:
+    async with desk.signed_in("support") as client:
+        document = (await client.get("/orders/ORD-1.json")).json()
+        page = await client.get("/orders/ORD-1")
+    text = shown(page.text)
+    assert document["answer"] == "The money has arrived. KES 1,500.00 was received."
+    assert document["answer"] in text
+    assert document["money"]["due"] == {"amount": "1500.00", "currency": "KES"}
+    for sentence in document["sentences"]:
+        assert sentence["text"] in text
+    for event in document["ledger"]["timeline"]:
+        assert event["event"] in text
+    assert [each["verdict"] for each in document["refused"]] == ["signature_mismatch"]
+    assert "Refused, and may be of this order" in text
+
+
+async def test_a_list_is_the_same_as_page_json_and_csv(desk: Desk) -> None:
+    async with desk.signed_in("viewer") as client:
+        document = (await client.get("/orders.json")).json()
+        text = shown((await client.get("/orders")).text)
+        lines = list(csv.DictReader(io.StringIO((await client.get("/orders.csv")).text)))
+    assert {each["order"] for each in document["orders"]} == {"ORD-1", AWKWARD}
+    assert [each["order"] for each in lines] == [each["order"] for each in document["orders"]]
+    assert {each["captured_amount"] for each in lines} == {"1500.00", "0.00"}
+    for each in document["orders"]:
+        assert each["order"] in text
+        assert each["sentence"] in text
+
+
+async def test_an_order_whose_reference_ends_as_a_form_does_has_its_page(desk: Desk) -> None:
+    async with desk.signed_in("viewer") as client:
+        page = await client.get(address("orders", AWKWARD))
+        assert page.headers["content-type"].startswith("text/html")
+        found = (await client.get(address("orders", AWKWARD, "json"))).json()
+    assert AWKWARD in shown(page.text)
+    assert found["order"] == AWKWARD
+
+
+@pytest.mark.parametrize(
+    ("subject", "split"),
+    [
+        ("a", ("a", "html")),
+        ("a.json", ("a", "json")),
+        ("a.json.html", ("a.json", "html")),
+        (".json", (".json", "html")),
+        ("a.b", ("a.b", "html")),
+    ],
+)
+def test_a_form_is_told_from_a_name(subject: str, split: tuple[str, str]) -> None:
+    assert split_form(subject) == split
+
+
+async def test_pages_follow_each_other_without_gap_or_double(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.console.orders_pages.ROWS", 1)
+    seen, path = [], "/orders.json"
+    async with desk.signed_in("viewer") as client:
+        for _ in range(3):
+            document = (await client.get(path)).json()
+            seen += [each["order"] for each in document["orders"]]
+            path = f"/orders.json?before={document['next']}"
+            if document["next"] is None:
+                break
+    assert sorted(seen) == sorted({"ORD-1", AWKWARD})
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/orders?outcome=nothing", 400, "Outcome is none of"),
+        ("/orders?before=x", 400, "whole number"),
+        ("/orders/ORD-1?as_of=yesterday", 400, "As_of"),
+        ("/orders/ORD-9", 404, "Nothing is known of order"),
+        ("/deliveries/dlv_0", 404, "There is no delivery"),
+        ("/nothing", 404, "There is no such page"),
+        ("/do/evidence", 400, "Order: say which"),
+    ],
+)
+async def test_what_is_off_becomes_a_page_that_says_so(
+    desk: Desk, path: str, status: int, said: str
+) -> None:
+    async with desk.signed_in("admin") as client:
+        answer = await client.get(path)
+    assert answer.status_code == status
+    assert said in shown(answer.text)
+
+
+async def test_as_of_shows_what_was_known_then(desk: Desk) -> None:
+    async with desk.signed_in("viewer") as client:
+        answer = await client.get("/orders/ORD-1?as_of=2020-01-01T00:00:00Z")
+    assert answer.status_code == 404
+    assert "what is known of it came later" in shown(answer.text)
+
+
+async def test_a_viewer_sees_no_refused_delivery(desk: Desk) -> None:
+    async with desk.signed_in("support") as client:
+        rows = (await client.get("/deliveries.json")).json()["deliveries"]
+        refused = next(each for each in rows if each["verdict"] == "signature_mismatch")
+        one = (await client.get(f"/deliveries/{refused['delivery']}.json")).json()
+    assert one["doctor"]["mistakes"] == []
+    assert desk.driver.rows("SELECT who FROM audit WHERE action='rejection_read'") == [
+        ("a support",)
+    ]
+    async with desk.signed_in("viewer") as client:
+        rows = (await client.get("/deliveries.json")).json()["deliveries"]
+        assert {each["verdict"] for each in rows} == {"stored"}
+        assert (await client.get(f"/deliveries/{refused['delivery']}")).status_code == 404
+        order = (await client.get("/orders/ORD-1.json")).json()
+    assert order["refused"] == []
+
+
+async def test_a_phone_is_in_no_page_address_or_log(desk: Desk, log: io.StringIO) -> None:
+    """It stands in bodies that were taken and refused, and is typed into the search."""
+    said = []
+    async with desk.signed_in("support") as client:
+        found = await client.post("/orders/find", data={"text": f"+{PHONE}"})
+        said.append((found.text, found.headers.get("location", "")))
+        for path in ("/", "/orders", "/deliveries", "/orders/ORD-1"):
+            said.append((await client.get(path)).text)
+        for each in (await client.get("/deliveries.json")).json()["deliveries"]:
+            for form in ("html", "json", "csv"):
+                said.append((await client.get(f"/deliveries/{each['delivery']}.{form}")).text)
+    assert found.status_code in (200, 303)
+    assert PHONE[-8:] not in json.dumps(said) + log.getvalue()
+
+
+async def test_a_search_with_one_hit_goes_there(desk: Desk) -> None:
+    async with desk.signed_in("viewer") as client:
+        one = await client.post("/orders/find", data={"text": "ORD-1"})
+        none = await client.post("/orders/find", data={"text": "unheard of"})
+    assert (one.status_code, one.headers["location"]) == (303, "/orders/ORD-1")
+    assert "Nothing was found" in shown(none.text)
+
+
+async def test_a_form_does_its_work_once(desk: Desk) -> None:
+    """The evidence bundle is a download, in the trail; sent again, the form does nothing."""
+    async with desk.signed_in("finance") as client:
+        page = (await client.get("/do/evidence?order=ORD-1")).text
+        found = re.search(r'name="form" value="([^"]+)"', page)
+        assert found
+        form = {"form": found[1]}
+        first = await client.post("/do/evidence?order=ORD-1", data=form)
+        again = await client.post("/do/evidence?order=ORD-1", data=form)
+    assert first.headers["content-disposition"].startswith("attachment")
+    assert first.content.startswith(b"PK")
+    assert again.status_code == 409
+    assert desk.driver.rows("SELECT who FROM audit WHERE action='evidence_built'") == [
+        ("a finance",)
+    ]
+
+
+async def test_judging_again_asks_for_a_reason_and_previews(desk: Desk) -> None:
+    async with desk.signed_in("support") as client:
+        page = await client.get("/do/reverify")
+    assert "1 refused delivery is kept" in shown(page.text)
+    assert "There is nothing to do" in shown(page.text)

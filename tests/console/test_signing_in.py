@@ -1,0 +1,214 @@
+"""Signing in: who gets a session, what ends it, and what a stranger learns, which is nothing."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from app.access.credentials import (
+    fitting_step,
+    password_fits,
+    password_text,
+    step_of,
+    totp_code,
+)
+from app.access.operators import retire_operator
+from app.access.sessions import IDLE, LONGEST, demo_link, invite_operator
+from app.console.gate import CONTENT_POLICY, Tries, network_of
+from app.console.signing_in import local
+from app.core.errors import UsageError
+from reconcile.instants import SECOND
+from tests.console.conftest import ORIGIN, SAME_SITE, Desk, session_for
+
+PASSWORD = "correct horse battery"
+
+
+def test_the_codes_are_those_of_rfc_6238() -> None:
+    """Its appendix B, the last six digits."""
+    secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+    known = {59: "287082", 1111111109: "081804", 1234567890: "005924", 20000000000: "353130"}
+    assert {at: totp_code(secret, step_of(at * SECOND)) for at in known} == known
+
+
+def test_a_code_counts_once_and_for_a_step_around_now() -> None:
+    secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+    now, step = 59 * SECOND, 1
+    assert fitting_step(secret, "287 082", now=now, after=None) == step
+    assert fitting_step(secret, "287082", now=now, after=step) is None
+    assert fitting_step(secret, "287082", now=now + 60 * SECOND, after=None) is None
+    assert fitting_step(secret, "28708²", now=now, after=None) is None
+
+
+async def test_a_password_fits_its_own_text_alone() -> None:
+    kept = await password_text(PASSWORD)
+    assert kept.startswith("$argon2id$")
+    assert await password_fits(PASSWORD, kept)
+    assert not await password_fits(PASSWORD + " ", kept)
+    assert not await password_fits(PASSWORD, None)
+
+
+async def invited(desk: Desk, name: str) -> tuple[str, str | None]:
+    """A person with a password, and the secret of their codes."""
+    token = await invite_operator(desk.context, name=name, role=None, by="a admin")
+    async with desk.client(**SAME_SITE) as client:
+        page = await client.post("/invite", data={"token": token})
+        found = re.search(r"secret=(\w+)", page.text)
+        secret = found[1] if found else None
+        code = "" if secret is None else totp_code(secret, step_of(desk.driver.clock.now()))
+        form = {"token": token, "password": PASSWORD, "again": PASSWORD, "code": code}
+        done = await client.post("/invite", data=form)
+        assert done.status_code == 303, done.text
+        assert (await client.post("/invite", data=form)).status_code == 403
+    return token, secret
+
+
+async def test_an_invitation_is_used_once_and_leads_to_a_session(desk: Desk) -> None:
+    _, secret = await invited(desk, "a finance")
+    assert secret is not None
+    desk.driver.clock.put(desk.driver.clock.now() + 90 * SECOND)
+    code = totp_code(secret, step_of(desk.driver.clock.now()))
+    form = {"name": "a finance", "password": PASSWORD, "code": code}
+    async with desk.client(**SAME_SITE) as client:
+        done = await client.post("/sign-in?next=/orders", data=form | {"next": "/orders"})
+        assert (done.status_code, done.headers["location"]) == (303, "/orders")
+        cookie = done.headers["set-cookie"]
+        assert cookie.startswith(f"{desk.console.cookie}=")
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        assert (await client.get("/orders")).status_code == 200
+        again = await client.post("/sign-in", data=form)
+        assert again.status_code in (303, 403)
+    async with desk.client(**SAME_SITE) as client:  # the code was used
+        assert (await client.post("/sign-in", data=form)).status_code == 403
+
+
+async def test_every_failure_is_told_in_the_same_words(desk: Desk) -> None:
+    """No such name, a wrong password, a wrong code, a disabled operator, and too many tries."""
+    await invited(desk, "a finance")
+    await invited(desk, "a viewer")
+    await retire_operator(desk.context, name="a viewer", by="a admin")
+    forms = [
+        {"name": "nobody", "password": PASSWORD, "code": "1"},
+        {"name": "a finance", "password": "wrong", "code": "1"},
+        {"name": "a finance", "password": PASSWORD, "code": "000000"},
+        {"name": "a viewer", "password": PASSWORD, "code": ""},
+        *({"name": "a support", "password": "x", "code": ""} for _ in range(7)),
+    ]
+    async with desk.client(**SAME_SITE) as client:
+        answers = [await client.post("/sign-in", data=form) for form in forms]
+    assert {each.status_code for each in answers} == {403}
+    assert len({each.text for each in answers}) == 1
+
+
+async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(desk: Desk) -> None:
+    clock = desk.driver.clock
+    token = await session_for(desk.context, "a support")
+    async with desk.client(token, **SAME_SITE) as client:
+        clock.put(clock.now() + IDLE - SECOND)
+        assert (await client.get("/orders")).status_code == 200
+        clock.put(clock.now() + IDLE + SECOND)
+        assert (await client.get("/orders")).status_code == 303
+    token = await session_for(desk.context, "a support")
+    async with desk.client(token, **SAME_SITE) as client:
+        for _ in range(LONGEST // (IDLE - SECOND)):
+            clock.put(clock.now() + IDLE - SECOND)
+            assert (await client.get("/orders")).status_code == 200
+        clock.put(clock.now() + IDLE - SECOND)
+        assert (await client.get("/orders")).status_code == 303
+    async with desk.signed_in("support") as client:
+        assert (await client.get("/orders")).status_code == 200
+        await retire_operator(desk.context, name="a support", by="a admin")
+        assert (await client.get("/orders")).status_code == 303
+    async with desk.signed_in("viewer") as client:
+        stolen = client.cookies[desk.console.cookie]
+        assert (await client.post("/sign-out")).status_code == 303
+    async with desk.client(stolen) as client:
+        assert (await client.get("/orders")).status_code == 303
+
+
+async def test_a_session_that_somebody_fixed_is_no_session(desk: Desk) -> None:
+    """A cookie that was set before signing in stays worthless; signing in gives another."""
+    await invited(desk, "a viewer")
+    async with desk.client("chosen by a stranger", **SAME_SITE) as client:
+        assert (await client.get("/orders")).status_code == 303
+        done = await client.post("/sign-in", data={"name": "a viewer", "password": PASSWORD})
+        assert done.status_code == 303
+        assert "chosen" not in done.headers["set-cookie"]
+    async with desk.client("chosen by a stranger") as client:
+        assert (await client.get("/orders")).status_code == 303
+
+
+async def test_only_the_hash_of_a_cookie_is_kept(desk: Desk) -> None:
+    token = await session_for(desk.context, "a viewer")
+    assert token not in str(desk.driver.rows("SELECT * FROM sessions"))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Origin": ORIGIN}, 303),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "none"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": ORIGIN}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({}, 403),
+    ],
+)
+async def test_a_post_from_elsewhere_is_refused(
+    desk: Desk, headers: dict[str, str], status: int
+) -> None:
+    token = await session_for(desk.context, "a admin")
+    async with desk.client(token, **headers) as client:
+        assert (await client.post("/sign-out")).status_code == status
+
+
+async def test_another_name_in_host_is_refused(desk: Desk) -> None:
+    async with desk.client(Host="evil.example:8081") as client:
+        assert (await client.get("/sign-in")).status_code == 421
+
+
+async def test_every_answer_carries_the_headers(desk: Desk) -> None:
+    async with desk.signed_in("admin") as client:
+        for path in ("/", "/orders.json", "/nothing", "/static/console.css", "/sign-in"):
+            headers = (await client.get(path)).headers
+            assert headers["content-security-policy"] == CONTENT_POLICY
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "no-referrer"
+            assert "no-" in headers["cache-control"]
+
+
+async def test_the_demos_link_works_once_and_only_without_other_operators(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="operators of its own"):
+        await demo_link(desk.context)
+    async with desk.client(**SAME_SITE) as client:
+        assert (await client.post("/enter", data={"token": "guessed"})).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("/orders?outcome=failed", "/orders?outcome=failed"),
+        ("//evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("", "/"),
+    ],
+)
+def test_nobody_is_sent_elsewhere_after_signing_in(asked: str, given: str) -> None:
+    assert local(asked) == given
+
+
+def test_tries_are_counted_by_the_minute_and_forgotten() -> None:
+    now = [0.0]
+    tries = Tries(2, clock=lambda: now[0])
+    assert [tries.take("a") for _ in range(3)] == [True, True, False]
+    assert tries.take("b")
+    now[0] = 61.0
+    assert tries.take("a")
+    assert network_of("192.0.2.7") == network_of("192.0.2.99") == "192.0.2.0/24"
+    assert network_of("2001:db8::1") == "2001:db8::/56"
+    assert network_of("?") == "unknown"
