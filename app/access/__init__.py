@@ -4,6 +4,7 @@ __all__ = (
     "credentials",
     "operator_store",
     "operators",
+    "session_store",
     "sessions",
     "tokens",
 )

@@ -218,6 +218,13 @@ async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Ins
     return len(rows.all())
 
 
+async def end_everything(connection: AsyncConnection) -> None:
+    """End every session and every invitation, as after a restore: what stood in the backup may
+    have been revoked since."""
+    for table in ("sessions", "invitations"):
+        await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608
+
+
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:

@@ -95,10 +95,10 @@ class View:
 
     def choice(self, name: str, among: Mapping[str, Any] | tuple[str, ...]) -> str | None:
         """A parameter that is one of some words. Raises UsageError for another."""
-        given = self.word(name)
-        if given is not None and given not in among:
+        word = self.word(name)
+        if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")
-        return given
+        return word
 
     def number(self, name: str) -> int | None:
         """A parameter that is a whole number. Raises UsageError for anything else."""

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from app.access.operators import note_in_trail, owner
+from app.access.session_store import end_everything
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
 from app.database.engine import Connection, is_sqlite, sqlite_path
@@ -280,14 +281,14 @@ async def follow_on(store: Store, *, at: Instant, replaced: Replaced | None) -> 
     """What every restored database needs before its first start, in one transaction.
 
     1 numbers    revisions go on beyond every number that was ever given
-    2 sessions   every login session ends; people log in anew
+    2 sessions   every session and invitation ends; people sign in anew
     3 people     who may come in by what was restored is compared with who could before
     4 server     which server, and which of its timelines, is noted: `doctor` asks for this else
     5 audit      what was done, by whom
     """
     async with store.writing() as connection:
         head, first = await _go_on(connection, at=at, replaced=replaced)  # 1
-        # 2: there are no login sessions yet; where their table comes, it is emptied here
+        await end_everything(connection)  # 2
         may, gone = _compared(await in_force(connection, now=at), replaced)  # 3
         await note_server(connection)  # 4
         await note_in_trail(  # 5

@@ -239,6 +239,20 @@ def test_a_damaged_database_is_replaced_too(run: Run, tmp_path: Path, backed_up:
 
 
 @pytest.mark.slow
+def test_nobody_is_signed_in_after_a_restore(run: Run, tmp_path: Path) -> None:
+    """Sessions and invitations of the backup have ended: they may have been revoked since."""
+    fill(tmp_path, "ORD-1")
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        database.execute("INSERT INTO sessions VALUES ('h', 'Ann', 1, 1, 9, NULL)")
+        database.execute("INSERT INTO invitations VALUES ('h', 'invite', 'Ben', 1, 9, NULL, NULL)")
+        database.commit()
+    assert run("backup", str(tmp_path / "b.db")).code == 0
+    assert run("restore", str(tmp_path / "b.db"), "--force").code == 0
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        for table in ("sessions", "invitations"):
+            assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
 def test_what_restore_refuses(run: Run, tmp_path: Path, backed_up: Path) -> None:
     """Without --force, from no file, from itself, from a damaged file: nothing is changed."""
     broken, text = tmp_path / "broken.db", tmp_path / "text.db"
