@@ -32,8 +32,8 @@ lint: $(MADE) ## look for breaches of the rules of form
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(MADE) ## check all types of the product
-	@$(BIN)/mypy app reconcile
+types: $(MADE) ## check all types, of the product and of its tests
+	@$(BIN)/mypy app reconcile tests
 
 check: lint types ## lint, types, architecture and the fast tests
 ifeq ($(filter test,$(MAKECMDGOALS)),)

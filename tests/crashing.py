@@ -89,7 +89,7 @@ class Called:
             yield
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)
 
     def begin(self, step: Any) -> None:
         """Whatever is called from now on, this step calls."""

@@ -29,7 +29,7 @@ def child(folder: Path, monkeypatch: pytest.MonkeyPatch, *, says: bytes) -> Path
     started.touch()
     program.write_text(CHILD.format(python=sys.executable, started=str(started), says=says))
     program.chmod(0o700)
-    monkeypatch.setattr(worker_process.sys, "executable", str(program))
+    monkeypatch.setattr("app.worker_process.sys.executable", str(program))
     monkeypatch.setattr(worker_process, "AGAIN_S", 0.01)
     monkeypatch.setattr(worker_process, "MOST_S", 0.01)
     return started

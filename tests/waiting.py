@@ -15,16 +15,17 @@ LOOK_S = 0.01
 
 
 def until(
-    holds: Callable[[], object], *, otherwise: Callable[[], object] = lambda: "it never came"
+    holds: Callable[..., object], *, otherwise: Callable[[], object] = lambda: "it never came"
 ) -> None:
-    """Wait until this holds. `otherwise` is what the failure says where it never does."""
+    """Wait until this holds, which is asked without arguments: what it has are defaults, by which a
+    loop binds its variables. `otherwise` is what the failure says where it never does."""
     ends = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < ends, otherwise()
         time.sleep(LOOK_S)
 
 
-async def soon(holds: Callable[[], object]) -> None:
+async def soon(holds: Callable[..., object]) -> None:
     """The same for whoever has a loop, which goes on meanwhile."""
     async with asyncio.timeout(PATIENCE_S):
         while not holds():  # noqa: ASYNC110

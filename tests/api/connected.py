@@ -59,7 +59,7 @@ def is_at_rest(client: Client) -> bool:
 
 
 @asynccontextmanager
-async def door(folder: Path, **more: str) -> AsyncIterator[Door]:
+async def door(folder: Path, **more: Any) -> AsyncIterator[Door]:
     """A service in the folder."""
     async with driving(folder, with_worker=False, **more) as driver:
         service = driver.service

@@ -64,7 +64,7 @@ def event(event_id: str, claim: str = "succeeded", **changes: Any) -> dict[str, 
         "session": {"reference": "cs_1"},
         "payment": {"reference": "pay_1", "amount": 1500, "currency": "KES"},
     }
-    document = {
+    document: dict[str, Any] = {
         "id": event_id,
         "type": f"payment.{claim}",
         "occurred_at": format_instant(T),
@@ -221,7 +221,8 @@ async def driving(
     **more: str,
 ) -> AsyncIterator[Driver]:
     """A service with its clock at T, or `at`. With `raising`, an error in it fails the test at
-    once."""
+    once. Settings that stand in a dict are declared as `dict[str, Any]`: of a `dict[str, str]` a
+    checker believes that it may hold `at` too."""
     settings = load_settings(environ(folder, **more), serving=True)
     clock = SetClock(at)
     put_new(folder / "t.db")

@@ -33,7 +33,7 @@ from tests.providers.samples import private_key
 from tests.reconcile.build import T
 
 RSA = private_key("rsa-pkcs1-sha256")
-PIX = {
+PIX: dict[str, Any] = {
     "SOURCES__PIX__PROFILE": "woovi",
     "SOURCES__PIX__SECRETS": json.dumps([RSA]),
     "SOURCES__PIX__ACCOUNT": "624f46f9e93f9f521c8308e7",
@@ -128,7 +128,10 @@ def sources(folder: Path, **more: str) -> Any:
 
 async def test_what_never_counts_by_itself_leaves_the_order_pending(tmp_path: Path) -> None:
     """Of a provider that names no account, under its key: nobody is asked, nothing is paid."""
-    snap = {"SOURCES__VA__PROFILE": "snap_winpay", "SOURCES__VA__SECRETS": json.dumps([RSA])}
+    snap: dict[str, Any] = {
+        "SOURCES__VA__PROFILE": "snap_winpay",
+        "SOURCES__VA__SECRETS": json.dumps([RSA]),
+    }
     paid = {
         "trxId": "ORD-1",
         "paymentRequestId": "1",
@@ -146,7 +149,7 @@ async def test_what_never_counts_by_itself_leaves_the_order_pending(tmp_path: Pa
         assert driver.rows("SELECT count(*) FROM confirmations") == [(0,)]
 
 
-LIVE = {"ENVIRONMENT": "live"}
+LIVE: dict[str, Any] = {"ENVIRONMENT": "live"}
 
 
 @pytest.mark.disk
@@ -168,7 +171,7 @@ async def test_live_takes_no_event_that_hides_its_environment(said: Any, tmp_pat
 
 
 KEY = b"another key for tests, no secret"
-TILL = {"SOURCES__TILL__SECRETS": secret(KEY), "SOURCES__TILL__ORDERS": "own"}
+TILL: dict[str, Any] = {"SOURCES__TILL__SECRETS": secret(KEY), "SOURCES__TILL__ORDERS": "own"}
 
 
 async def test_orders_of_its_own_never_meet_the_shops(tmp_path: Path) -> None:

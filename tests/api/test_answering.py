@@ -161,7 +161,7 @@ async def test_a_body_that_is_asked_for_while_its_answer_waits() -> None:
     """The client is told to go on, before the answer."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        answer = asyncio.create_task(answering(WHOLE)(scope, receive, send))
+        answer = asyncio.ensure_future(answering(WHOLE)(scope, receive, send))
         await turns()
         await receive()
         await answer

@@ -329,9 +329,10 @@ async def test_the_description_is_valid_and_complete(driver: Driver) -> None:
         for method in operations
         if method in ("get", "put", "post", "delete", "patch")
     }
+    routes: list[Any] = driver.service.application.routes
     there = {
         (method, route.path.replace(":path}", "}"))
-        for route in driver.service.application.routes
+        for route in routes
         for method in route.methods or ()
         if route.path.startswith("/api/") and method != "HEAD"
     }

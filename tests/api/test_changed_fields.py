@@ -91,7 +91,8 @@ def changed() -> Iterator[tuple[str, dict[str, Any]]]:
         for value in values:
             yield f"{path} = {value!r}", put(path, value)
     for part in ("order", "session", "payment"):
-        yield f"no {part}", event("e1", **{part: None})
+        without: dict[str, Any] = {part: None}
+        yield f"no {part}", event("e1", **without)
 
 
 def pays(document: dict[str, Any]) -> set[str]:
@@ -161,7 +162,7 @@ async def test_signed_anew(tmp_path: Path) -> None:
 async def test_as_it_was_signed(tmp_path: Path) -> None:
     """No change at all is taken under the signature of the genuine one, or of another source."""
     headers = signed(json.dumps(GENUINE).encode())
-    more = {"SOURCES__TILL__SECRETS": secret(TILL)}
+    more: dict[str, Any] = {"SOURCES__TILL__SECRETS": secret(TILL)}
     async with driving(tmp_path, with_worker=False, raising=True, **more) as driver:
         await placed(driver)
         for name, document in changed():

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconcile.instants import HOUR, SECOND, parse_instant
+from reconcile.instants import HOUR, SECOND, Duration, parse_instant
 from tests.api.driving import Driver, driving, event
 from tests.checkout.service import (
     EXPIRES,
@@ -39,7 +39,7 @@ ASKED: dict[str, Any] = {
 async def shop(folder: Path, *script: Write) -> AsyncIterator[tuple[Driver, Service]]:
     """Our service beside a payment service that does what the script says."""
     async with service(*script) as pay:
-        settings = {
+        settings: dict[str, Any] = {
             "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",
             "CHECKOUT__TOKEN": TOKEN,
         }
@@ -193,7 +193,7 @@ GRACE = 300 * SECOND
     ],
 )  # fmt: skip
 async def test_a_session_whose_time_is_over_is_not_called_open(
-    tmp_path: Path, said: list[dict[str, Any]], after: int, detail: str
+    tmp_path: Path, said: list[dict[str, Any]], after: Duration, detail: str
 ) -> None:
     async with shop(tmp_path, opened()) as (driver, pay):
         first = await start(driver)

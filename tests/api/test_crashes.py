@@ -167,7 +167,7 @@ async def world(
     monkeypatch.setattr(bootstrap, "outgoing_client", client)
     monkeypatch.setattr(bootstrap, "IDLE_S", 0.02)
     async with service(opened()) as pay:
-        more = {
+        more: dict[str, Any] = {
             "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",
             "CHECKOUT__TOKEN": TOKEN,
             "SHOP__URL": "https://shop.example/outcomes",
@@ -218,7 +218,8 @@ async def crash_at(points: list[Point], make: Callable[[], Any], crash: Crash) -
         for _, function, step in points:
             if whole is None or not await whole.driver.ready():
                 await stack.aclose()
-                whole = await stack.enter_async_context(make())
+                made: World = await stack.enter_async_context(make())
+                whole = made
             before, whole.told = crash.count, ""
             with crashing(function, crash):
                 await step(whole)

@@ -14,6 +14,7 @@ from app.core.errors import StoreUnavailable
 from app.database.writer import Space
 from app.orders import worker
 from app.orders.pending_session_store import Unanswered, note_unanswered
+from app.orders.refold import refold_due
 from app.receiving.store import Store
 from reconcile.instants import MINUTE
 from tests.api.driving import Driver, driving, event
@@ -58,7 +59,7 @@ async def test_a_worker_outlives_passing_trouble(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the store cannot take a fold, the worker tries again, and the service goes on."""
-    refold_due, failures = worker.refold_due, iter(range(2))
+    failures = iter(range(2))
 
     async def fail_twice(*arguments: Any, **words: Any) -> int:
         if next(failures, None) is not None:
@@ -194,7 +195,7 @@ async def test_a_start_with_too_little_room(
     free = [1024 * 1024 * 1024]
     monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
     monkeypatch.setattr(ask_session, "IDLE_S", 0.02)
-    sessions = {
+    sessions: dict[str, Any] = {
         "CHECKOUT__BASE_URL": "http://127.0.0.1:9",
         "CHECKOUT__TOKEN": "test_token_4f1d9c",
     }

@@ -43,7 +43,7 @@ def with_id(event_id: Any, source: str) -> bytes:
 
 async def told(driver: Driver, ids: list[Any], source: str) -> list[str]:
     """The verdicts of events of these ids, sent by a source under its own secret, all at once."""
-    key = {"key": TILL} if source == "till" else {}
+    key: dict[str, Any] = {"key": TILL} if source == "till" else {}
     bodies = [with_id(event_id, source) for event_id in ids]
     answers = await asyncio.gather(
         *(driver.send(each, signed(each, event_id="m", **key), source=source) for each in bodies)

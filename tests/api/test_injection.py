@@ -109,7 +109,8 @@ async def by_the_operations(driver: Driver, names: list[str], payload: str) -> N
     assert {hit["order"] for hit in found.hits} == {
         name for name in names if any(name.startswith(each) for each in spellings)
     }
-    for words in ({"subject": payload}, {"who": payload}, {"action": payload}):
+    for narrowed in ("subject", "who", "action"):
+        words: dict[str, Any] = {narrowed: payload}
         assert await trail(context, limit=10, **words) == []
     assert await list_book(context, reference=payload, as_of=None, limit=10) == []
     assert await list_statement(context, reference=payload, as_of=None, limit=10) == []

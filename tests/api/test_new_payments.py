@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.instants import HOUR, MINUTE, SECOND, parse_instant
+from reconcile.instants import HOUR, MINUTE, SECOND, TICK, parse_instant
 from tests.api.driving import event
 from tests.api.test_checkouts import GRACE, code, shop, start
 from tests.checkout.service import (
@@ -51,7 +51,12 @@ async def test_a_new_payment_waits_until_no_event_of_the_earlier_one_is_on_its_w
     async with shop(tmp_path, opened("cs_1"), opened("cs_2")) as (driver, pay):
         await start(driver)
         over = parse_instant(EXPIRES) + GRACE
-        for before, seconds in ((40 * MINUTE, None), (GRACE, "300"), (SECOND + 1, "2"), (1, "1")):
+        for before, seconds in (
+            (40 * MINUTE, None),
+            (GRACE, "300"),
+            (SECOND + TICK, "2"),
+            (TICK, "1"),
+        ):
             driver.clock.put(over - before)
             refused = await start(driver, new_payment=True)
             assert code(refused) == (409, "payment_not_over")

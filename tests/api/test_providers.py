@@ -103,7 +103,7 @@ async def test_a_signed_address_must_be_known(tmp_path: Path) -> None:
     """Where the provider signs the address, the service does not start without its own."""
     signature = {"mac": "hmac-sha256", "where": "header:x-signature", "signed": "{url}{body}"}
     path = profile(tmp_path, {**WEAK, "signature": signature})
-    given = {"SOURCES__SHOP__PROFILE": path, "SOURCES__SHOP__SECRETS": TOKEN}
+    given: dict[str, Any] = {"SOURCES__SHOP__PROFILE": path, "SOURCES__SHOP__SECRETS": TOKEN}
     with pytest.raises(ConfigurationError, match="TALLYHOOK_PUBLIC_URL"):
         async with driving(tmp_path, **given):
             pass

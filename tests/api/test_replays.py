@@ -18,7 +18,7 @@ from app.privacy.backup import back_up, restore
 from app.privacy.prune import Retention, prune_settled
 from app.privacy.replay_erasures import Replayed
 from app.receiving.store import Store
-from reconcile.instants import DAY, SECOND, Instant
+from reconcile.instants import DAY, NO_TIME, SECOND, TICK, Instant
 from tests.api.driving import Driver, driving, environ, signed
 from tests.privacy.test_erase import erased, paid, quiet
 from tests.reconcile.build import T
@@ -27,7 +27,9 @@ BODY = json.dumps(paid("ORD-1", "e1")).encode()
 CAPTURED = signed(BODY)
 """Signed at T; every replay is of these very bytes."""
 
-OPEN = dict.fromkeys(("REJECTIONS_PER_MINUTE", "REJECTIONS_PER_MINUTE_PER_ADDRESS"), "1000000")
+OPEN: dict[str, Any] = dict.fromkeys(
+    ("REJECTIONS_PER_MINUTE", "REJECTIONS_PER_MINUTE_PER_ADDRESS"), "1000000"
+)
 
 
 async def replayed(driver: Driver, at: Instant) -> str:
@@ -173,7 +175,7 @@ async def test_ten_thousand_replays(tmp_path: Path) -> None:
         for number in range(10_000):
             if number == 5_000:
                 await wiped(driver)
-            at = T + rng.randrange(-400, 401) * SECOND + rng.choice((0, 0, 1, -1))
+            at = T + rng.randrange(-400, 401) * SECOND + rng.choice((NO_TIME, NO_TIME, TICK, -TICK))
             send = replayed if rng.random() < 0.8 else sent_anew
             total[await send(driver, at)] += 1
         after = await effects(driver)

@@ -81,7 +81,7 @@ class Account:
         return Source(name=self.profile, profile=profile, secrets=[self.secret], strict=False)
 
 
-def settings() -> dict[str, str]:
+def settings() -> dict[str, Any]:
     """A source for each profile, in the midst of a change of its secret."""
     found = {}
     for name in PROFILES:

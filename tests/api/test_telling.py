@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.access.tokens import issue_token
+from reconcile.instants import TICK
 from tests.api.driving import Driver, event
 from tests.api.test_checkouts import shop, start
 from tests.checkout.service import answer, opened
@@ -136,7 +137,7 @@ async def test_each_record_says_who_told_it(tmp_path: Path) -> None:
     async with shop(tmp_path, opened("cs_1"), answer(422, {"detail": "no"})) as (driver, _pay):
         await start(driver)
         told = {"placed_at": "2026-11-20T09:00:00Z", "fulfilled_at": "2026-11-20T12:00:00Z"}
-        driver.clock.put(T + 1)
+        driver.clock.put(T + TICK)
         await put(driver, "ORD-1", PAYMENT, **told)
         found = driver.rows("SELECT kind, author FROM records ORDER BY kind")
     assert found == [
@@ -152,7 +153,7 @@ async def test_another_price_is_told_with_both_and_with_who_changed_it(driver: D
     """As a finding of the order over HTTP, and in the trail."""
     await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     token = await issue_token(driver.context, name="till-3")
-    driver.clock.put(T + 1)
+    driver.clock.put(T + TICK)
     cheaper = await driver.client.put(
         "/api/v1/orders/ORD-1",
         headers={"Authorization": f"Bearer {token}"},

@@ -345,7 +345,7 @@ CANARIES = ("254711223344", "CANARY-IN-THE-BODY", "canary-bearer", SECRET, SECRE
 
 async def test_nothing_private_leaks(driver: Driver, log: io.StringIO) -> None:
     """Phones, bodies and secrets are in no log line, no answer and no listing; one line each."""
-    private = {"customer": {"phone": CANARIES[0]}, "note": CANARIES[1]}
+    private: dict[str, Any] = {"customer": {"phone": CANARIES[0]}, "note": CANARIES[1]}
     broken = [
         event("e1", **private),
         event("e2", payment={"amount": CANARIES[1]}, **private),

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from app.access.tokens import TOKEN_SCOPES, issue_token, withdraw_token
 from app.api.application import ApiRoute
-from reconcile.instants import HOUR, format_instant
+from reconcile.instants import HOUR, TICK, format_instant
 from tests.api.driving import Driver
 from tests.reconcile.build import T
 
@@ -125,7 +125,9 @@ async def test_the_description_names_the_scopes(driver: Driver) -> None:
         if method in ("get", "put", "post", "delete", "patch")
     }
     for route in driver.service.application.routes:
-        for method, scope in route.scopes.items() if isinstance(route, ApiRoute) else ():
+        if not isinstance(route, ApiRoute):
+            continue
+        for method, scope in route.scopes.items():
             if method != "HEAD":
                 told = described.pop((method, route.path.replace(":path}", "}")))
                 assert told["security"] == [{"bearer": [scope]}]
@@ -138,7 +140,7 @@ async def test_a_token_that_has_ended(driver: Driver) -> None:
     it ended."""
     token = await issue_token(driver.context, name="trial", until="1h")
     bearer = {"Authorization": f"Bearer {token}"}
-    driver.clock.put(T + HOUR - 1)
+    driver.clock.put(T + HOUR - TICK)
     assert (await driver.client.get("/api/v1/orders", headers=bearer)).status_code == 200
     driver.clock.put(T + HOUR)
     refused = await driver.client.get("/api/v1/orders", headers=bearer)

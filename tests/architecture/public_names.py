@@ -44,6 +44,7 @@ from app.orders.notify_shop import KIND, notification_body
 from app.orders.published_store import Published
 from app.receiving import endpoint as webhooks
 from app.receiving.connection_limits import ConnectionLimits
+from reconcile.instants import EARLIEST
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from tests.architecture.form import log_calls
@@ -177,7 +178,7 @@ def _notification() -> Any:
     published = Published(
         seq=1,
         order="ORD-1",
-        at=0,
+        at=EARLIEST,
         outcome="succeeded",
         fulfillable=True,
         before_outcome="pending",
@@ -198,9 +199,10 @@ def problem_codes() -> Iterator[str]:
             if ast.unparse(node.func) in ("problem", "ApiProblem", "_answer"):
                 status, code = node.args[:2]
                 if isinstance(status, ast.Constant) and isinstance(code, ast.Constant):
-                    yield f"{status.value} {code.value}"
+                    answer = " ".join(str(each.value) for each in (status, code))
+                    yield answer
                     members = {one.arg for one in node.keywords} - {"headers", None}
-                    yield from (f"{status.value} {code.value} {name}" for name in members)
+                    yield from (f"{answer} {name}" for name in members)
 
 
 def metrics() -> Iterator[str]:

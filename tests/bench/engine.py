@@ -20,7 +20,7 @@ from reconcile.ledger.policy import Policy
 from tests.bench.orders import Message, Stretch
 from tests.bench.requests import secret_text, source
 
-AT: Instant = 1_795_168_800_000_000
+AT = Instant(1_795_168_800_000_000)
 """2026-11-20T10:00:00Z"""
 
 WANTED = frozenset({"redelivered", "same_id_different_body"})

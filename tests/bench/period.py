@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from time import perf_counter, process_time
+from typing import Any
 
 from python_calamine import CalamineWorkbook
 
@@ -58,9 +59,10 @@ def workbook_figure(folder: Path, *, rows: int) -> Figure:
     words = ["tests.bench.period", str(path), str(rows)]
     ran = run(words, log=folder / "log", env={}, cores={last_core()})
     seconds, busy = map(float, path.with_suffix(".seconds").read_text().split())
-    (header, *lines) = (
+    table: list[list[Any]] = (
         CalamineWorkbook.from_path(str(path)).get_sheet_by_name("break lines").to_python()
     )
+    header, *lines = table
     place, money = header.index("sum"), header.index("currency")
     exponents = {"KES": 100, "JPY": 1, "KWD": 1_000}
     minor = sum(round(line[place] * exponents[line[money]]) for line in lines)

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from app.core.clock import SystemClock
-from reconcile.instants import MINUTE
+from reconcile.instants import MINUTE, TICK
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -36,7 +36,7 @@ from tests.bench.orders import SCRIPTS, Message, Stretch
 from tests.bench.processes import Ran
 from tests.bench.rebuild import Rebuilt
 from tests.bench.report import Figure, number, print_figures, write_json
-from tests.bench.requests import mixed
+from tests.bench.requests import mixed, source
 from tests.bench.shared import Shared, rate
 from tests.bench.shared_figures import shared_figures
 from tests.bench.stored import Audit
@@ -51,7 +51,7 @@ def history(messages: list[Message]) -> History:
         digest = hashlib.sha256(message.body).hexdigest()
         event = reader.read(message.body, digest=digest).events[0]
         deliveries.append(
-            Delivery(delivery_id=f"d{place}", received_at=engine.AT + place, event=event)
+            Delivery(delivery_id=f"d{place}", received_at=engine.AT + place * TICK, event=event)
         )
     return History(order=deliveries[0].event.order or "", deliveries=frozenset(deliveries))
 
@@ -86,7 +86,7 @@ def test_mixing_loses_and_adds_nothing() -> None:
 def test_prepared_requests_are_genuine_and_whole() -> None:
     secret = "whsec_" + "A" * 44
     requests, digests = prepared(STRETCH, secret)
-    judge, total = engine.source(secret), 0
+    judge, total = source(secret), 0
     for request in requests:
         head, _, body = request.partition(b"\r\n\r\n")
         lines = [line.split(b": ", 1) for line in head.split(b"\r\n")[1:]]

@@ -79,7 +79,7 @@ class Shop:
         ids = [record.record_id for record in await self.records(order)]
         sql = "SELECT id, details FROM records WHERE id IN ({})"
         async with self.store.reading() as connection:
-            found = dict(await select_in(connection, sql=sql, values=ids))
+            found: dict[str, str] = dict(await select_in(connection, sql=sql, values=ids))
         return [found[record_id] for record_id in ids]
 
     async def written(self) -> str:

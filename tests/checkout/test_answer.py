@@ -26,7 +26,7 @@ from app.checkout.request import (
 from app.core.masking import Mask
 from app.providers.paths import compile_path
 from app.providers.profile import load_profile
-from reconcile.instants import SECOND, parse_instant
+from reconcile.instants import EARLIEST, SECOND, parse_instant
 from tests.checkout.service import EXPIRES, PHONE, TOKEN
 
 MASK = Mask(phone=PHONE, token=TOKEN)
@@ -226,7 +226,7 @@ def test_a_profile_says_where_the_answer_has_what() -> None:
     result = judged(201, body, form)
     assert isinstance(result, Opened)
     assert (result.session, result.checkout_url) == ("s-9", "https://b.test/")
-    assert result.expires_at == 1_795_000_000 * SECOND
+    assert result.expires_at == EARLIEST + 1_795_000_000 * SECOND
 
 
 @pytest.mark.parametrize(

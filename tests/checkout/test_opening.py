@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.checkout import open_checkout as operation
 from app.checkout.client import RetrySettings
@@ -14,7 +15,9 @@ from app.checkout.faults import CheckoutConflictError, CheckoutRequestError
 from app.checkout.request import phone_check
 from app.core.errors import UnreachableError
 from app.core.http import MAX_ANSWER_BYTES
+from app.orders.record_store import records_of
 from reconcile.instants import HOUR, MINUTE, parse_instant
+from reconcile.ledger.records import Record
 from reconcile.money import Money
 from tests.checkout.conftest import Shop
 from tests.checkout.service import (
@@ -303,12 +306,12 @@ async def test_of_two_overlapping_transactions_one_key_remains(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On PostgreSQL both may find no payment; the id of the intent lets only one commit."""
-    look, blind = operation.records_of, 2
+    blind = 2
 
-    async def looks_away(connection: object, order: str) -> list[object]:
+    async def looks_away(connection: AsyncConnection, order: str) -> list[Record]:
         nonlocal blind
         blind -= 1
-        return [] if blind >= 0 else await look(connection, order)
+        return [] if blind >= 0 else await records_of(connection, order)
 
     async with service(drop, drop, drop, drop, opened()) as pay, pay.client() as client:
         first = await shop.open(client)

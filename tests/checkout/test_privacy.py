@@ -13,7 +13,12 @@ from app.core.masking import Mask
 from tests.checkout.conftest import Shop
 from tests.checkout.service import PHONE, TOKEN, Write, answer, asked, drop, opened, service
 
-TALKATIVE = {"phone": PHONE, "token": TOKEN, "msisdn": "+254 712-345-678", "number": int(PHONE)}
+TALKATIVE: dict[str, Any] = {
+    "phone": PHONE,
+    "token": TOKEN,
+    "msisdn": "+254 712-345-678",
+    "number": int(PHONE),
+}
 ANSWERS: dict[str, Write] = {
     "opened": opened(**TALKATIVE),
     "opened at a telling address": opened(checkout_url=f"https://pay.test/{PHONE}?t={TOKEN}"),
@@ -32,7 +37,10 @@ async def test_neither_is_in_records_results_errors_reprs_or_logs(
     shop: Shop, write: Write, capfd: pytest.CaptureFixture[str]
 ) -> None:
     said: list[Any] = []
-    urls = {"success_url": f"https://shop.test/{PHONE}?p={PHONE}", "cancel_url": "https://a.test/"}
+    urls: dict[str, Any] = {
+        "success_url": f"https://shop.test/{PHONE}?p={PHONE}",
+        "cancel_url": "https://a.test/",
+    }
     async with service(write) as pay, pay.client() as client:
         for amount in ("1500.00", "1500.00", "7.00"):
             try:

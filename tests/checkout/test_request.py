@@ -144,4 +144,6 @@ def test_the_digest_changes_with_every_field_but_not_with_the_writing_of_the_amo
 
 @given(st.integers(10**9, 10**12))
 def test_the_phone_check_keeps_eight_bits_and_no_more(number: int) -> None:
-    assert 0 <= phone_check(str(number)) < 256
+    check = phone_check(str(number))
+    assert check is not None
+    assert 0 <= check < 256

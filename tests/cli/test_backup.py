@@ -126,7 +126,7 @@ def test_a_backup_that_cannot_be_finished_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(copying.os, "fsync", full)
+        patched.setattr("app.privacy.backup_store.os.fsync", full)
         ended = run("backup", str(file), "--force")
     assert ended.code == 4
     assert "No space left" in ended.err

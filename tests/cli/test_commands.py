@@ -18,6 +18,7 @@ from app.cli import main
 from app.core.clock import SystemClock
 from app.orders import prove, refold
 from reconcile.instants import DAY
+from reconcile.ledger.fold import fold
 from tests.api.driving import SECRET, driving, environ, event, of_order
 from tests.reconcile.build import T
 
@@ -62,8 +63,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 async def _fill(folder: Path) -> dict[str, str]:
     async with driving(folder, with_worker=False) as driver:
         ids = {}
-        private = {"customer": {"phone": PHONE}}
-        bodies = {
+        private: dict[str, Any] = {"customer": {"phone": PHONE}}
+        bodies: dict[str, Any] = {
             "pending": of_order("O-1", "e1", "pending"),
             "paid": event("e2", **private),
             "again": event("e2", **private),
@@ -236,10 +237,9 @@ def test_the_proof_that_fails(
     run: Run, filled: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fold that is moved by redeliveries is found out, with the order and how to repeat it."""
-    sound = prove.fold
 
     def broken(history: Any, **words: Any) -> Any:
-        ledger = sound(history, **words)
+        ledger = fold(history, **words)
         return replace(ledger, fulfillable=len(history.deliveries) % 2 == 0)
 
     monkeypatch.setattr(prove, "fold", broken)
@@ -254,10 +254,10 @@ def test_a_fold_that_depends_on_the_order(
     run: Run, filled: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fold that is led by the order of iteration is found out."""
-    sound, calls = prove.fold, iter(range(10**9))
+    calls = iter(range(10**9))
 
     def broken(history: Any, **words: Any) -> Any:
-        ledger = sound(history, **words)
+        ledger = fold(history, **words)
         return replace(ledger, fulfillable=bool(next(calls) % 2))
 
     monkeypatch.setattr(prove, "fold", broken)

@@ -41,7 +41,7 @@ async def test_a_call_is_made_again_when_it_is_asked_for(monkeypatch: pytest.Mon
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr(demo.asyncio, "sleep", sleep)
+    monkeypatch.setattr("app.cli.demo.asyncio.sleep", sleep)
     server = Server(
         httpx2.Response(503, headers={"Retry-After": "5"}),
         httpx2.Response(429),

@@ -89,7 +89,10 @@ def test_a_shop_that_is_away(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("TALLYHOOK_SHOP__SECRET", secret(b"the shop's own, of at least 24 bytes"))
 
     async def fail() -> None:
-        more = {"SHOP__URL": "http://127.0.0.1:1/told", "SHOP__SECRET": secret(b"x" * 24)}
+        more: dict[str, Any] = {
+            "SHOP__URL": "http://127.0.0.1:1/told",
+            "SHOP__SECRET": secret(b"x" * 24),
+        }
         at = SystemClock().now() - HOUR
         async with driving(tmp_path, at=at, **more) as driver:
             await driver.send(event("e1"))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main, output
+from app.core.errors import UsageError
 from reconcile.reporting.report import PeriodReport
 from tests.api.driving import driving, environ, event, of_order
 from tests.finance.reports.samples import sample
@@ -97,7 +98,7 @@ def test_what_is_not_text_needs_a_file_or_a_pipe(run: Run, form: str, tmp_path: 
 
 def test_a_terminal_is_not_garbled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    with pytest.raises(output.UsageError, match="would garble the terminal: say -o FILE"):
+    with pytest.raises(UsageError, match="would garble the terminal: say -o FILE"):
         output.check_output(output.STANDARD, binary=True, what="PDF")
 
 

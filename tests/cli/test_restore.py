@@ -18,7 +18,7 @@ from app.orders.published_store import A_SECOND, AHEAD, MAX_NUMBER, first_after_
 from app.privacy.backup import Restored, restore
 from app.privacy.replay_erasures import Replayed
 from app.receiving.store import Store, StoreSettings
-from reconcile.instants import SECOND
+from reconcile.instants import EARLIEST, SECOND
 from tests.cli.test_backup import fill, flip, names, orders_in
 from tests.cli.test_commands import Ended, Run, run
 from tests.database.old_versions import VERSIONS
@@ -239,12 +239,16 @@ def test_an_index_that_leaves_a_row_out_is_damage(
 
 def test_the_first_number_after_a_restore() -> None:
     """The larger of the two, never one that was given, and always one that JSON takes."""
-    assert first_after_restore(10, 0) == 10 + AHEAD == 10 + 2**40
-    assert first_after_restore(10, 1_800_000_000 * SECOND) == 1_800_000_000 * 2**20
-    assert first_after_restore(0, 1_800_000_000 * SECOND, given=2**52) == 2**52 + 1
-    assert first_after_restore(0, 8_589_934_591 * SECOND) == 8_589_934_591 * A_SECOND <= MAX_NUMBER
+    assert first_after_restore(10, EARLIEST) == 10 + AHEAD == 10 + 2**40
+    assert first_after_restore(10, EARLIEST + 1_800_000_000 * SECOND) == 1_800_000_000 * 2**20
+    assert first_after_restore(0, EARLIEST + 1_800_000_000 * SECOND, given=2**52) == 2**52 + 1
+    assert (
+        first_after_restore(0, EARLIEST + 8_589_934_591 * SECOND)
+        == 8_589_934_591 * A_SECOND
+        <= MAX_NUMBER
+    )
     with pytest.raises(StoreUnavailable, match="no room"):
-        first_after_restore(2**53 - 1, 0)
+        first_after_restore(2**53 - 1, EARLIEST)
 
 
 def test_revisions_go_on_higher(run: Run, tmp_path: Path, backed_up: Path) -> None:

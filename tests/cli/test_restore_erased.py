@@ -7,6 +7,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -217,13 +218,16 @@ def replace(path: Path) -> None:
         shutil.copy(elsewhere / name, path.parent / name)
 
 
-BROKEN = {
+def lose_both(path: Path) -> None:
+    """Remove a journal and its key."""
+    path.unlink()
+    Path(f"{path}.key").unlink()
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "journal missing": (Path.unlink, "only its key"),
     "key missing": (lambda path: Path(f"{path}.key").unlink(), "the key "),
-    "both missing": (
-        lambda path: (path.unlink(), Path(f"{path}.key").unlink()),
-        "there is no journal of erasures at",
-    ),
+    "both missing": (lose_both, "there is no journal of erasures at"),
     "changed": (spoil, "line 2 of the journal of erasures was changed"),
     "for everyone": (lambda path: path.chmod(0o644), "everyone may use (mode 644)"),
     "key for everyone": (lambda path: Path(f"{path}.key").chmod(0o644), "everyone may use"),
@@ -238,7 +242,7 @@ def test_without_its_journal_nobody_is_erased_and_nothing_restored(
 ) -> None:
     """Exit code 3 and what to do; neither file is made anew, and the database is as it was."""
     breaking, sentence = BROKEN[name]
-    breaking(journal(tmp_path))  # type: ignore[operator]
+    breaking(journal(tmp_path))
     before = {each.name for each in tmp_path.iterdir()}
     for words in (
         ("erase", "--phone", f"+{OTHER}", "--reason", "asked"),

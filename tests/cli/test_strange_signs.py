@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +31,7 @@ async def test_every_way_to_print_for_people_shows_signs_instead_of_obeying_them
 ) -> None:
     """A reference, a sentence or a name, in whichever table or line."""
 
-    async def items():  # type: ignore[no-untyped-def]
+    async def items() -> AsyncIterator[list[dict[str, Any]]]:
         yield [{"order": HOSTILE}]
 
     emit([{"order": HOSTILE}], columns=("order",), form=Format.table)
@@ -48,7 +50,7 @@ async def test_json_says_the_same_without_signs_that_command(
     """A listing, a document, and one that is printed as it comes; a flag beyond 16 bits, too."""
     row = {"order": HOSTILE + "\U000e0001 ja, für €"}
 
-    async def items():  # type: ignore[no-untyped-def]
+    async def items() -> AsyncIterator[list[dict[str, Any]]]:
         yield [row]
 
     emit([row], columns=("order",), form=form)

@@ -178,7 +178,7 @@ DANGEROUS = [
 
 @pytest.mark.parametrize(("settings", "sentence"), DANGEROUS)
 def test_a_dangerous_configuration_is_refused_with_what_would_be_right(
-    settings: dict[str, str], sentence: str
+    settings: dict[str, Any], sentence: str
 ) -> None:
     found = problems(**settings)
     assert len(found) == 1, found
@@ -203,7 +203,11 @@ HOLES = [
     "shape", ["{}", '["{}', "sqlite:///{}", "https://u:{}@h:p", "[{}]", "{}:// x"]
 )
 def test_a_secret_in_the_wrong_place_is_never_printed(hole: str, shape: str) -> None:
-    settings = {"ENVIRONMENT": "live", "CHECKOUT__TOKEN": CANARY, hole: shape.format(CANARY)}
+    settings: dict[str, Any] = {
+        "ENVIRONMENT": "live",
+        "CHECKOUT__TOKEN": CANARY,
+        hole: shape.format(CANARY),
+    }
     text = "\n".join(problems(**settings))
     assert text
     assert CANARY.lower() not in text.lower()
@@ -224,7 +228,7 @@ def test_secrets_are_not_in_the_representation() -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8090", "http://localhost", "http://pay.example"])
 def test_plain_http_is_for_the_sandbox(url: str) -> None:
-    settings = {**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": url}
+    settings: dict[str, Any] = {**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": url}
     assert problems(**settings, ENVIRONMENT="sandbox") == ()
     assert any("unencrypted" in line for line in problems(**settings, ENVIRONMENT="live"))
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -197,7 +198,7 @@ def test_of_several_addresses_the_first_that_can_be_filled_is_asked(tmp_path: Pa
         'kind = "json:state"\n[fetch', 'kind = "json:state"\norder = "json:o"\n[fetch'
     )
     made = questions(tmp_path, text=several)
-    named = {
+    named: dict[str, dict[str, Any]] = {
         "refunds/re_1": {"movement": "re_1", "capture": "ca_1"},
         "captures/ca_1": {"capture": "ca_1"},
         "pay_1": {},

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import pytest
 
 from app.core.ids import first_id, new_id
-from reconcile.instants import MILLISECOND
+from reconcile.instants import MILLISECOND, TICK
 from tests.reconcile.build import T
 from tests.waiting import PATIENCE_S
 
@@ -37,7 +37,7 @@ tell()
 
 def test_ids_of_one_millisecond() -> None:
     """All are different, and none is below the first that there could be."""
-    ids = [new_id("dlv_", T + 999) for _ in range(MANY)]
+    ids = [new_id("dlv_", T + 999 * TICK) for _ in range(MANY)]
     assert len(set(ids)) == MANY
     assert all(re.fullmatch("dlv_[0-9a-f]{30}", each) for each in ids)
     assert min(ids) >= first_id("dlv_", T)

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from app.core.clock import SetClock
 from app.core.logs import FIELDS, MAX_VALUE_CHARS, configure_logging, lost_lines, one_line
+from reconcile.instants import Instant
 
-AT = 1_795_168_800_123_456
+AT = Instant(1_795_168_800_123_456)
 PHONE = "254700000001"
 
 

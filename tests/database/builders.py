@@ -27,7 +27,7 @@ from app.receiving.context import AppContext
 from app.receiving.framing import Received
 from app.receiving.refusal_store import Rejection
 from app.receiving.store import Store, StoreSettings, open_store
-from reconcile.ledger.events import Event
+from reconcile.ledger.events import ClaimKind, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
@@ -38,10 +38,15 @@ _numbers = count()
 _arrived: dict[str, Event] = {}
 
 
-def said(event_id: str, claim: str = "pending", **fields: Any) -> Event:
+def said(event_id: str, claim: ClaimKind = "pending", **fields: Any) -> Event:
     """An event whose digest follows from all that it says, as a body's does."""
     digest = hashlib.sha256(repr((event_id, claim, sorted(fields.items()))).encode()).hexdigest()
-    content = {"source": "shop", "kind": f"payment.{claim}", "occurred_at": T, **fields}
+    content: dict[str, Any] = {
+        "source": "shop",
+        "kind": f"payment.{claim}",
+        "occurred_at": T,
+        **fields,
+    }
     return Event(event_id=event_id, claim=claim, digest=digest, **content)
 
 

@@ -12,7 +12,7 @@ from app.orders.history_store import PARTS, history_digests
 from app.orders.record_store import add_records
 from app.orders.retention_store import prune
 from app.receiving.store import Store
-from reconcile.instants import DAY
+from reconcile.instants import DAY, EARLIEST, TICK, Instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.periods import Month
@@ -24,11 +24,11 @@ FIGURE = Figure(table="control", currency="KES", line="succeeded", what="orders"
 OCTOBER = Closing(
     month=Month(year=2026, number=10),
     as_of=T,
-    closed_at=T + 1,
+    closed_at=T + TICK,
     by="Ann",
     role="finance",
     margin_days=10,
-    known_after=0,
+    known_after=EARLIEST,
     before=None,
     policy={"grace": 5},
     program={"version": "1"},
@@ -41,7 +41,9 @@ OCTOBER = Closing(
 )
 
 
-async def digests(store: Store, *, after: int = 0, until: int = T + DAY) -> tuple[Sealed, ...]:
+async def digests(
+    store: Store, *, after: Instant = EARLIEST, until: Instant = T + DAY
+) -> tuple[Sealed, ...]:
     """What became known in a stretch, as digests."""
     async with store.reading() as connection:
         return await history_digests(

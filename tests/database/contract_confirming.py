@@ -18,6 +18,7 @@ from app.receiving.confirmation_store import (
 )
 from app.receiving.store import Store
 from reconcile.instants import HOUR, MINUTE
+from reconcile.ledger.events import ClaimKind
 from tests.database.builders import arrival, keep, opened, rows, said
 from tests.reconcile.build import seconds
 
@@ -136,12 +137,13 @@ class ConfirmingContract:
         """An answer that is final is so for what was said before it, of its order and source."""
         for name in ("final", "denied", "open", "later"):
             await tell(store, name, at=20 if name == "later" else 0)
-        for name, claim, kind in (
+        answers: tuple[tuple[str, ClaimKind, str], ...] = (
             ("final", "succeeded", "paid"),
             ("denied", "pending", "not_found"),
             ("open", "pending", "still_open"),
             ("later", "succeeded", "paid"),
-        ):
+        )
+        for name, claim, kind in answers:
             answer = said(f"a-{name}", claim, order=f"O-{name}", standing="fetched", kind=kind)
             await keep(store, arrival(answer, at=10))
         async with store.writing() as connection:

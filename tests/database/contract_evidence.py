@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.gather_evidence import Providers
@@ -12,6 +13,7 @@ from app.finance.read_lines import lines_naming
 from app.orders.record_store import add_records
 from app.receiving.append_store import Envelope
 from app.receiving.store import Store
+from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from tests.database.builders import SIGNER, arrival, context, keep, said
@@ -56,7 +58,8 @@ class EvidenceContract:
         """Revisions up to an instant, that instant included; details of those that have some."""
         async with store.writing() as connection:
             await add_records(connection, [PLACED], details='{"a":1}')
-        for at, claim in ((1, "pending"), (5, "succeeded")):
+        claims: dict[int, ClaimKind] = {1: "pending", 5: "succeeded"}
+        for at, claim in claims.items():
             money = Money(minor=100, currency="KES")
             await keep(store, arrival(said(f"e{at}", claim, order="A", payment="p", money=money)))
             await folded(context(store, at=at))
@@ -74,7 +77,7 @@ class EvidenceContract:
         body = b"a body"
         digest = hashlib.sha256(body).hexdigest()
         event = said("e1", "succeeded", order="A", payment="p", money=PLACED.money)
-        event = type(event)(**{n: getattr(event, n) for n in event.__slots__} | {"digest": digest})
+        event = replace(event, digest=digest)
         await keep(store, arrival(event, body=body))
         await folded(context(store, at=1))
         request = BundleRequest(order="A", as_of=seconds(1), reason="why")

@@ -252,7 +252,7 @@ _record = st.one_of(
     st.builds(reference_named, st.sampled_from("ABC"), payment=st.sampled_from(["p", "q"])),
     st.builds(reference_named, st.sampled_from("ABC"), session=st.sampled_from(["s", "t"])),
 )
-PARTS = st.tuples(
+PARTS: st.SearchStrategy[list[Part]] = st.tuples(
     st.lists(_event, min_size=2, max_size=7, unique_by=lambda e: e.key),
     st.lists(_record, max_size=3, unique_by=lambda r: r.record_id),
 ).map(lambda both: [*both[0], *both[1]])
@@ -265,7 +265,7 @@ _crossing = st.builds(
     session=st.sampled_from([None, "s"]),
     payment=st.sampled_from([None, "p"]),
 )
-CROSSING = st.tuples(
+CROSSING: st.SearchStrategy[list[Part]] = st.tuples(
     st.lists(_crossing, min_size=1, max_size=4, unique_by=lambda e: e.key),
     st.lists(
         st.one_of(
@@ -285,4 +285,4 @@ def _twice(parts: list[Part]) -> st.SearchStrategy[list[Telling]]:
     return st.lists(telling, min_size=2, max_size=2)
 
 
-TWICE_TOLD = PARTS.flatmap(_twice)
+TWICE_TOLD: st.SearchStrategy[list[Telling]] = PARTS.flatmap(_twice)

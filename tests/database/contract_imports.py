@@ -21,7 +21,7 @@ from app.finance.import_store import Import, begin_import, go_on, imports, under
 from app.finance.imports import Imported, ImportRequest, import_book, import_statement
 from app.finance.statement_store import statement_lines_of, statement_rows
 from app.receiving.store import Store
-from reconcile.instants import LATEST
+from reconcile.instants import EARLIEST, LATEST, TICK
 from tests.database.builders import arrival, context, keep, rows, said
 from tests.reconcile.build import seconds
 
@@ -141,7 +141,9 @@ class ImportContract:
         await statement(store, tmp_path, *(f"p{n},,1.00,,KES,,refund" for n in range(10)))
         known = await rows(store, "SELECT * FROM statement_lines ORDER BY subject")
         async with store.writing() as connection:
-            killed = Import(kind="statement", file="k", sha256="0", who="x", started_at=1)
+            killed = Import(
+                kind="statement", file="k", sha256="0", who="x", started_at=EARLIEST + TICK
+            )
             begun, _ = await begin_import(connection, killed)
             await connection.exec_driver_sql(
                 f"UPDATE statement_lines SET until={begun.number} WHERE subject > 'p:p3'"

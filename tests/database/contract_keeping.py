@@ -22,13 +22,14 @@ from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
 from app.database import schema, writer
 from app.database.mapping import delivery_of, record_of
+from app.database.postgresql import Purpose
 from app.database.statements import run
 from app.database.tables import metadata
 from app.monitoring.health import refusal
 from app.receiving import inbox_queue
 from app.receiving.refusal_store import Rejection, RejectionRing
 from app.receiving.store import Store, StoreSettings, open_store
-from reconcile.instants import DAY, HOUR, format_instant
+from reconcile.instants import DAY, HOUR, TICK, format_instant
 from tests.database.builders import (
     arrival,
     context,
@@ -227,7 +228,7 @@ class KeepingContract:
         assert [each.name for each in await ending_soon(at)] == ["c", "b"]
         entry = await token_of(at, tokens["c"])
         assert entry is not None
-        assert entry.in_force(now + 2 * HOUR - 1)
+        assert entry.in_force(now + 2 * HOUR - TICK)
         assert not entry.in_force(now + 2 * HOUR)
 
     @pytest.mark.parametrize(
@@ -247,7 +248,7 @@ class KeepingContract:
 
     @pytest.mark.parametrize(("own", "other"), [("sandbox", "live"), ("live", "sandbox")])
     @pytest.mark.parametrize("purpose", ["serving", "writing", "reading"])
-    async def test_the_stamp(self, url: str, own: str, other: str, purpose: str) -> None:
+    async def test_the_stamp(self, url: str, own: str, other: str, purpose: Purpose) -> None:
         """A database that served one environment refuses the other, whatever it is opened for."""
         async with opened(url, environment=own):
             pass

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from app.orders import refold
 from app.orders.counter_store import differing_tallies, outcome_counts
+from app.orders.history_store import gather
 from app.orders.ledger_store import feed, latest_positions, listed_orders, publish
 from app.orders.published_store import Published
 from app.orders.rebuild import refold_all
@@ -148,7 +149,6 @@ class LedgerContract:
     ) -> None:
         """What arrives while an order is being folded is folded in the next round, never missed."""
         await keep(store, arrival(said("e1", order="A")))
-        gather = refold.gather
 
         async def late(*arguments: Any) -> Any:
             found = await gather(*arguments)
@@ -169,7 +169,6 @@ class LedgerContract:
     ) -> None:
         """A fold that was overtaken by another one of the same order publishes nothing."""
         await keep(store, arrival(said("e1", order="A")))
-        gather = refold.gather
 
         async def overtaken(*arguments: Any) -> Any:
             found = await gather(*arguments)

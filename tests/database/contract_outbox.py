@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from app.orders import refold
+from app.orders.ledger_store import publish
 from app.orders.notification_store import (
     Fate,
     Notification,
@@ -68,7 +69,6 @@ class OutboxContract:
         and none where no shop is to be told."""
         store.notifies = True
         await keep(store, arrival(paid("A")))
-        publish = refold.publish
 
         async def fail_after(*arguments: object, **words: object) -> None:
             await publish(*arguments, **words)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ from app.receiving.phone_store import (
     orders_by_phone,
 )
 from app.receiving.store import Store
-from reconcile.instants import DAY, SECOND
+from reconcile.instants import DAY, SECOND, TICK
 from reconcile.ledger.events import Event
 from reconcile.money import Money
 from tests.database.builders import arrival, context, keep, rejection, rows, said
@@ -96,7 +96,7 @@ FOUND_BY: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 """What an erasure asks of a large table, and the index that answers it."""
 
-ORPHANED = {
+ORPHANED: dict[str, tuple[str, dict[str, Any], str]] = {
     f"{kind}s of no order": (f"{ORPHANS}{kind} IN ('a', 'b')", {}, f"ix_events_orphaned_{kind}")
     for kind in ("payment", "session")
 }
@@ -121,7 +121,7 @@ class PersonalContract:
             assert await orders_by_phone(connection, DIGEST, limit=1) == ["A"]
             assert await orders_by_phone(connection, KEY.digest("1234567890"), limit=9) == []
             assert len(await notes_of(connection, ["A", "B"])) == 1
-            assert await old_notes(connection, before=T - 1, after=None, limit=9) == []
+            assert await old_notes(connection, before=T - TICK, after=None, limit=9) == []
             first, *others = await old_notes(connection, before=T + DAY, after=None, limit=9)
             assert await old_notes(connection, before=T + DAY, after=first, limit=9) == others
 
@@ -198,7 +198,8 @@ class PersonalContract:
         """Then the whole body does not come back with what nobody can read."""
         body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Envelope("d" * 64, PHONE.encode())
         event = paid("e1", "A")
-        unread, parts = arrival(None, whole=whole), {"body": body, "whole": whole}
+        unread = arrival(None, whole=whole)
+        parts: dict[str, Any] = {"body": body, "whole": whole}
         await keep(store, arrival(event, customer=DIGEST, **parts), unread)
         await refold_until_quiet(context(store), limit=10, progress=quiet)
         words: dict[str, Any] = {"sources": {}, "rules": ErasureRules(), "progress": quiet}

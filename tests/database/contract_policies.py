@@ -9,6 +9,7 @@ import pytest
 
 from app.finance.ledger_lines import refresh_takings
 from app.orders import refold
+from app.orders.history_store import gather
 from app.orders.policy_version_store import noted_policy
 from app.orders.rebuild import refold_all
 from app.orders.refold import TakingUp, refold_due, refold_until_quiet
@@ -130,7 +131,6 @@ class PolicyContract:
         """What another process folded by the old policy is not published over the new mark."""
         await orders(store)
         await keep(store, arrival(paid("A"), at=12))
-        gather = refold.gather
 
         async def gather_slowly(*arguments: Any) -> Any:
             monkeypatch.undo()

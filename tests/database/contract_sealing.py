@@ -74,7 +74,7 @@ async def some_of_each(store: Store) -> None:
 async def everything_is_sealed_once(store: Store) -> int:
     """As many leaves as rows, numbered without gaps, all of them verified. Returns how many."""
     counts = [await rows(store, f"SELECT count(*) FROM {table}") for table in TABLES]
-    total = sum(count for ((count,),) in counts)
+    total: int = sum(count for ((count,),) in counts)
     numbers = await rows(store, "SELECT number FROM log_leaves ORDER BY number")
     assert [number for (number,) in numbers] == list(range(total))
     found = await verify_log(context(store), progress=lambda done, of: None)

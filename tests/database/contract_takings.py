@@ -13,9 +13,9 @@ from app.finance.ledger_line_store import KeyRange, flat_takings
 from app.finance.ledger_lines import overlay_of, refresh_takings, takings_now, takings_then
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
+from app.orders.refold import fold_or_log
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.store import Store
-from reconcile.instants import Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.matching.ledger_lines import taking
@@ -49,7 +49,7 @@ async def cached(store: Store, *, at: int, within: Any = None) -> list[TakingRow
     return found
 
 
-async def then(store: Store, *, at: Instant) -> list[TakingRow]:
+async def then(store: Store, *, at: int) -> list[TakingRow]:
     """What a run as of the past reads."""
     found = []
     async with takings_then(
@@ -104,7 +104,7 @@ class TakingsContract:
         async with store.reading() as connection:
             early = await overlay_of(context(store), connection, now=seconds(WINDOW_S - 1))
             late = await overlay_of(context(store), connection, now=seconds(WINDOW_S))
-        assert (early.orders, late.orders) == (frozenset(), {"A"})
+        assert (early.orders, late.orders) == (frozenset[str](), frozenset({"A"}))
         assert await refresh_takings(context(store, at=WINDOW_S), progress=quiet) == 1
         assert "timed_out" in (await rows(store, "SELECT told FROM takings"))[0][0]
 
@@ -195,15 +195,14 @@ class TakingsContract:
     ) -> None:
         """It stays stale, and has no taking until it can be."""
         await several(store)
-        honest = ledger_lines.fold_or_log
 
         def broken(history: Any, **asked: Any) -> Any:
-            return None if history.order == "c4" else honest(history, **asked)
+            return None if history.order == "c4" else fold_or_log(history, **asked)
 
         monkeypatch.setattr(ledger_lines, "fold_or_log", broken)
         await refresh_takings(context(store, at=9), progress=quiet)
         assert len(await cached(store, at=9)) == 4
-        monkeypatch.setattr(ledger_lines, "fold_or_log", honest)
+        monkeypatch.setattr(ledger_lines, "fold_or_log", fold_or_log)
         assert len(await cached(store, at=9)) == 5
 
     async def test_the_check_finds_a_cached_taking_that_is_wrong(self, store: Store) -> None:

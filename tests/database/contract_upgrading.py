@@ -49,7 +49,8 @@ async def cut_short(store: Store, number: int) -> bool:
         if reached != number:
             return
         if store.shared:  # all that a server sees of a client that is killed
-            connection.connection.driver_connection._transport.abort()
+            driver: Any = connection.connection.driver_connection
+            driver._transport.abort()
         else:
             raise CutShort
 

@@ -32,7 +32,7 @@ CASES = [
     ("an id of another source", [["a"], ["b"]], [["stored"], ["stored"]]),
 ]
 
-EVENTS = {
+EVENTS: dict[str, Any] = {
     "a": said("evt_1", order="ORD-1"),
     "A": said("evt_1", order="ORD-1", payment="pay_9"),
     "b": said("evt_1", order="ORD-1", source="other"),
@@ -139,7 +139,10 @@ class VerdictContract:
     async def test_the_real_parameter_limit(self, store: Store) -> None:
         """The database takes statements of the size that we believe it takes."""
         count = 2 * statements.MAX_PARAMETERS // 3 + 7
-        table = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
+        table: dict[str, Any] = {
+            "table": "order_due",
+            "columns": ("order_key", "due_at", "generation"),
+        }
         marks = [(f"ORD-{n}", n, 1) for n in range(count)]
         async with store.writing() as connection:
             await statements.run(connection, statements.insert_rows, rows=marks, **table)
@@ -153,7 +156,10 @@ class VerdictContract:
 
     async def test_a_refused_row_leaves_nothing_of_its_transaction(self, store: Store) -> None:
         """Neither the rows before it nor what came earlier; and the next transaction is taken."""
-        table = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
+        table: dict[str, Any] = {
+            "table": "order_due",
+            "columns": ("order_key", "due_at", "generation"),
+        }
         for at, keys in enumerate((["a"], ["b", "c", "b"], ["d"])):
             with nullcontext() if at != 1 else pytest.raises(DBAPIError):
                 async with store.writing() as connection:
@@ -163,8 +169,8 @@ class VerdictContract:
                     rows = [(key, at, at) for key in keys]
                     await statements.run(connection, statements.insert_rows, rows=rows, **table)
         async with store.reading() as connection:
-            rows = await connection.execute(text("SELECT order_key, generation FROM order_due"))
-            assert sorted(map(tuple, rows)) == [("a", 2), ("d", 2)]
+            found = await connection.execute(text("SELECT order_key, generation FROM order_due"))
+            assert sorted(map(tuple, found)) == [("a", 2), ("d", 2)]
 
     async def test_the_log_shows_deliveries_and_rejections(self, store: Store) -> None:
         """The log lists both kinds of arrival newest first, all of them or one verdict's."""

@@ -19,7 +19,8 @@ from app.monitoring.monitoring_store import (
 from app.orders.counter_store import finding_counts
 from app.orders.record_store import add_records
 from app.receiving.store import Store
-from reconcile.ledger.records import Record
+from reconcile.instants import TICK
+from reconcile.ledger.records import Record, RecordKind
 from tests.database.builders import arrival, context, keep, said
 from tests.database.contract_ledgers import folded
 from tests.reconcile.build import T, seconds
@@ -108,7 +109,12 @@ class WatchingContract:
 
     async def test_sessions_after_a_moment(self, store: Store) -> None:
         """The first that were opened after it; other records do not count."""
-        kinds = ("session_opened", "session_opened", "order_canceled", "session_opened")
+        kinds: tuple[RecordKind, ...] = (
+            "session_opened",
+            "session_opened",
+            "order_canceled",
+            "session_opened",
+        )
         records = [
             Record(
                 record_id=new_id("rec_", seconds(at)), recorded_at=seconds(at), kind=kind,
@@ -121,7 +127,7 @@ class WatchingContract:
             await add_records(connection, records)
         async with store.reading() as connection:
             assert await sessions_since(connection, T, enough=9) == [seconds(1), seconds(3)]
-            assert await sessions_since(connection, T - 1, enough=2) == [T, seconds(1)]
+            assert await sessions_since(connection, T - TICK, enough=2) == [T, seconds(1)]
 
     async def test_orders_with_a_finding(self, store: Store) -> None:
         """Counted by the whole code."""

@@ -89,7 +89,7 @@ def _value(name: str, column: Any, number: int) -> Any:
 def _read(connection: Connection, columns: dict[str, list[str]]) -> Contents:
     found = {}
     for name, names in columns.items():
-        asking = select(*map(column, names)).select_from(table(name))
+        asking: Any = select(*map(column, names)).select_from(table(name))
         rows = connection.execute(asking).mappings()
         kept = [
             dict(row)

@@ -35,7 +35,7 @@ async def connection(tmp_path: Path) -> AsyncIterator[AsyncConnection]:
 
 async def test_one_crossing_a_statement(connection: AsyncConnection) -> None:
     crossings: list[str] = []
-    execute = aiosqlite.Connection._execute
+    execute: Any = aiosqlite.Connection._execute
 
     async def counting(self: aiosqlite.Connection, act: Any, *values: Any, **named: Any) -> Any:
         crossings.append(act.__name__)

@@ -91,7 +91,7 @@ async def test_a_journal_that_answers_too_soon_is_caught(store: Store, path: Pat
 
 async def test_a_failing_transaction_answers_all_with_an_error(store: Store, path: Path) -> None:
     """One arrival that cannot be written fails its whole batch, openly; later ones are kept."""
-    good = [arrival(said(f"e{n}", order="A")) for n in range(5)]
+    good: list[Any] = [arrival(said(f"e{n}", order="A")) for n in range(5)]
     bad = arrival(said("bad", order="A"), received_at="never")
     answers = await asyncio.gather(
         *(submit(store, each) for each in [*good, bad, rejection()]), return_exceptions=True
@@ -117,7 +117,7 @@ async def test_a_full_queue_refuses(url: str) -> None:
 async def test_rejections_leave_room_for_deliveries(url: str) -> None:
     """They may fill half of the queue, rounded up, and no more; a delivery still has a place."""
     async with opened(url, journal_queue=3) as store:
-        items = [rejection(), rejection(), rejection(), arrival(said("e1", order="A"))]
+        items: list[Any] = [rejection(), rejection(), rejection(), arrival(said("e1", order="A"))]
         answers = await asyncio.gather(
             *[submit(store, each) for each in items], return_exceptions=True
         )

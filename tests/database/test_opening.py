@@ -18,8 +18,9 @@ import pytest
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.logs import configure_logging
 from app.database import engine
+from app.database.postgresql import Purpose
 from app.receiving import store as opening
-from app.receiving.store import Purpose, Store, StoreSettings, open_store
+from app.receiving.store import Store, StoreSettings, open_store
 from tests.database.builders import arrival, keep, opened, rows, said
 
 READER = """
@@ -106,7 +107,7 @@ async def test_starting_while_another_process_reads(
 
 
 @pytest.mark.parametrize("purpose", ["serving", "writing"])
-async def test_a_folder_that_cannot_be_made(tmp_path: Path, purpose: str) -> None:
+async def test_a_folder_that_cannot_be_made(tmp_path: Path, purpose: Purpose) -> None:
     """Where a file stands in the folder's place, the reason is the system's own."""
     (tmp_path / "file").write_text("in the way")
     url = f"sqlite+aiosqlite:///{tmp_path}/file/t.db"

@@ -76,7 +76,9 @@ class TestSqlite(
         """A database that does not exist yet."""
         return f"sqlite+aiosqlite:///{tmp_path}/old.db"
 
-    async def test_an_upgrade_from_the_first_version(self, tmp_path: Path) -> None:
+    async def test_an_upgrade_from_the_first_version(  # type: ignore[override] # another fixture
+        self, tmp_path: Path
+    ) -> None:
         """The same, on a database that does not exist yet."""
         await super().test_an_upgrade_from_the_first_version(f"sqlite+aiosqlite:///{tmp_path}/t.db")
 

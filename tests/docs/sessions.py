@@ -100,7 +100,7 @@ class Shell:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{text}\necho; echo '~done~'\n")
         self._process.stdin.flush()
-        lines = []
+        lines: list[str] = []
         for line in self._process.stdout:
             if line == "~done~\n":
                 return lines

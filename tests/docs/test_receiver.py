@@ -168,7 +168,7 @@ async def test_it_ships_exactly_once_across_a_restore(
     """What it heard before the restore, and is not in the backup, keeps nothing back: the success
     of an order of which it knows a later number is taken, and nothing is packed twice."""
     url, file = environ(tmp_path)["TALLYHOOK_DATABASE_URL"], tmp_path / "one.backup"
-    shop = {"SHOP__URL": "http://127.0.0.1:9/", "SHOP__SECRET": SECRET}
+    shop: dict[str, Any] = {"SHOP__URL": "http://127.0.0.1:9/", "SHOP__SECRET": SECRET}
     words: dict[str, Any] = {"environment": "sandbox", "progress": lambda done, total: None}
     async with driving(tmp_path, with_worker=False, **shop) as driver:
         await happen(driver, hear, receiver, of_order("A", "a"), of_order("B", "b0", "pending"))

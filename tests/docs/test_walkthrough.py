@@ -63,7 +63,7 @@ async def test_the_walk_through_a_payment_whose_events_name_no_order(
     )
     assert TOLD["references"][0]["session"] == PUSHED["CheckoutRequestID"]
     (lines,) = blocks("env")
-    settings = {
+    settings: dict[str, Any] = {
         name.removeprefix("TALLYHOOK_"): value
         for name, value in (line.split("=", 1) for line in lines.strip().splitlines())
     }

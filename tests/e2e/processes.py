@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from reconcile.instants import Instant
 from tests.api.driving import environ, signed
 from tests.database.made import put_new
 from tests.waiting import PATIENCE_S, until
@@ -86,7 +87,7 @@ class Process:
         finally:
             connection.close()
 
-    def send(self, body: bytes | dict[str, Any], *, at: int) -> tuple[int, dict[str, Any]]:
+    def send(self, body: bytes | dict[str, Any], *, at: Instant) -> tuple[int, dict[str, Any]]:
         """Deliver a body, signed at an instant."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = [(name.decode(), value.decode()) for name, value in signed(content, at=at)]
@@ -158,7 +159,7 @@ def running(
         process.popen.stderr.close()
 
 
-def serving(folder: Path, *words: str, **more: str) -> Any:
+def serving(folder: Path, *words: str, **more: Any) -> Any:
     """`serve` on a free port."""
     return running(folder, "serve", "--port", "0", *words, **more)
 

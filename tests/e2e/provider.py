@@ -21,7 +21,7 @@ UNIT_OF_PEOPLE_S = 60.0
 """The same where a session must not end before the test does."""
 
 
-def checkout_settings(port: int) -> dict[str, str]:
+def checkout_settings(port: int) -> dict[str, Any]:
     """What a service must be told that opens sessions at this port."""
     return {
         "SOURCES__SHOP__SECRETS": SANDBOX_SECRET,

@@ -30,7 +30,7 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
-from reconcile.instants import DAY
+from reconcile.instants import DAY, Instant
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from tests.api.driving import environ, of_order
@@ -42,7 +42,7 @@ SENDERS = 4
 LATER = SystemClock().now() + 30 * DAY
 
 
-def now() -> int:
+def now() -> Instant:
     """The machine's own time, by which a real process judges ages."""
     return SystemClock().now()
 

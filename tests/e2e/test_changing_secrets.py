@@ -127,7 +127,7 @@ def test_a_secret_is_changed_while_deliveries_come(tmp_path: Path) -> None:
     all of it is kept. A change of the file means nothing until the restart; what was left out is
     refused from the first delivery after it."""
     port, secrets = free_port(), tmp_path / "secrets"
-    words = {"SOURCES__CARDS__SECRETS_FILE": str(secrets)}
+    words: dict[str, Any] = {"SOURCES__CARDS__SECRETS_FILE": str(secrets)}
     serve = ("serve", "--port", str(port))
     with sending(port, "old", OLD) as old, sending(port, "new", NEW) as new:
         put(secrets, OLD)

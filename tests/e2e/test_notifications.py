@@ -81,7 +81,10 @@ def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
     heard, each order's in order, each revision under one id."""
     orders = {f"O{number}" for number in range(16)}
     with listening(Shop()) as shop:
-        settings = {"SHOP__URL": f"http://127.0.0.1:{shop.port}/", "SHOP__SECRET": SECRET}
+        settings: dict[str, Any] = {
+            "SHOP__URL": f"http://127.0.0.1:{shop.port}/",
+            "SHOP__SECRET": SECRET,
+        }
         for part in range(2):
             with running(tmp_path, "serve", "--port", "0", script=SERVE, **settings) as service:
                 for order in sorted(orders)[part * 8 : part * 8 + 8]:

@@ -6,16 +6,17 @@ import json
 import resource
 import signal
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.core.clock import SystemClock
-from reconcile.instants import format_instant
+from reconcile.instants import Instant, format_instant
 from tests.api.driving import SECRET, event, of_order, signed
 from tests.e2e.processes import Process, command, serving, token
 from tests.faults.check import assert_kept
@@ -25,12 +26,12 @@ from tests.waiting import until
 PHONE = "254711223344"
 
 
-def now() -> int:
+def now() -> Instant:
     """The machine's own time, by which a real process judges ages."""
     return SystemClock().now()
 
 
-def rows(folder: Path, sql: str) -> list[tuple[object, ...]]:
+def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
     """What the database holds, seen from here."""
     with closing(sqlite3.connect(folder / "t.db")) as database:
         return database.execute(sql).fetchall()
@@ -202,7 +203,7 @@ def headers_of(body: bytes) -> bytes:
 
 WHOLE = json.dumps(event("raw")).encode()
 LARGE = b"x" * 10_000_000
-RAW = {
+RAW: dict[str, tuple[Callable[[], bytes], Any]] = {
     "genuine": (
         lambda: headers_of(WHOLE) + b"content-length: %d\r\n\r\n" % len(WHOLE) + WHOLE,
         200,

@@ -20,6 +20,7 @@ from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM, BundleRequest, build_evidence
 from app.evidence.keys import EvidenceKey, write_key
 from app.evidence.verify import MANIFEST, SIGNATURE, pack, unpack
+from reconcile.instants import SECOND
 from tests.api.driving import Driver, driving, environ
 from tests.evidence.world import LATER, live_through
 
@@ -27,7 +28,8 @@ from tests.evidence.world import LATER, live_through
 async def build(driver: Driver, folder: Path, order: str = "ORD-1", **asked: Any) -> bytes:
     """An order's bundle as of LATER."""
     settings = load_settings(environ(folder))
-    request = BundleRequest(**{"order": order, "as_of": LATER} | asked)
+    words: dict[str, Any] = {"order": order, "as_of": LATER}
+    request = BundleRequest(**words | asked)
     signer = await signer_of(driver.context, settings)
     built = await build_evidence(
         driver.context, request, providers=evidence_providers(settings), signer=signer
@@ -54,7 +56,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
             await live_through(driver)
             redacted = await build(driver, folder)
             full = await build(driver, folder, reason="dispute 12")
-            driver.clock.put(LATER + 10_000_000)
+            driver.clock.put(LATER + 10 * SECOND)
             await driver.api("PUT", "/orders/ORD-1", json={"amount": "1501.00", "currency": "KES"})
             await build(driver, folder, as_of=None)
             return Bundles(redacted, full, await build(driver, folder))

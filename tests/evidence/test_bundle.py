@@ -10,7 +10,7 @@ import pytest
 import rfc8785
 
 from app.access.operator_store import audit_entries
-from app.access.operators import register_operator
+from app.access.operators import Role, register_operator
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import Masking
 from app.evidence import bundle, gather_evidence
@@ -141,7 +141,8 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
     async with driving(tmp_path) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
-        for name, role in (("Boss", "admin"), ("Sue", "support"), ("Fin", "finance")):
+        staff: dict[str, Role] = {"Boss": "admin", "Sue": "support", "Fin": "finance"}
+        for name, role in staff.items():
             await register_operator(driver.context, name=name, role=role, by="Boss")
         with pytest.raises(UsageError, match="this takes admin or support"):
             await build(driver, tmp_path, by="Fin", reason="because")
@@ -200,7 +201,7 @@ async def test_an_order_of_which_nothing_arrived(tmp_path: Path) -> None:
 
 def test_no_reference_becomes_the_name_of_a_file(forger: EvidenceKey) -> None:
     """300 hostile references: every file lies flat, under a name of ours; the letter is text."""
-    names = set()
+    names: set[str] = set()
     for number in range(300):
         reference = HOSTILE[number % len(HOSTILE)] + ("" if number < 20 else str(number))
         dossier = Dossier(

@@ -83,7 +83,7 @@ async def test_what_was_signed_is_what_the_provider_signs(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def ed25519(tmp_path: Path) -> tuple[Ed25519PrivateKey, dict[str, str]]:
+def ed25519(tmp_path: Path) -> tuple[Ed25519PrivateKey, dict[str, Any]]:
     """A provider that signs with a key of which the shop has the public half."""
     key = Ed25519PrivateKey.from_private_bytes(b"p" * 32)
     public = base64.b64encode(key.public_key().public_bytes_raw()).decode()
@@ -95,7 +95,7 @@ def ed25519(tmp_path: Path) -> tuple[Ed25519PrivateKey, dict[str, str]]:
 
 
 async def test_anyone_checks_a_public_key_signature(
-    tmp_path: Path, ed25519: tuple[Ed25519PrivateKey, dict[str, str]], forge: Forge
+    tmp_path: Path, ed25519: tuple[Ed25519PrivateKey, dict[str, Any]], forge: Forge
 ) -> None:
     """The key is in the bundle, in PEM; with another key, or over another body, it fails."""
     key, settings = ed25519

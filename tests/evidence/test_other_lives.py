@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
@@ -16,6 +17,7 @@ from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import ErasureRules
 from app.providers.profile import load_profile
 from app.providers.source import Source
+from reconcile.instants import TICK
 from tests.api.driving import Driver, driving, environ, event
 from tests.database.builders import session_opened
 from tests.evidence.conftest import build
@@ -99,7 +101,10 @@ async def test_a_source_that_is_gone_leaves_its_evidence(tmp_path: Path) -> None
     signer = Source(name="other", profile=load_profile("checkout"), secrets=[secret])
     body = json.dumps(event("e1")).encode()
     headers = [(n.encode(), v.encode()) for n, v in signer.sign(body, event_id="m", now=T)]
-    other = {"SOURCES__OTHER__PROFILE": "checkout", "SOURCES__OTHER__SECRETS": secret}
+    other: dict[str, Any] = {
+        "SOURCES__OTHER__PROFILE": "checkout",
+        "SOURCES__OTHER__SECRETS": secret,
+    }
     async with driving(tmp_path, **other) as driver:
         assert (await driver.send(body, headers, source="other")).status_code == 200
         driver.clock.put(LATER)
@@ -126,7 +131,7 @@ async def test_lines_of_the_books_are_in_it_as_known_then(tmp_path: Path) -> Non
     )
     async with driving(tmp_path) as driver:
         await driver.send(event("e1"))
-        driver.clock.put(LATER - 1)
+        driver.clock.put(LATER - TICK)
         await import_book(driver.context, ImportRequest(path=book))
         await import_statement(driver.context, ImportRequest(path=statement), source="shop")
         driver.clock.put(LATER)

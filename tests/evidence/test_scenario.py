@@ -26,7 +26,7 @@ from app.providers.profile import load_profile
 from app.providers.source import ProfileReader
 from app.sandbox.playing import Stage, plain, play, read_script
 from app.sandbox.settings import SANDBOX_SECRET
-from reconcile.instants import DAY, MINUTE, SECOND
+from reconcile.instants import DAY, MINUTE, SECOND, TICK, Duration, Instant
 from tests.api.driving import Driver, driving, environ, event
 from tests.evidence.world import LATER, NAME, PHONE, live_through
 from tests.reconcile.build import T
@@ -62,7 +62,7 @@ def fresh(tmp_path: Path) -> Path:
 
 
 async def played(
-    folder: Path, document: Any, *, start: int, speed: float = 1.0, **settings: str
+    folder: Path, document: Any, *, start: Instant, speed: float = 1.0, **settings: Any
 ) -> list[str]:
     """What came otherwise in a fresh instance that begins at `start` and knows the sandbox."""
     scenario = folder / "scenario.json"
@@ -85,7 +85,7 @@ async def played(
 
 
 async def _advance(clock: SetClock, seconds: float) -> None:
-    clock.put(clock.now() + round(seconds * SECOND))
+    clock.put(clock.now() + Duration(round(seconds * SECOND)))
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ async def test_a_replay_comes_to_the_same(fresh: Path, told: OrderScenario) -> N
     assert [each["verdict"] for each in told.document["steps"] if "body" in each].count(
         "duplicate"
     ) == 13
-    assert await played(fresh, told.document, start=T + 365 * DAY + 7) == []
+    assert await played(fresh, told.document, start=T + 365 * DAY + 7 * TICK) == []
 
 
 @pytest.mark.slow

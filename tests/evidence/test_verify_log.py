@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,12 +208,12 @@ async def test_leaves_in_another_order_are_found_where_they_are(copy: Path) -> N
     size = len(rows_of(copy))
     for _ in range(8):
         one, other = sorted(chance.sample(range(size), 2))
-        change(copy, lambda c, pair=(one, other): swap(c, *pair))
+        change(copy, partial(swap, one=one, other=other))
         found = await verified(copy)
         assert found.first is not None
         assert found.first <= other
         assert found.found >= 1
-        change(copy, lambda c, pair=(one, other): swap(c, *pair))
+        change(copy, partial(swap, one=one, other=other))
     assert (await verified(copy)).found == 0
 
 

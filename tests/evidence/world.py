@@ -20,7 +20,7 @@ CUSTOMER = {"phone": PHONE, "name": NAME}
 LATER = T + 40 * DAY
 """When everything has been said."""
 
-STORY = (
+STORY: tuple[tuple[str, str, int, int, int, dict[str, Any]], ...] = (
     # event, claim, minutes after T at which it happened and arrived, arrivals, more of its data
     ("e1", "pending", 1, 1, 3, {}),
     ("e2", "declined", 2, 2, 2, {"payment": {"reason": "insufficient_funds"}}),

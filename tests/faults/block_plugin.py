@@ -38,7 +38,7 @@ def thread_model() -> int:
     """One request at a time."""
     import nbdkit
 
-    return nbdkit.THREAD_MODEL_SERIALIZE_ALL_REQUESTS
+    return int(nbdkit.THREAD_MODEL_SERIALIZE_ALL_REQUESTS)
 
 
 def open(readonly: bool) -> int:

@@ -109,7 +109,7 @@ def _read(case: Case) -> None:
     for line in case.trace.read_text().splitlines():
         _, at, call = line.split(maxsplit=2)
         if "(INJECTED)" in call:
-            case.faults.append(int(float(at) * SECOND))
+            case.faults.append(Instant(float(at) * SECOND))
         elif case.faults and "+++" not in call:
             case.calls.append(call)
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
 from tests.api.driving import driving, event
 from tests.database.test_journal import damage
@@ -42,7 +42,11 @@ async def test_a_look_is_cut_short_when_the_service_stops(
     """Told to stop, it does not wait for the end of the look, nor take the interruption for
     damage."""
     checks = {"PRAGMA quick_check(20)": WITHOUT_END}
-    monkeypatch.setattr("app.database.facts.text", lambda sql: text(checks.get(sql, sql)))
+
+    def asked(sql: str) -> TextClause:
+        return text(checks.get(sql, sql))
+
+    monkeypatch.setattr("app.database.facts.text", asked)
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1"))
     assert driver.service.broken == []

@@ -58,7 +58,7 @@ def held(folder: Path, *, file: str = INBOX_LOG, plant: str = "", seconds: int =
         until(lambda: process.request("GET", "/readyz")[0] == 200)
         assert process.popen.poll() is None
     (line,) = _delayed(case)
-    began = int(float(line.split(maxsplit=2)[1]) * SECOND)
+    began = Instant(float(line.split(maxsplit=2)[1]) * SECOND)
     ended = began + seconds * SECOND
     return Held(case, began, ended, ready=ready, reasons=json.loads(said)["reasons"])
 

@@ -73,7 +73,7 @@ class Shop:
         out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
         with patch.dict("os.environ", environ(self.folder)), _written(out, err):
             code = main.run(words)
-        written = out.buffer.getvalue()  # type: ignore[attr-defined]
+        written = out.buffer.getvalue()
         assert "Traceback" not in err.getvalue()
         return Ended(code, written, err.getvalue())
 
@@ -103,8 +103,7 @@ class Shop:
     def report(self, start: str, end: str, *, basis: str = "captured") -> Any:
         """A report as JSON."""
         words = ("report", "period", "--from", start, "--to", end, "--format", "json")
-        words += ("--basis", basis)
-        return self.did(*words).document
+        return self.did(*words, "--basis", basis).document
 
 
 @contextmanager

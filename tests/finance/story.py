@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant
+from reconcile.instants import DAY, EARLIEST, HOUR, SECOND, Instant, format_instant
 
 EXPONENTS = {"KES": 2, "JPY": 0, "KWD": 3, "USD": 2}
 """Decimals of the currencies that stories use; written here, not asked of the product."""
@@ -277,7 +277,7 @@ class Telling:
             gross=gross if kind == "payment" else -gross,
             fee=fee + more_fee,
             currency=self.currency,
-            settled_at=(self.placed_at // DAY + in_days) * DAY + 6 * HOUR,
+            settled_at=EARLIEST + (self.placed_at // DAY + in_days) * DAY + 6 * HOUR,
         )
         self.story.statement.append(row)
 

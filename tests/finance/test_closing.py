@@ -26,7 +26,7 @@ from app.orders import refold
 from app.orders.retention_store import prune
 from app.receiving.context import AppContext
 from app.sealing.leaf_store import digest_of_text
-from reconcile.instants import DAY, MINUTE, parse_instant
+from reconcile.instants import DAY, MINUTE, TICK, Instant, parse_instant
 from reconcile.ledger.policy import Policy
 from reconcile.periods import month_named
 from reconcile.reporting.closing import Closing, added, figures
@@ -328,13 +328,13 @@ async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -
         await keep_arrivals(store, month.late(CLOSED_AT + DAY)[1:])
         context.clock.put(DECEMBER)  # type: ignore[attr-defined]
 
-        async def adjusted(period: str, as_of: int) -> bool:
+        async def adjusted(period: str, as_of: Instant) -> bool:
             scope = scope_of(context, month_named(period), as_of)
             return bool((await report_period(context, scope, progress=quiet)).adjustments)
 
         assert await adjusted("2026-11", DECEMBER)
         assert not await adjusted("2026-11", CLOSED_AT - 6 * DAY)
-        assert not await adjusted("2026-11", CLOSED_AT + DAY - 1)
+        assert not await adjusted("2026-11", CLOSED_AT + DAY - TICK)
         assert not await adjusted("2026-10", DECEMBER)
         assert not await adjusted("2026-12", DECEMBER)
 

@@ -15,7 +15,7 @@ from app.access.operators import register_operator
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.finance import imports
 from app.finance.files.tables import BATCH
-from app.finance.import_store import Import, begin_import
+from app.finance.import_store import Import, begin_import, go_on
 from app.finance.imports import (
     BOOK,
     Imported,
@@ -26,6 +26,7 @@ from app.finance.imports import (
 )
 from app.finance.read_lines import list_book, list_statement
 from app.receiving.context import AppContext
+from reconcile.instants import EARLIEST, TICK
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 
@@ -316,7 +317,7 @@ async def test_an_import_waits_for_one_that_is_alive(
     context: AppContext, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is alive as long as it writes something."""
-    alive = Import(kind="book", file="other.csv", sha256="", who="x", started_at=1)
+    alive = Import(kind="book", file="other.csv", sha256="", who="x", started_at=EARLIEST + TICK)
     async with context.store.writing() as connection:
         begun, _ = await begin_import(connection, alive)
     waited = 0
@@ -328,9 +329,9 @@ async def test_an_import_waits_for_one_that_is_alive(
         waited += 1
         if waited <= 3:
             async with context.store.writing() as connection:
-                await imports.go_on(connection, begun, written=waited)
+                await go_on(connection, begun, written=waited)
 
-    monkeypatch.setattr(imports.anyio, "sleep", sleep)
+    monkeypatch.setattr("app.finance.imports.anyio.sleep", sleep)
     put(path, HEADING + GOOD)
     assert (await import_book(context, ImportRequest(path=path))).new == 2
     assert waited == 4
@@ -341,7 +342,9 @@ async def test_an_import_that_was_taken_for_killed_ends_with_a_sentence(
 ) -> None:
     async def write(connection: Any, *given: Any, **named: Any) -> Any:
         found = await BOOK.write(connection, *given, **named)
-        other = Import(kind="book", file="other.csv", sha256="", who="x", started_at=1)
+        other = Import(
+            kind="book", file="other.csv", sha256="", who="x", started_at=EARLIEST + TICK
+        )
         await begin_import(connection, other)
         return found
 

@@ -17,8 +17,8 @@ from app.core.clock import SystemClock
 from app.core.ids import new_secret
 from reconcile.instants import DAY, format_instant
 from tests.bench.dataset import fill
-from tests.bench.flood import DATABASE, a_process, told
-from tests.bench.ingest import environment
+from tests.bench.flood import a_process, told
+from tests.bench.ingest import DATABASE, environment
 from tests.bench.machine import rss_mib
 from tests.bench.orders import Stretch
 from tests.bench.processes import server

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from app.core.ids import new_secret
-from tests.bench.flood import DATABASE, a_process, told
-from tests.bench.ingest import environment
+from tests.bench.flood import a_process, told
+from tests.bench.ingest import DATABASE, environment
 from tests.bench.machine import rss_mib
 from tests.bench.processes import server
 from tests.bench.requests import secret_text

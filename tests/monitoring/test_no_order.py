@@ -11,9 +11,10 @@ from app.monitoring import preflight
 from app.monitoring.watchdog import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, no_order
 from app.orders.reindex import reindex
 from reconcile.instants import DAY, HOUR, MINUTE, Duration
-from tests.api.driving import Driver, T, driving, event, of_order
+from tests.api.driving import Driver, driving, event, of_order
 from tests.monitoring.alarms import told
 from tests.orders.test_reindex import quiet, receive_with, source
+from tests.reconcile.build import T
 
 NOW = T
 

@@ -22,7 +22,7 @@ from app.monitoring.preflight import (
 )
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.provider_client import Probe, date_of
-from reconcile.instants import DAY, SECOND
+from reconcile.instants import DAY, SECOND, Instant
 from tests.reconcile.build import T
 
 SEEN = Probe(url="https://pay.example", status=404, tls="TLSv1.3", certificate_ends=T + 90 * DAY)
@@ -48,7 +48,7 @@ def states(signs: object) -> list[str]:
         (None, "weak"),
     ],
 )
-def test_the_clock(date: int | None, state: str) -> None:
+def test_the_clock(date: Instant | None, state: str) -> None:
     """A skew beyond what a cut second and the answer's way explain is told, in either direction."""
     sign = of_clock(replace(SEEN, date=date), before=T, after=T + SECOND)
     assert sign.state == state

@@ -8,7 +8,7 @@ import pytest
 
 from app.monitoring.watchdog import DAYS, Arrivals, Watchdog, silence, usual_of
 from app.orders.refold import refold_until_quiet
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND, format_instant
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving, of_order
 from tests.reconcile.build import T
 
@@ -16,7 +16,10 @@ BUSY = [10] * DAYS
 
 
 def heard(
-    *, last: int | None = T - HOUR, usual: list[int] | None = None, opened: list[int] | None = None
+    *,
+    last: Instant | None = T - HOUR,
+    usual: list[int] | None = None,
+    opened: list[int] | None = None,
 ) -> Arrivals:
     """What was heard by T; sessions were opened so many minutes ago."""
     sessions = [T - minutes * MINUTE for minutes in opened or []]
@@ -55,7 +58,7 @@ def test_what_usually_comes(usual: list[int], alarm: bool) -> None:
 )
 @pytest.mark.parametrize("last", [None, T - 2 * HOUR])
 def test_sessions_of_which_nothing_is_heard(
-    last: int | None, opened: list[int], alarm: bool
+    last: Instant | None, opened: list[int], alarm: bool
 ) -> None:
     """Three sessions, the first a quarter of an hour ago, and not a word since, or ever."""
     found = silence(heard(last=last, usual=[0] * DAYS, opened=opened))

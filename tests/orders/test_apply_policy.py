@@ -14,7 +14,7 @@ from app.finance.ledger_lines import refresh_takings
 from app.orders.refold import TakingUp, refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
 from app.privacy.prune import Retention, prune_orders, settled_orders
-from reconcile.instants import DAY, MINUTE
+from reconcile.instants import DAY, MINUTE, NO_TIME, Duration
 from reconcile.ledger.policy import FORM
 from tests.api.driving import Driver, driving, event, of_order
 from tests.reconcile.build import T
@@ -62,7 +62,7 @@ async def read(driver: Driver) -> str:
     return str((await driver.api("GET", "/orders/ORD-1")).json()["outcome"])
 
 
-async def opened(folder: Path, *, until: int, expected: list[str], **settings: str) -> None:
+async def opened(folder: Path, *, until: Duration, expected: list[str], **settings: Any) -> None:
     """A service to which an order was told as pending, and which ran until so much later."""
     async with driving(folder, **settings) as driver:
         await driver.send(event("e1", "pending"))
@@ -110,8 +110,9 @@ async def test_each_setting_of_the_policy_is_noticed(tmp_path: Path, setting: st
     async with driving(tmp_path) as driver:
         await driver.send(event("e1"))
         await soon(lambda: marks(driver) == [(None, 1)])
+    changed: dict[str, Any] = {setting: "77"}
     for generation in (2, 2):
-        async with driving(tmp_path, **{setting: "77"}) as driver:
+        async with driving(tmp_path, **changed) as driver:
             await soon(
                 lambda: (
                     noted(driver)[0][1].startswith(f"v{FORM}") and "77000000" in noted(driver)[0][1]
@@ -124,9 +125,9 @@ async def test_an_ordinary_start_and_a_receiver_without_a_worker_change_nothing(
     tmp_path: Path, log: io.StringIO
 ) -> None:
     """Who has the same policy writes nothing of it; nor does who folds nothing."""
-    await opened(tmp_path, until=0, expected=["pending"])
+    await opened(tmp_path, until=NO_TIME, expected=["pending"])
     for settings in ({"with_worker": True}, {"with_worker": False, "GRACE_S": "7"}):
-        async with driving(tmp_path, **settings) as driver:  # type: ignore[arg-type]
+        async with driving(tmp_path, **settings) as driver:
             before = marks(driver)[0], noted(driver)
             await driver.send(of_order("P-2", "e2"))
             assert (marks(driver)[0], noted(driver)) == before

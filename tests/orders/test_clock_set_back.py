@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from app.orders.notification_store import LEASE, take_notifications
 from app.orders.refold import call_up_early, refold_due
 from app.orders.worker import FoldWorker
 from reconcile.instants import DAY, HOUR, MINUTE
-from tests.api.driving import Driver, T, driving, event, secret
+from tests.api.driving import Driver, driving, event, secret
+from tests.reconcile.build import T
 from tests.waiting import soon
 
 
@@ -66,7 +68,7 @@ async def test_a_deadline_stays(tmp_path: Path) -> None:
 
 async def test_the_shop_is_told_at_once(tmp_path: Path) -> None:
     """What is told is dated after all that is known; when it is told is not."""
-    told = {"SHOP__URL": "http://127.0.0.1:9/x", "SHOP__SECRET": secret(b"x" * 32)}
+    told: dict[str, Any] = {"SHOP__URL": "http://127.0.0.1:9/x", "SHOP__SECRET": secret(b"x" * 32)}
     async with driving(tmp_path, with_worker=False, **told) as driver:
         driver.clock.put(T + HOUR)
         await driver.send(event("e1", "pending"))

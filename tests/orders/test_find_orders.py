@@ -110,10 +110,13 @@ async def test_the_phone_of_a_hit_is_masked(driver: Driver, sources: dict[str, S
 
 
 async def test_an_orphan_is_found_by_phone_once_it_has_an_order(driver: Driver) -> None:
-    nameless = {"payment": {"reference": "pay_8"}, "customer": {"phone": "254799000111"}}
+    nameless: dict[str, Any] = {
+        "payment": {"reference": "pay_8"},
+        "customer": {"phone": "254799000111"},
+    }
     await driver.send(event("evt_8", order=None, session=None, **nameless))
     assert not (await find(driver, "254799000111")).hits
-    named = {"order": {"reference": "ORD-8"}, "payment": {"reference": "pay_8"}}
+    named: dict[str, Any] = {"order": {"reference": "ORD-8"}, "payment": {"reference": "pay_8"}}
     await driver.send(event("evt_9", session=None, **named))
     assert [hit["order"] for hit in (await find(driver, "254799000111")).hits] == ["ORD-8"]
 

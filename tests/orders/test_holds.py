@@ -77,7 +77,7 @@ async def test_a_receiver_without_a_worker_reads_it_as_held(serve: Serve, tmp_pa
         async with serve(shop) as driver:
             await driver.send(event("e1"))
             await soon(lambda: fulfillable(shop, "ORD-1") == [OF_BEFORE])
-    async with serve(shop, with_worker=False) as driver:  # type: ignore[arg-type]
+    async with serve(shop, with_worker=False) as driver:
         ledger = (await driver.api("GET", "/orders/ORD-1")).json()
         assert (ledger["outcome"], ledger["fulfillable"]) == AS_HELD
         page = (await driver.api("GET", "/orders")).json()["orders"]

@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 
 from app import bootstrap
 from app.core.errors import ConfigurationError, NotFoundError
-from app.core.http import outgoing_client
+from app.core.http import Exchange, outgoing_client
 from app.orders import notify_shop
 from app.orders.notify_shop import (
     GIVE_UP_AFTER,
@@ -24,12 +24,13 @@ from app.orders.notify_shop import (
     LONGEST_PAUSE,
     list_notifications,
     notification_id,
+    notify_due,
     pause_after,
     probe_pause,
     redeliver,
 )
 from app.orders.published_store import Published
-from reconcile.instants import DAY, SECOND, format_instant
+from reconcile.instants import DAY, SECOND, TICK, format_instant
 from tests.api.driving import Driver, driving, event, of_order
 from tests.monitoring.alarms import told as alarm_told
 from tests.waiting import soon
@@ -71,14 +72,14 @@ async def _nothing() -> AsyncIterator[bytes]:
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
     """A service that tells this shop."""
 
-    def make(shop: Shop, **more: str) -> AbstractAsyncContextManager[Driver]:
+    def make(shop: Shop, **more: Any) -> AbstractAsyncContextManager[Driver]:
         transport = httpx2.MockTransport(shop)
         monkeypatch.setattr(
             bootstrap,
             "outgoing_client",
             lambda timeout_s: outgoing_client(timeout_s=timeout_s, transport=transport),
         )
-        settings = {"SHOP__URL": URL, "SHOP__SECRET": SECRET}
+        settings: dict[str, Any] = {"SHOP__URL": URL, "SHOP__SECRET": SECRET}
         return driving(tmp_path, **{**settings, **more})
 
     monkeypatch.setattr(bootstrap, "IDLE_S", 0.02)
@@ -132,10 +133,9 @@ def _moment(stamp: int) -> Any:
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What each round of the task that notifies has returned."""
     returned: list[int] = []
-    notify = bootstrap.notify_due
 
     async def noted(notifier: notify_shop.Notifier) -> int:
-        returned.append(await notify(notifier))
+        returned.append(await notify_due(notifier))
         return returned[-1]
 
     monkeypatch.setattr(bootstrap, "notify_due", noted)
@@ -255,10 +255,10 @@ async def test_a_shop_that_is_away_hears_of_one_at_a_time_and_then_of_all(serve:
         await quiet(driver)
         assert len(shop.heard) == 1
         for number, pause in enumerate((5, 20, 60, 60, 60)):
-            driver.clock.put(driver.clock.now() + pause * SECOND - 1)
+            driver.clock.put(driver.clock.now() + pause * SECOND - TICK)
             await quiet(driver)
             assert len(shop.heard) == 1 + number
-            driver.clock.put(driver.clock.now() + 1)
+            driver.clock.put(driver.clock.now() + TICK)
             await soon(lambda number=number: len(shop.heard) == 2 + number)
             await soon(lambda number=number: _failures(driver) == [(2 + number,)])
         tried_ones = {document["data"]["order"] for _, document in shop.heard}
@@ -370,7 +370,7 @@ async def test_a_shop_that_hangs_does_not_hold_up_the_door(
 
     async def hang(*arguments: Any, **words: Any) -> Any:
         await release.wait()
-        return notify_shop.Exchange(status=204)
+        return Exchange(status=204)
 
     monkeypatch.setattr(notify_shop, "exchange", hang)
     async with serve(Shop()) as driver:
@@ -420,8 +420,9 @@ def test_pauses_grow_and_end() -> None:
 
 def test_ids_are_of_one_revision() -> None:
     """The same revision has the same id; one that says otherwise under its number has another."""
-    words = {"seq": 7, "order": "A", "at": 5, "outcome": "pending", "fulfillable": False,
-             "before_outcome": None, "before_fulfillable": None}  # fmt: skip
+    words: dict[str, Any] = {"seq": 7, "order": "A", "at": 5, "outcome": "pending",
+                             "fulfillable": False, "before_outcome": None,
+                             "before_fulfillable": None}  # fmt: skip
     first = notification_id(Published(**words, because=("One.",)))
     assert first == notification_id(Published(**words, because=("One.",)))
     assert first != notification_id(Published(**words, because=("Other.",)))

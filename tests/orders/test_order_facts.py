@@ -7,7 +7,8 @@ from pathlib import Path
 from app.orders.order_facts import OrderFacts, tell_order
 from reconcile.instants import DAY, HOUR, MINUTE
 from reconcile.money import Money
-from tests.api.driving import T, driving, event
+from tests.api.driving import driving, event
+from tests.reconcile.build import T
 
 
 def priced(minor: int) -> OrderFacts:

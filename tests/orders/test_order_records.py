@@ -13,12 +13,12 @@ from app.bootstrap_context import open_context
 from app.config.load import load_settings
 from app.core.logs import configure_logging
 from app.orders.read_orders import explain_order
-from reconcile.instants import DAY, HOUR, MINUTE
+from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME
 from tests.api.driving import Driver, driving, environ, event, of_order
 from tests.checkout.service import TOKEN, opened, service
 from tests.reconcile.build import T
 
-ON = {"REQUIRE_ORDER_RECORD": "on"}
+ON: dict[str, Any] = {"REQUIRE_ORDER_RECORD": "on"}
 TOLD = {"amount": "1500.00", "currency": "KES"}
 
 
@@ -61,7 +61,7 @@ async def test_an_order_without_a_price_of_the_shop_is_not_fulfillable(tmp_path:
 async def test_a_session_that_was_asked_for_here_is_the_shops_word(tmp_path: Path) -> None:
     """Its amount is the price."""
     async with service(opened("cs_1")) as pay:
-        checkout = {
+        checkout: dict[str, Any] = {
             "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",
             "CHECKOUT__TOKEN": TOKEN,
         }
@@ -85,7 +85,7 @@ async def test_what_was_heard_of_before_the_first_start_with_it_on_is_left_alone
     async with driving(tmp_path) as driver:
         await driver.send(of_order("OLD", "e1"))
         assert noted(driver) == []
-    for later in (HOUR, 0, 2 * HOUR, DAY):
+    for later in (HOUR, NO_TIME, 2 * HOUR, DAY):
         async with driving(tmp_path, at=T + later, **ON) as driver:
             assert noted(driver) == [T + HOUR]
             assert driver.context.policy.require_order_record_since == T + HOUR

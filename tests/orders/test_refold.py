@@ -16,6 +16,7 @@ from app.orders import refold
 from app.orders.rebuild import refold_all
 from app.orders.refold import PUT_ASIDE, refold_due, refold_until_quiet
 from reconcile.instants import SECOND
+from reconcile.ledger.fold import fold as sound_fold
 from reconcile.ledger.policy import Policy
 from tests.api.driving import Driver, driving, event, of_order
 from tests.reconcile.build import T
@@ -46,12 +47,12 @@ async def driver(tmp_path: Path, log: io.StringIO) -> AsyncIterator[Driver]:
 @pytest.fixture
 def unfoldable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Orders of which the fold raises, for as long as they are in the set."""
-    sound, orders = refold.fold, {"O-1"}
+    orders = {"O-1"}
 
     def fold(history: Any, **words: Any) -> Any:
         if history.order in orders:
             raise PlannedFault("254711223344")
-        return sound(history, **words)
+        return sound_fold(history, **words)
 
     monkeypatch.setattr(refold, "fold", fold)
     return orders

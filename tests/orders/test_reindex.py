@@ -14,6 +14,7 @@ from app.orders.reindex import Reindexed, reindex
 from app.privacy.check import Rebuilding, check_database
 from app.providers.profile import SHIPPED, load_profile
 from app.providers.source import Source
+from reconcile.instants import MILLISECOND, TICK
 from reconcile.money import Money
 from tests.api.driving import SECRET, Driver, driving, event, of_order
 from tests.database.builders import dump
@@ -37,7 +38,8 @@ def source(folder: Path, **changes: str) -> Source:
 
 def receive_with(driver: Driver, profile: Source) -> None:
     """Let the door read with another profile."""
-    driver.service.webhooks.receiver.sources["shop"] = profile
+    sources: Any = driver.service.webhooks.receiver.sources
+    sources["shop"] = profile
 
 
 async def fill(driver: Driver) -> None:
@@ -50,7 +52,7 @@ async def fill(driver: Driver) -> None:
         event("e4", order={"reference": "O-3"}),
     ]
     for body in bodies:
-        driver.clock.put(driver.clock.now() + 1_000)
+        driver.clock.put(driver.clock.now() + MILLISECOND)
         assert (await driver.send(body)).status_code == 200
     told = OrderFacts(order="O-4", money=Money(minor=1, currency="KES"))
     await tell_order(driver.context, told)
@@ -77,7 +79,7 @@ async def test_within_one_millisecond_the_first_stays_the_first(tmp_path: Path) 
     async with driving(tmp_path, with_worker=False) as driver:
         for number in range(12):
             for claim in ("pending", "succeeded", "declined"):
-                driver.clock.put(driver.clock.now() + 1)
+                driver.clock.put(driver.clock.now() + TICK)
                 await driver.send(of_order(f"O-{number}", f"e{number}", claim))
         before = await dump(driver.service.store, *INDEX, leave_out=["row"])
         await reindex(driver.context, sources={"shop": source(tmp_path)}, progress=quiet)

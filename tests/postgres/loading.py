@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count, pairwise
+from typing import Any
 
 from app.core.errors import StoreUnavailable
 from app.orders.refold import CLAIM, refold_due, refold_until_quiet
@@ -16,9 +17,9 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.fold import fold
 from tests.database.builders import arrival, context, histories, keep, opened, rows, said
-from tests.database.contract_ledgers import DUE, paid, quiet
+from tests.database.contract_ledgers import paid, quiet
 from tests.postgres.conftest import ask_in_loop
-from tests.reconcile.build import POLICY, seconds
+from tests.reconcile.build import DUE, POLICY, seconds
 from tests.waiting import LOOK_S, soon
 
 SENDERS = 8
@@ -126,7 +127,7 @@ async def under_load(*stores: Store) -> AsyncIterator[Load]:
 
 def events_of(order: str) -> list[Event]:
     """What is said of an order; the last of it pays."""
-    waiting = {"order": order, "payment": f"p-{order}", "order_money": DUE}
+    waiting: dict[str, Any] = {"order": order, "payment": f"p-{order}", "order_money": DUE}
     return [*(said(f"{order}-{n}", **waiting) for n in range(PARTS - 1)), paid(order)]
 
 

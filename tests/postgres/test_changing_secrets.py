@@ -14,7 +14,7 @@ import pytest
 from app.bootstrap import open_service
 from app.config.load import load_settings
 from app.core.clock import SetClock
-from reconcile.instants import SECOND, format_instant
+from reconcile.instants import SECOND, TICK, format_instant
 from tests.api.driving import environ, of_order, secret, signed
 from tests.postgres.conftest import ask_in_loop
 from tests.reconcile.build import T
@@ -112,7 +112,7 @@ async def test_a_secret_ends_everywhere_at_once(url: str, tmp_path: Path) -> Non
     async with receivers(url, tmp_path, clock) as all_of_them:
         for number in range(RECEIVERS):
             await all_of_them.replace(number, secret(NEW), ending)
-        clock.put(T + 60 * SECOND - 1)
+        clock.put(T + 60 * SECOND - TICK)
         assert await all_of_them.statuses(OLD) == {200}
         clock.put(T + 60 * SECOND)
         assert await all_of_them.statuses(OLD) == {401}

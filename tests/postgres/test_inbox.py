@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -
             assert await read_some(reading(other)) == 1
             assert await rows(other, "SELECT event_id FROM events") == [("fast",)]
         async with other.reading() as connection:  # the control: by the number of row 2
-            words = {"limit": 9, "most_bytes": 9_999, "in_file": False}
+            words: dict[str, Any] = {"limit": 9, "most_bytes": 9_999, "in_file": False}
             assert await run(connection, rows_after, number + 1, **words) == []
         assert await read_some(reading(other)) == 1
         found = await rows(other, "SELECT event_id FROM events ORDER BY 1")

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ class Promised:
 @contextmanager
 def services(folder: Path, url: str) -> Iterator[list[Process]]:
     """Two receivers and a worker. They end well."""
-    own = {"DATABASE_URL": url}
+    own: dict[str, Any] = {"DATABASE_URL": url}
     with ExitStack() as stack:
         receivers = [stack.enter_context(serving(folder, "--no-worker", **own)) for _ in range(2)]
         worker = stack.enter_context(running(folder, "worker", **own))

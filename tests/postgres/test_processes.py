@@ -97,7 +97,7 @@ def test_text_is_compared_by_its_bytes(url: str) -> None:
 def test_several_of_each_kind(url: str, tmp_path: Path) -> None:
     """Two receivers and two workers: every delivery is stored once, and every order folded once;
     meanwhile nobody rebuilds, and afterwards somebody may."""
-    own = {"DATABASE_URL": url}
+    own: dict[str, Any] = {"DATABASE_URL": url}
     with ExitStack() as stack:
         receivers = [stack.enter_context(serving(tmp_path, "--no-worker", **own)) for _ in range(2)]
         for _ in range(2):
@@ -133,7 +133,7 @@ def test_a_service_outlives_its_server(mortal: Server, tmp_path: Path) -> None:
     """While PostgreSQL is dead the service says so, to senders and to readiness; when it is back,
     the same process goes on."""
     with a_database(mortal.url("postgres")) as url:
-        own = {"DATABASE_URL": url}
+        own: dict[str, Any] = {"DATABASE_URL": url}
         assert command(tmp_path, "db", "upgrade", **own).returncode == 0
         with serving(tmp_path, **own) as process:
             assert deliver(process, "A")[0] == 200

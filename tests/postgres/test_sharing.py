@@ -24,7 +24,7 @@ from app.receiving.context import AppContext
 from app.receiving.due_store import Due, claim_orders, due_orders
 from app.receiving.refusal_store import let_go
 from app.receiving.store import Store
-from reconcile.instants import SECOND
+from reconcile.instants import SECOND, Instant
 from tests.database.builders import (
     SOURCES,
     arrival,
@@ -138,7 +138,7 @@ async def test_workers_share_the_due_orders(url: str, counted: int) -> None:
         async with one.writing() as connection:
             await connection.execute(text("ANALYZE order_due"))
         await keep(one, *due[counted:])
-        words = {"now": seconds(9), "limit": 3, "until": seconds(39)}
+        words: dict[str, Any] = {"now": seconds(9), "limit": 3, "until": seconds(39)}
         async with asyncio.timeout(PATIENCE_S), one.writing() as first, other.writing() as second:
             for connection in (first, second):
                 for way in ("hashjoin", "mergejoin", "material"):
@@ -183,7 +183,7 @@ async def test_a_slow_worker_publishes_nothing_twice(
     """Two that have folded one order and publish it at the same time publish one revision."""
     both = asyncio.Barrier(2)
 
-    async def unclaimed(at: AppContext, *, now: int, limit: int) -> list[Due]:
+    async def unclaimed(at: AppContext, *, now: Instant, limit: int) -> list[Due]:
         async with at.store.reading() as connection:
             found = await due_orders(connection, now=now, limit=limit)
         await both.wait()
@@ -209,7 +209,7 @@ def test_marks_are_touched_in_the_order_of_their_keys() -> None:
             asked.append(values)
             return []
 
-    mark_due(Asked(), {"B": 1, "C": 2, "A": 3})
+    mark_due(Asked(), {"B": Instant(1), "C": Instant(2), "A": Instant(3)})
     assert [columns[0] for columns in asked] == [["A", "B", "C"]]
 
 
@@ -250,7 +250,7 @@ async def published(store: Store, *, after: int = 0) -> list[tuple[int, str]]:
         return [(r.seq, r.order) for r in await feed(connection, after=after, limit=1000)]
 
 
-async def read_while(store: Store, work: asyncio.Task[Any]) -> list[tuple[int, str]]:
+async def read_while(store: Store, work: asyncio.Future[Any]) -> list[tuple[int, str]]:
     """What a reader has seen when the work is done, who asks again and again from its cursor."""
     seen: list[tuple[int, str]] = []
     ending = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from app.orders.history_store import ranges
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import MAX_PROBLEMS, Rebuilding, Report, check_database, doing_again
-from reconcile.instants import DAY
+from reconcile.instants import DAY, MILLISECOND
 from reconcile.money import Money
 from tests.api.driving import Driver, driving, event, of_order
 
@@ -42,7 +43,7 @@ async def plant(driver: Driver, *statements: str) -> None:
     """Change what is stored behind the service's back, as one who holds the file can."""
     async with driver.service.store.writing() as connection:
         kept = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-        triggers = list(await connection.exec_driver_sql(kept))
+        triggers: list[Any] = list(await connection.exec_driver_sql(kept))
         dropping = [f"DROP TRIGGER {name}" for name, _ in triggers]
         for sql in (*dropping, *statements, *(made for _, made in triggers)):
             await connection.exec_driver_sql(sql)
@@ -53,13 +54,13 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
     """A paid order with a redelivery, an open one, a canceled one, an orphan, a body that cannot
     be read, two bodies of one id, and two orders that contest a payment; all folded."""
     async with driving(tmp_path, with_worker=False) as driven:
-        bodies = [event("e1"), event("e1"), of_order("O-2", "e2", "pending"), b"{}"]
+        bodies: list[Any] = [event("e1"), event("e1"), of_order("O-2", "e2", "pending"), b"{}"]
         bodies += [event("e3", "pending", order=None, session=None, payment={"reference": "p3"})]
         bodies += [of_order("O-4", "e4"), of_order("O-4", "e4", "declined")]
         bodies += [of_order("O-5", "e5"), event("e6", order={"reference": "O-6"}, session=None,
                                                 payment={"reference": "pay-O-5"})]  # fmt: skip
         for body in bodies:
-            driven.clock.put(driven.clock.now() + 1_000)
+            driven.clock.put(driven.clock.now() + MILLISECOND)
             assert (await driven.send(body)).status_code == 200
         price, now = Money(minor=1, currency="KES"), driven.clock.now()
         await tell_order(driven.context, OrderFacts(order="O-7", money=price, canceled_at=now))
@@ -87,7 +88,7 @@ async def test_what_comes_while_a_deep_check_runs_is_no_problem(driver: Driver) 
         driver.service.store.reading() as connection,
     ):
         (orders,) = [each async for each in ranges(connection, events=1_000)]
-        driver.clock.put(driver.clock.now() + 1_000)
+        driver.clock.put(driver.clock.now() + MILLISECOND)
         assert (await driver.send(of_order("O-2", "e8"))).status_code == 200
         assert await doing.fold(orders) == (6, [])
 

@@ -309,7 +309,7 @@ async def test_what_an_erasure_left_that_was_cut_short_goes_with_the_next(driver
     "words",
     [{"phone": "711223344"}, {"phone": "hello"}, {"reason": ""}, {"reason": f"call {SPELLED}"}],
 )
-async def test_words_that_do_not_fit_erase_nothing(driver: Driver, words: dict[str, str]) -> None:
+async def test_words_that_do_not_fit_erase_nothing(driver: Driver, words: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         await erased(driver, **words)
     assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(0,)]

@@ -16,7 +16,7 @@ from app.privacy.erase_finding import Erasure, ErasureRules, kept_unknown
 from app.providers.source import Source
 from app.receiving.reverify import reverify
 from app.receiving.unread import WINDOW
-from reconcile.instants import DAY, HOUR, format_instant
+from reconcile.instants import DAY, HOUR, TICK, format_instant
 from tests.api.driving import Driver, driving, of_order, secret, signed
 from tests.orders.test_reindex import WRONG, receive_with, source
 from tests.privacy.test_erase import OTHER, PHONE, erased, held, paid, quiet
@@ -85,7 +85,7 @@ COMMANDS = {
     "refused": "run `tallyhook deliveries reverify` and ask again; as it is, it can go ",
     "unread": "run `tallyhook reindex` and ask again; as it is, it can go ",
 }
-COMES: Any = pytest.mark.parametrize("comes", [refused, unread], ids=lambda each: each.__name__)
+COMES = pytest.mark.parametrize("comes", [refused, unread], ids=lambda each: each.__name__)
 
 
 @COMES
@@ -128,7 +128,7 @@ async def test_a_refused_one_stays_with_the_order_that_it_names(driver: Driver) 
 async def test_it_stays_a_while_where_no_order_is_known(driver: Driver, comes: Any) -> None:
     """There may be none for no other reason; and an order without it is over before it is paid."""
     name = await comes(driver)
-    driver.clock.put(T + WINDOW - 1)
+    driver.clock.put(T + WINDOW - TICK)
     told = await erased(driver)
     assert kept(told) == [(name, comes.__name__)]
     assert told.kept[0].sentence.endswith(COMMANDS[comes.__name__] + "after 2026-11-27T10:00:00Z")
@@ -162,9 +162,9 @@ def test_until_when_it_stays_by_itself() -> None:
     """The law's minimum may be longer than what a mend takes, and is named then."""
     words: dict[str, Any] = {"why": "refused", "beside": None}
     for minimum, at, why in (
-        (0, T + WINDOW - 1, "refused"),
+        (0, T + WINDOW - TICK, "refused"),
         (0, T + WINDOW, None),
-        (90, T + WINDOW - 1, "refused"),
+        (90, T + WINDOW - TICK, "refused"),
         (90, T + WINDOW, "minimum"),
         (90, T + 90 * DAY, None),
     ):

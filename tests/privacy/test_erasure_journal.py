@@ -19,6 +19,7 @@ from app.privacy.erasure_journal import (
     set_aside,
     write_again,
 )
+from reconcile.instants import TICK
 from tests.reconcile.build import T
 
 PHONE = "254711223344"
@@ -29,7 +30,7 @@ def journal(tmp_path: Path) -> ErasureJournal:
     """One with three erasures."""
     made = make_journal(tmp_path / "t.erasures", at=T)
     for number in range(3):
-        made.append([("phone", f"{PHONE}{number}")], at=T + number)
+        made.append([("phone", f"{PHONE}{number}")], at=T + number * TICK)
     return made
 
 
@@ -48,7 +49,7 @@ def read(journal: ErasureJournal) -> ErasureJournal:
 def test_a_journal_is_made_once_and_for_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "new" / "t.erasures"
     made = make_journal(path, at=T)
-    again = make_journal(path, at=T + 1)
+    again = make_journal(path, at=T + TICK)
     assert (again.name, list(again.erased)) == (made.name, [])
     for each in (path, key_path_of(path)):
         assert each.stat().st_mode & 0o777 == 0o600

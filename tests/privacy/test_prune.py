@@ -11,7 +11,7 @@ import pytest
 
 from app.orders.refold import refold_until_quiet
 from app.privacy import prune
-from reconcile.instants import DAY, format_instant
+from reconcile.instants import DAY, TICK, format_instant
 from tests.api.driving import Driver, driving, event, of_order
 from tests.cli.test_commands import Run, run
 from tests.reconcile.build import T
@@ -20,7 +20,7 @@ from tests.waiting import soon
 __all__ = ["run"]
 
 PHONE = "254711223344"
-ON = {"RETENTION_DAYS": "30"}
+ON: dict[str, Any] = {"RETENTION_DAYS": "30"}
 
 
 def quiet(count: int) -> None:
@@ -53,7 +53,7 @@ async def test_the_service_prunes_by_itself(
     monkeypatch.setattr(prune, "PASS_S", 0.01)
     async with driving(tmp_path, **ON) as driver:
         await filled(driver)
-        driver.clock.put(T + 30 * DAY - 1)
+        driver.clock.put(T + 30 * DAY - TICK)
         before = (await driver.api("GET", "/orders/ORD-1")).json()
         assert "pruned" not in before
         driver.clock.put(T + 30 * DAY)
@@ -125,7 +125,10 @@ def test_nothing_of_it_is_left_in_the_files(
                     await connection.exec_driver_sql(sql)
 
     asyncio.run(age())
-    files = lambda: b"".join(path.read_bytes() for path in tmp_path.glob("t.db*"))  # noqa: E731
+
+    def files() -> bytes:
+        return b"".join(path.read_bytes() for path in tmp_path.glob("t.db*"))
+
     assert PHONE.encode() in files()
     would = run("prune", "--dry-run", "--format", "json").document
     assert (would["orders"], would["deliveries"], would["rejections"]) == (1, 2, 1)

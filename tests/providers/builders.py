@@ -13,11 +13,11 @@ from typing import Any
 
 from app.providers.profile import load_profile
 from app.providers.source import Refusal, Source
-from reconcile.instants import SECOND
+from reconcile.instants import EARLIEST, SECOND, Instant
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER_SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
-NOW = 1_614_265_330 * SECOND
+NOW = EARLIEST + 1_614_265_330 * SECOND
 CHECKOUT = load_profile("checkout")
 
 EVENT: dict[str, Any] = {
@@ -79,7 +79,7 @@ class Request:
 
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
-    now: int = NOW
+    now: Instant = NOW
     source: Source = field(default_factory=source)
 
     @classmethod
@@ -87,7 +87,7 @@ class Request:
         cls,
         body: bytes = b"{}",
         *,
-        at: int = NOW,
+        at: Instant = NOW,
         event_id: str = "evt_01",
         by: Source | None = None,
     ) -> Request:
@@ -118,7 +118,9 @@ class Request:
             if value is ...:
                 found.append((name, dict(self.headers)[name]))
             elif value is not None:
-                found.extend((name, each) for each in ([value] if type(value) is bytes else value))
+                found.extend(
+                    (name, each) for each in ([value] if isinstance(value, bytes) else value)
+                )
         return replace(self, headers=tuple(found))
 
     def refusal(self) -> Refusal | None:

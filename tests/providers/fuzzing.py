@@ -29,7 +29,7 @@ from app.receiving.verify import (
     readable_url,
     refusal_of,
 )
-from reconcile.instants import SECOND
+from reconcile.instants import EARLIEST, SECOND, Instant
 from tests.providers.test_payloads import ARRIVAL, LINES, sent
 from tests.providers.test_profile_vectors import ANSWER, VECTORS
 
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     body: bytes
     url: str
     method: str
-    now: int
+    now: Instant
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ def _target(name: str) -> Target:
             source = Source(name=name, profile=profile, secrets=secrets, strict=False)
             asked = Asked(list(line.headers), line.body, line.url, line.method, line.now)
             genuine.append((source, asked))
-    for line in LINES.get(name, []):
-        if "body" in line:
+    for example in LINES.get(name, []):
+        if "body" in example:
             source = genuine[0][0]
-            made = sent(source, line)
+            made = sent(source, example)
             headers = [(k.lower().encode(), v.encode("latin-1")) for k, v in made.headers]
-            method = line.get("method", "POST")
+            method = example.get("method", "POST")
             genuine.append((source, Asked(headers, made.body, made.url, method, ARRIVAL)))
     rule = profile.signature
     covers = re.search(r"\{body(\}|\|sha)", rule.signed or "")
@@ -185,7 +185,7 @@ def _once(rng: Random, asked: Asked, other: Asked) -> Asked:
             return asked._replace(method=rng.choice(("POST", "GET", "PUT", "post", "")))
         case 9:
             shift = rng.choice((-301, -300, 300, 301, 10**6, -(10**8)))
-            return asked._replace(now=max(0, asked.now + shift * SECOND))
+            return asked._replace(now=max(EARLIEST, asked.now + shift * SECOND))
         case 10 if rng.random() < 0.1:
             return asked._replace(body=other.body)
         case _:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.providers.check_signatures import MAX_LINE_BYTES, check_lines, lines_of
+from reconcile.instants import EARLIEST, SECOND, Instant
 from tests.providers.builders import MINIMAL, profile_file
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -33,7 +34,9 @@ GOOD: dict[str, Any] = {
 }
 
 
-def verdicts(*lines: object, profile: str | None = None, now: int = 0) -> list[dict[str, Any]]:
+def verdicts(
+    *lines: object, profile: str | None = None, now: Instant = EARLIEST
+) -> list[dict[str, Any]]:
     """What is printed for these lines."""
     written = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in lines]
     return [json.loads(line) for line in check_lines(written, profile=profile, now=now)]
@@ -209,12 +212,13 @@ def test_a_secret_of_many_brackets_stops_nothing(profile: str) -> None:
 
 def test_what_every_line_needs_is_missed_by_name() -> None:
     """Who forgot the secret is told that, and not that the signature differs."""
-    for change, said in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"profile": ...}, "profile is missing"),
         ({"secret": ...}, "secret is missing"),
         ({"secret": None}, "secret is missing"),
         ({"body": ...}, "give body or body_b64, one of the two"),
-    ]:
+    ]
+    for change, said in cases:
         told = verdict(**change)
         assert (told["name"], told["reason"]) == ("published", "not_a_request")
         assert told["sentence"] == f"Not a request: {said}."
@@ -229,7 +233,7 @@ def test_where_nothing_is_signed_no_secret_is_missing(profile: str) -> None:
 def test_lines_may_leave_profile_and_instant_to_the_command() -> None:
     """What a line does not say, the command says for all."""
     bare = {key: value for key, value in GOOD.items() if key not in ("profile", "now")}
-    (seen,) = verdicts(bare, profile="checkout", now=NOW * 1_000_000)
+    (seen,) = verdicts(bare, profile="checkout", now=EARLIEST + NOW * SECOND)
     assert seen["valid"]
     assert verdicts(bare)[0]["reason"] == "not_a_request"
 

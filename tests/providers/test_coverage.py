@@ -13,7 +13,9 @@ from app.providers.source import Source
 from tests.providers.builders import MINIMAL, NOW, toml
 
 TOP = 'confirm = "fetch_back"\n'
-FETCH = {"fetch_back": {"url": "https://api.example/v1/{order}", "kind": "json:status"}}
+FETCH: dict[str, Any] = {
+    "fetch_back": {"url": "https://api.example/v1/{order}", "kind": "json:status"}
+}
 PRICED = {"unit": "major", "payment": "json:sum", "payment_currency": "text:KES"}
 
 

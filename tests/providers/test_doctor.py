@@ -107,7 +107,7 @@ def _of_other() -> Patient:
 def _milliseconds(folder: Path) -> tuple[Account, list[Account], Patient]:
     stamp = str(T // 1000).encode()
     account = hmac_profile(folder)
-    key = account.secrets[0].encode()  # type: ignore[index,union-attr]
+    key = account.secrets[0].encode()  # type: ignore[index]
     return account, [], own_patient(stamp + b"." + BODY, stamp, key=key)
 
 
@@ -119,7 +119,7 @@ def _decoded_secret(folder: Path) -> tuple[Account, list[Account], Patient]:
 def _inner_address(folder: Path) -> tuple[Account, list[Account], Patient]:
     stamp = str(T // SECOND).encode()
     account = hmac_profile(folder, "{ts}.{url}.{body}")
-    key = account.secrets[0].encode()  # type: ignore[index,union-attr]
+    key = account.secrets[0].encode()  # type: ignore[index]
     content = stamp + b".http://inner:8080/webhooks/own." + BODY
     return account, [], own_patient(content, stamp, key=key)
 
@@ -283,7 +283,11 @@ async def test_two_passes_at_once_accept_each_once(tmp_path: Path) -> None:
         sources = compile_sources(load_settings(environ(tmp_path)))
         passes = [
             reverify(
-                driver.context, sources=sources, only=None, environment="sandbox", progress=str
+                driver.context,
+                sources=sources,
+                only=None,
+                environment="sandbox",
+                progress=lambda count: None,
             )
             for _ in range(2)
         ]
@@ -349,7 +353,7 @@ async def test_a_token_sent_to_a_wrong_name_is_not_kept(tmp_path: Path) -> None:
         'verifies_only = true\n[signature]\nmac = "token"\nwhere = "header:verif-hash"\n'
     )
     token = "t-9vX3qLm2TzRw8YsBn5Jd7Hf4Gc6Ea1kP"
-    more = {"SOURCES__TILL__PROFILE": str(profile), "SOURCES__TILL__SECRETS": token}
+    more: dict[str, Any] = {"SOURCES__TILL__PROFILE": str(profile), "SOURCES__TILL__SECRETS": token}
     async with driving(tmp_path, with_worker=False, **more) as driver:
         headers = [(b"verif-hash", token.encode())]
         assert (await driver.send(b"{}", headers, source="tilll")).status_code == 404

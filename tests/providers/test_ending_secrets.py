@@ -10,7 +10,7 @@ from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.errors import ConfigurationError
 from app.providers.source import Source
-from reconcile.instants import DAY, format_instant
+from reconcile.instants import DAY, TICK, format_instant
 from tests.api.driving import SECRET, environ, signed
 from tests.reconcile.build import T
 
@@ -39,7 +39,7 @@ def test_a_source_whose_secrets_have_all_ended_refuses_with_a_reason(tmp_path: P
     refusal = shop.verify(signed(BODY, at=T), BODY, now=T)
     assert refusal is not None
     assert refusal.sentence.startswith("Every secret of the source has ended")
-    assert shop.verify(signed(BODY, at=T - 1), BODY, now=T - 1) is None
+    assert shop.verify(signed(BODY, at=T - TICK), BODY, now=T - TICK) is None
 
 
 def test_an_end_that_is_no_moment_is_told(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def fragile(headers: Any, *_: Any, **__: Any) -> None:
         value.decode("utf-8")
 
 
-PLANTED = {
+PLANTED: dict[str, dict[str, Any]] = {
     "raises on bytes that are no text": {"verify": fragile},
     "takes any body": {"verify": lambda *_, **__: None},
     "gives no reading": {"read": lambda *_, **__: None},

@@ -37,7 +37,7 @@ def verdict(folder: Path, value: bytes | list[bytes], **signature: Any) -> str |
     made = source(folder, **signature)
     values = value if isinstance(value, list) else [value]
     refusal = made.verify([(b"x-signature", each) for each in values], b"{}", now=NOW)
-    return refusal and refusal.reason
+    return None if refusal is None else refusal.reason
 
 
 def source(folder: Path, **signature: Any) -> Source:
@@ -128,7 +128,7 @@ def at_place(folder: Path, where: str, body: bytes, url: str) -> str | None:
     Path(path).write_text("verifies_only = true\n" + text.replace('"paid" = "succeeded"', ""))
     made = Source(name="acme", profile=load_profile(path), secrets=[SECRET])
     refusal = made.verify([(b"x-sig", HEX)], body, now=NOW, url=url)
-    return refusal and refusal.reason
+    return None if refusal is None else refusal.reason
 
 
 @pytest.mark.parametrize("where", ["header:x-sig", "query:sig", "form:sig", "json:a.sig"])

@@ -55,7 +55,7 @@ LINES: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def cases(key: str) -> Any:
+def cases(key: str) -> pytest.MarkDecorator:
     """A test for each line that has this key."""
     found = [(name, line) for name, lines in LINES.items() for line in lines if key in line]
     ids = [f"{name}-{line['name']}" for name, line in found]

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from app.core.http import outgoing_client
 from app.providers.provider_client import Probe, probe
-from reconcile.instants import DAY, SECOND
+from reconcile.instants import DAY, EARLIEST, SECOND
 from tests.reconcile.build import T
 
 
@@ -95,7 +95,7 @@ async def test_a_plain_service() -> None:
     """Its status and its time; there is no TLS to speak of."""
     with served() as port:
         sight = await seen(f"http://127.0.0.1:{port}/")
-    assert (sight.status, sight.date, sight.tls) == (404, 1_795_168_800 * SECOND, None)
+    assert (sight.status, sight.date, sight.tls) == (404, EARLIEST + 1_795_168_800 * SECOND, None)
 
 
 async def test_nobody_there() -> None:
@@ -128,4 +128,4 @@ async def test_a_certificate_that_is_trusted(
     with served(context) as port:
         sight = await seen(f"https://127.0.0.1:{port}/")
     assert (sight.tls, sight.tls_problem) == ("TLSv1.3", None)
-    assert sight.certificate_ends == (T - 400 * DAY) // SECOND * SECOND + 4000 * DAY
+    assert sight.certificate_ends == EARLIEST + (T - 400 * DAY) // SECOND * SECOND + 4000 * DAY

@@ -14,6 +14,7 @@ import pytest
 
 from app.providers.check_signatures import check_lines
 from app.providers.profile import load_profile, shipped_profiles
+from reconcile.instants import EARLIEST
 from tests.providers.named.test_known_answers import PROFILES
 
 FOLDER = Path(__file__).parents[1] / "vectors"
@@ -33,7 +34,7 @@ LEAST = 5
 def test_the_verdict_is_the_published_one(profile: str, vector: dict[str, Any]) -> None:
     """Each request is valid, or refused for the reason that its line gives."""
     request = {key: value for key, value in vector.items() if key not in ANSWER}
-    (line,) = check_lines([json.dumps(request).encode()], profile=profile, now=0)
+    (line,) = check_lines([json.dumps(request).encode()], profile=profile, now=EARLIEST)
     verdict = json.loads(line)
     told = (verdict["valid"], verdict.get("reason"))
     assert told == (vector["valid"], vector.get("reason")), verdict.get("sentence")

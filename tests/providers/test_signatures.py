@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.providers.source import Refusal
+from reconcile.instants import EARLIEST, SECOND, Instant
 from tests.providers.builders import NOW, OTHER_SECRET, SECRET, Request, source
 
 STRANGER = b"v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="
@@ -151,7 +152,7 @@ def test_the_newest_secret_signs() -> None:
 @given(body=st.binary(max_size=300), event_id=IDS, seconds=st.integers(0, 10**11))
 def test_what_is_signed_verifies(body: bytes, event_id: str, seconds: int) -> None:
     """Any body, id and time that is signed verifies at that time."""
-    now = seconds * 1_000_000
+    now = EARLIEST + seconds * SECOND
     request = replace(Request.signed(body, at=now, event_id=event_id), now=now)
     assert request.refusal() is None
 
@@ -183,10 +184,10 @@ VALUES = st.one_of(
 @given(
     headers=st.lists(st.tuples(st.one_of(NAMES, st.binary(max_size=20)), VALUES), max_size=8),
     body=st.binary(max_size=50),
-    now=st.integers(0, 253_402_300_799_999_999),
+    now=st.integers(0, 253_402_300_799_999_999).map(Instant),
 )
-@example(headers=[(b"webhook-signature", b"\xff" * 9000)], body=b"", now=0)
-def test_no_bytes_make_the_door_raise(headers: Any, body: bytes, now: int) -> None:
+@example(headers=[(b"webhook-signature", b"\xff" * 9000)], body=b"", now=EARLIEST)
+def test_no_bytes_make_the_door_raise(headers: Any, body: bytes, now: Instant) -> None:
     """Whatever bytes arrive, the door answers with a refusal and never with an exception."""
     assert isinstance(source().verify(headers, body, now=now), Refusal)
 

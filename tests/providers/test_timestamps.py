@@ -12,7 +12,7 @@ import pytest
 from app.providers.profile import load_profile
 from app.providers.request import Refusal
 from app.providers.source import Source
-from reconcile.instants import MILLISECOND, SECOND
+from reconcile.instants import EARLIEST, MILLISECOND, SECOND, TICK, Instant
 from tests.providers.builders import NOW, Request, profile_file
 
 
@@ -37,7 +37,7 @@ def test_the_tolerance_is_inclusive_both_ways(seconds: int, reason: str | None) 
 )
 def test_the_tolerance_ends_at_the_microsecond(microseconds: int, reason: str) -> None:
     """One microsecond beyond the tolerance is beyond it."""
-    assert replace(Request.signed(), now=NOW + microseconds).reason() == reason
+    assert replace(Request.signed(), now=NOW + microseconds * TICK).reason() == reason
 
 
 NO_TIMESTAMP = [
@@ -90,7 +90,7 @@ def _stamping(folder: Path, **timestamp: object) -> Source:
     return Source(name="stamping", profile=load_profile(path), secrets=["k" * 24])
 
 
-def _refusal(source: Source, written: bytes, *, now: int) -> Refusal | None:
+def _refusal(source: Source, written: bytes, *, now: Instant) -> Refusal | None:
     """What the source says to a request that is genuinely signed over this timestamp."""
     mac = hmac.new(b"k" * 24, written + b".{}", hashlib.sha256).hexdigest().encode()
     return source.verify([(b"x-time", written), (b"x-signature", mac)], b"{}", now=now)
@@ -106,7 +106,7 @@ def test_milliseconds_for_seconds_are_recognised() -> None:
 
 def test_the_finer_unit_is_recognised_up_to_three_digits_more() -> None:
     """At the last second of twelve digits its milliseconds have fifteen; sixteen are no time."""
-    year_33658 = 999_999_999_999 * SECOND
+    year_33658 = EARLIEST + 999_999_999_999 * SECOND
     finer = replace(Request.stamped(b"999999999999000"), now=year_33658).refusal()
     assert finer is not None
     assert "counts milliseconds where seconds are meant" in finer.sentence

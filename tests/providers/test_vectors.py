@@ -21,7 +21,7 @@ BY_NAME = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["
 def source_of(vector: dict[str, Any], folder: Path) -> Source:
     name = vector.get("profile")
     if name is None:
-        sections = {
+        sections: dict[str, Any] = {
             key: vector[key] for key in ("signature", "secret", "timestamp") if key in vector
         }
         name = profile_file(folder, base={**MINIMAL, **sections})

@@ -197,7 +197,7 @@ def test_a_join_without_a_separator_needs_a_fetch_back(
 ) -> None:
     """The loader finds it by itself, and says which it is."""
     rule = signature(signed=signed)
-    form = {"request": {"body": "form"}} if "form" in signed else {}
+    form: dict[str, Any] = {"request": {"body": "form"}} if "form" in signed else {}
     if form:
         form["event"] = {"id": "form:id", "kind": "form:type", "order": "form:order"}
     priced = {**PRICED, "payment": "form:sum" if form else "json:sum"}
@@ -217,7 +217,7 @@ def test_digits_end_where_a_document_begins_and_nowhere_else(tmp_path: Path) -> 
     """`{ts}{body}` of JSON is told apart; of a form it is not."""
     rule, time = signature(signed="{ts}{body}"), {"where": "header:x-time"}
     assert load(tmp_path, signature=rule, timestamp=time)
-    form = {
+    form: dict[str, Any] = {
         "request": {"body": "form"},
         "event": {"id": "form:id", "kind": "form:type", "order": "form:order"},
     }

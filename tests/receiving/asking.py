@@ -81,7 +81,7 @@ def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
     """A service whose two sources are unsigned, with this provider behind both."""
     path = tmp_path / "weak.toml"
 
-    def make(provider: Any, profile: str = PROFILE, **more: str) -> Any:
+    def make(provider: Any, profile: str = PROFILE, **more: Any) -> Any:
         path.write_text(profile)
         transport = httpx2.MockTransport(provider)
         monkeypatch.setattr(

@@ -85,7 +85,7 @@ async def test_a_source_whose_profile_asks_no_more_loses_no_question(
         later = driver.clock.now() + HOUR
     other = tmp_path / "other.toml"
     other.write_text(PROFILE)
-    environment = {
+    environment: dict[str, Any] = {
         "SOURCES__OTHER__PROFILE": str(other),
         "SOURCES__OTHER__CREDENTIALS": '{"api_key": "k", "subscription": "s"}',
     }

@@ -77,7 +77,7 @@ async def test_the_wait_is_no_work_the_commit_is_and_others_get_as_long_a_rest(
 
     store: Any = SlowStore(wanted=wanted)
     monkeypatch.setattr(pace, "perf_counter", lambda: store.now)
-    monkeypatch.setattr(pace.anyio, "sleep", rest)
+    monkeypatch.setattr("app.receiving.pace.anyio.sleep", rest)
     found = Pace(first=100, most=1_000)
     async with found.writing(store, pieces=100):
         pass

@@ -17,13 +17,13 @@ from app.receiving.refusals import (
     WINDOW,
     RefusedAges,
 )
-from reconcile.instants import HOUR, MINUTE, SECOND
+from reconcile.instants import HOUR, MINUTE, SECOND, TICK, Duration, Instant
 from tests.api.driving import Driver, driving, of_order, secret, signed
 from tests.monitoring.alarms import told
 from tests.reconcile.build import T
 
 
-def ages(*bodies: str, at: int = T, source: str = "shop") -> RefusedAges:
+def ages(*bodies: str, at: Instant = T, source: str = "shop") -> RefusedAges:
     """What a receiver remembers that refused these bodies, all at once."""
     found = RefusedAges()
     for body in bodies:
@@ -44,7 +44,7 @@ def test_how_many_tell_of_a_clock(bodies: str, alarm: bool) -> None:
     ("after", "alarm"),
     [(0, True), (WINDOW, True), (WINDOW + 1, False), (-1, False)],
 )
-def test_how_long_they_tell_of_it(after: int, alarm: bool) -> None:
+def test_how_long_they_tell_of_it(after: Duration, alarm: bool) -> None:
     """For a quarter of an hour; and not to a clock that says that they are still to come."""
     assert (ages(*"abc").alarm(T + after) is not None) is alarm
 
@@ -71,8 +71,8 @@ def test_what_it_says() -> None:
     """How many of which source, by how much the latest was off, and what to do."""
     found = ages(*"abc")
     for number in range(3):
-        found.refused("till", digest=str(number), at=T + 1, problem="It lies 2 h ahead.")
-    alarm = found.alarm(T + 1)
+        found.refused("till", digest=str(number), at=T + TICK, problem="It lies 2 h ahead.")
+    alarm = found.alarm(T + TICK)
     assert alarm is not None
     for part in ("6 genuine deliveries", "3 of shop, 3 of till", "It lies 2 h ahead. Keep"):
         assert part in alarm.sentence
@@ -101,7 +101,7 @@ def test_a_replay_does_not_hide_it() -> None:
     assert f"{KEPT + 1} genuine deliveries" in alarm.sentence
 
 
-async def send(driver: Driver, event_id: str, *, at: int) -> int:
+async def send(driver: Driver, event_id: str, *, at: Instant) -> int:
     """Deliver an event that was signed at this time. Returns the status."""
     body = json.dumps(of_order(event_id, event_id)).encode()
     return (await driver.send(body, signed(body, at=at))).status_code
@@ -174,7 +174,7 @@ async def test_readiness_turns_red_while_everything_is_refused(
             assert await ready(driver)
         assert await send(driver, "more", at=T) == 401
         assert not await ready(driver)
-        driver.clock.put(T + minutes * MINUTE + ALL_WINDOW + 1)
+        driver.clock.put(T + minutes * MINUTE + ALL_WINDOW + TICK)
         assert await ready(driver)
         driver.clock.put(T + minutes * MINUTE)
         assert not await ready(driver)
@@ -186,7 +186,7 @@ async def test_replays_do_not_turn_readiness_red(tmp_path: Path) -> None:
     """Neither many of one genuine delivery, nor many that were taken once: after a start of the
     service, too, which remembers nothing, and however few others come. Nor does what is late beside
     traffic that is taken, of whatever source."""
-    other = {"SOURCES__OTHER__SECRETS": secret(b"another key for tests, 24")}
+    other: dict[str, Any] = {"SOURCES__OTHER__SECRETS": secret(b"another key for tests, 24")}
     async with driving(tmp_path, with_worker=False) as driver:
         for number in range(30):
             assert await send(driver, f"old{number}", at=T) == 200

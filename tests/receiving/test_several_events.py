@@ -48,7 +48,7 @@ def item(number: int, action: str = "paid", **more: Any) -> dict[str, Any]:
     return {**named, "amount": 500, "currency": "EUR", **more}
 
 
-def service(folder: Path, profile: str = PROFILE, **more: str) -> Any:
+def service(folder: Path, profile: str = PROFILE, **more: Any) -> Any:
     """A service with one source that sends batches."""
     path = folder / "batches.toml"
     path.write_text(profile)

@@ -8,7 +8,7 @@ from typing import TypeVar, get_args
 
 from hypothesis import strategies as st
 
-from reconcile.instants import DAY
+from reconcile.instants import DAY, Instant
 from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
 from reconcile.matching.books import (
     BOOK_KINDS,
@@ -36,6 +36,8 @@ from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START
 
 REFERENCES = ("A-1", "a 1", "A-2", "A-12", "A-1-2", "B1")
 PAYMENTS = ("p1", "p2", "p3")
+MOVEMENTS: tuple[EntryKind, ...] = ("captured", "captured", "captured", "captured",
+                                    "refunded", "reversed", "dispute_lost")  # fmt: skip
 AMOUNTS = (1_000, 1_005, 100_000, 500, 2_000)
 FINDINGS: tuple[FindingCode, ...] = ("paid_twice", "overpaid", "success_after_deadline",
                                      "amount_mismatch", "same_id_different_body",
@@ -89,7 +91,7 @@ def in_key_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: row.key)
 
 
-def dates() -> st.SearchStrategy[int]:
+def dates() -> st.SearchStrategy[Instant]:
     """Around the margins of the rules, and between them."""
     return st.sampled_from([START - DAY, START, START + 5 * DAY, AS_OF - DAY, AS_OF])
 
@@ -103,7 +105,7 @@ def monies() -> st.SearchStrategy[tuple[int, str]]:
 def taken(draw: st.DrawFn) -> Taken:
     """A movement of money."""
     minor, currency = draw(monies())
-    kind = draw(st.sampled_from(["captured"] * 4 + ["refunded", "reversed", "dispute_lost"]))
+    kind = draw(st.sampled_from(MOVEMENTS))
     payment, at = draw(st.sampled_from(PAYMENTS)), draw(dates())
     return Taken(
         kind=kind,

@@ -29,7 +29,7 @@ from reconcile.matching.rows import (
 from reconcile.matching.rules import Coverage, ExpectedFee, MatchRules, Reach, Span, Tolerance
 from reconcile.money import Money
 
-START: Instant = 1_790_812_800_000_000
+START = Instant(1_790_812_800_000_000)
 """2026-10-01T00:00:00Z"""
 
 END: Instant = START + 30 * DAY

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconcile.instants import DAY
+from reconcile.instants import DAY, TICK
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.periods import Month
 from reconcile.reporting.closing import (
@@ -68,7 +68,7 @@ def codes(report: PeriodReport) -> list[str]:
 def test_a_month_opens_for_closing_when_the_margin_after_its_end_is_over() -> None:
     opens = OCTOBER.end + 10 * DAY
     assert list(too_early(OCTOBER, now=opens, margin_days=10)) == []
-    (blocker,) = too_early(OCTOBER, now=opens - 1, margin_days=10)
+    (blocker,) = too_early(OCTOBER, now=opens - TICK, margin_days=10)
     assert blocker.sentence.startswith(
         "2026-10 can be closed from 2026-11-11T00:00:00Z on, 10 days"
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reconcile.instants import EARLIEST
 from reconcile.matching.breaks import Life, Step, life
 from reconcile.money import Money
 
@@ -14,7 +15,9 @@ def step(kind: Any, minor: int = 100, **fields: Any) -> Step:
     """One step; its instant does not matter here."""
     by_person = kind in ("assigned", "commented", "accepted", "matched", "unmatched", "settled")
     content = {"by": "ann", "reason": "because"} if by_person else {"run": 7}
-    return Step(at=0, kind=kind, money=Money(minor=minor, currency="KES"), **{**content, **fields})
+    return Step(
+        at=EARLIEST, kind=kind, money=Money(minor=minor, currency="KES"), **{**content, **fields}
+    )
 
 
 OPENED = step("opened", run=1)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.canonical import canonical_json
+from reconcile.instants import TICK, Instant
 from reconcile.periods import Month
 from reconcile.reporting.closing import (
     Adjusted,
@@ -38,11 +40,11 @@ def sealed(part: str, day: str, count: int = 1, digest: str = "sha256:00") -> Se
 CLOSING = Closing(
     month=Month(year=2026, number=10),
     as_of=T,
-    closed_at=T + 5,
+    closed_at=T + 5 * TICK,
     by="Ann",
     role="finance",
     margin_days=10,
-    known_after=7,
+    known_after=Instant(7),
     before="sha256:ab",
     policy={"grace": 5},
     program={"tallyhook": "1"},
@@ -63,7 +65,7 @@ def test_a_closing_comes_back_whole_from_its_document() -> None:
 
 def test_every_field_is_under_the_digest() -> None:
     """Whatever is changed in a closing, its digest is another."""
-    changes = {
+    changes: dict[str, Any] = {
         "month": Month(year=2026, number=11),
         "as_of": T + 1,
         "closed_at": T + 6,
@@ -81,7 +83,7 @@ def test_every_field_is_under_the_digest() -> None:
         "report": {"rows": [2]},
         "prints": (),
     }
-    assert set(changes) == set(Closing.__slots__)
+    assert set(changes) == {field.name for field in fields(Closing)}
     digests = {replace(CLOSING, **{name: value}).digest for name, value in changes.items()}
     assert len(digests) == len(changes)
     assert CLOSING.digest not in digests

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from reconcile.instants import TICK
 from reconcile.ledger.history import History
 from tests.reconcile.build import delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories
@@ -29,7 +30,7 @@ def test_known_at_includes_its_instant() -> None:
     """What arrives at an instant is known at it."""
     whole = history(delivery("d1", 5, event("e1", "pending")), record("r1", "order_placed", 5))
     assert whole.known_at(seconds(5)) == whole
-    assert whole.known_at(seconds(5) - 1) == history()
+    assert whole.known_at(seconds(5) - TICK) == history()
 
 
 def test_only_takes_every_delivery_of_a_cited_event() -> None:

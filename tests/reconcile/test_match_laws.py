@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reconcile.instants import TICK
 from reconcile.matching.breaks import Break
-from reconcile.matching.control import FAMILIES, Control
+from reconcile.matching.control import FAMILIES, Bucket, Control
+from reconcile.matching.funds import Capture
 from reconcile.matching.judge import Decision, Match
 from reconcile.matching.match import Matching
-from reconcile.matching.rows import book_row, statement_row, taking_row
+from reconcile.matching.rows import (
+    BookRow,
+    StatementRow,
+    TakingRow,
+    book_row,
+    statement_row,
+    taking_row,
+)
 from reconcile.matching.tally import COUNT, Tally
-from tests.reconcile.books_strategies import World, in_key_order, worlds
+from tests.reconcile.books_strategies import Row, World, in_key_order, worlds
 from tests.reconcile.books_truth import AS_OF, Case, Month
 
 pytestmark = pytest.mark.slow
@@ -36,11 +46,17 @@ search = settings(
 
 @search
 @given(worlds(), st.randoms(use_true_random=False))
-def test_the_order_of_rows_of_one_key_does_not_matter(world: World, chance) -> None:
+def test_the_order_of_rows_of_one_key_does_not_matter(world: World, chance: random.Random) -> None:
     """Equal rows give the same decisions and totals, byte for byte, however they came."""
-    shuffled = [chance.sample(rows, len(rows)) for rows in (world.takings, world.book, world.lines)]
+
+    def shuffled(rows: Sequence[Row]) -> tuple[Row, ...]:
+        return tuple(chance.sample(rows, len(rows)))
+
     other = replace(
-        world, takings=tuple(shuffled[0]), book=tuple(shuffled[1]), lines=tuple(shuffled[2])
+        world,
+        takings=shuffled(world.takings),
+        book=shuffled(world.book),
+        lines=shuffled(world.lines),
     )
     assert repr(other.decided()) == repr(world.decided())
 
@@ -52,22 +68,22 @@ class Watched(Tally):
         super().__init__(home)
         self.rows: list[tuple[str, object]] = []
 
-    def place_orders(self, rows, bucket) -> None:
+    def place_orders(self, rows: Iterable[TakingRow], bucket: Bucket) -> None:
         rows = list(rows)
         self.rows += [("order", row.order) for row in rows]
         super().place_orders(rows, bucket)
 
-    def place_book(self, rows, bucket) -> None:
+    def place_book(self, rows: Iterable[BookRow], bucket: Bucket) -> None:
         rows = list(rows)
         self.rows += [("line", row.line_id) for row in rows]
         super().place_book(rows, bucket)
 
-    def place_captures(self, captures, bucket) -> None:
+    def place_captures(self, captures: Iterable[Capture], bucket: Bucket) -> None:
         captures = list(captures)
         self.rows += [("capture", each) for each in captures]
         super().place_captures(captures, bucket)
 
-    def place_lines(self, rows, bucket) -> None:
+    def place_lines(self, rows: Iterable[StatementRow], bucket: Bucket) -> None:
         rows = list(rows)
         self.rows += [("line", row.line_id) for row in rows]
         super().place_lines(rows, bucket)
@@ -79,9 +95,12 @@ def test_every_row_stands_in_exactly_one_bucket_and_the_sums_tie(world: World) -
     """No row is placed twice, none is forgotten, and every equation holds."""
     with pytest.MonkeyPatch.context() as patch:
         made: list[Watched] = []
-        patch.setattr(
-            "reconcile.matching.match.Tally", lambda home: made.append(Watched(home)) or made[-1]
-        )
+
+        def watched(home: str) -> Watched:
+            made.append(Watched(home))
+            return made[-1]
+
+        patch.setattr("reconcile.matching.match.Tally", watched)
         _, control = world.decided()
     (tally,) = made
     times = Counter(tally.rows)
@@ -123,7 +142,7 @@ def test_the_breaks_add_up_to_the_totals_of_breaks(world: World) -> None:
 def test_an_unrelated_order_changes_nothing_else(world: World) -> None:
     """Other orders' breaks and matches stay as they are when an order comes or breaks."""
     plain = _rows(Case("ZZ-77", 77_700, AS_OF).pays().books().settles())
-    lonely = _rows(Case("ZZ-88", 88_800, AS_OF - 50).books(currency="USD"))
+    lonely = _rows(Case("ZZ-88", 88_800, AS_OF - 50 * TICK).books(currency="USD"))
     told, _ = world.decided()
     assert _told((world + plain).decided()[0]) == _told(told)
     others = [each for each in (world + lonely).decided()[0] if _order(each) != "ZZ-88"]
@@ -135,7 +154,7 @@ def test_an_unrelated_order_changes_nothing_else(world: World) -> None:
 def test_matched_in_parts_is_matched_as_a_whole(world: World, cut: str) -> None:
     """Ranges of keys, each in a matching of its own, come to what one matching comes to."""
     told, control = world.decided()
-    whole, found = world.matching(), []
+    whole, found = world.matching(), list[Decision]()
     for below in (True, False):
         part = world.matching()
         found += part.by_key(
@@ -223,5 +242,5 @@ def _told(decisions: Iterable[Decision]) -> list[str]:
     return [repr(replace(d, candidates=()) if isinstance(d, Break) else d) for d in decisions]
 
 
-def _range(rows, cut: str, *, below: bool) -> Iterator:
+def _range(rows: Iterable[Row], cut: str, *, below: bool) -> Iterator[Row]:
     return iter([row for row in in_key_order(rows) if (row.key < cut) == below])

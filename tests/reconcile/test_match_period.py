@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from reconcile.instants import Instant
 from reconcile.matching.period import Period, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 
-PERIOD = Period(since=100, until=200)
+PERIOD = Period(since=Instant(100), until=Instant(200))
+
+
+def _instant(at: int | None) -> Instant | None:
+    return None if at is None else Instant(at)
 
 
 def took(key: str, at: int) -> TakingRow:
-    return TakingRow(key, key, 5, "KES", "shop", "p", "e", at, at)
+    return TakingRow(key, key, 5, "KES", "shop", "p", "e", Instant(at), Instant(at))
 
 
 def booked(key: str, placed_at: int | None) -> BookRow:
-    return BookRow(key, f"b-{key}", key, "order", 5, "KES", placed_at)
+    return BookRow(key, f"b-{key}", key, "order", 5, "KES", _instant(placed_at))
 
 
 def settled(key: str, settled_at: int | None, line: str = "s") -> StatementRow:
-    return StatementRow(key, line, "p", None, "payment", "KES", 5, 0, 5, settled_at)
+    return StatementRow(key, line, "p", None, "payment", "KES", 5, 0, 5, _instant(settled_at))
 
 
 @pytest.mark.parametrize(
@@ -73,6 +78,7 @@ def test_streams_may_be_read_one_after_the_other() -> None:
 
 def test_a_period_without_an_end_is_open_there() -> None:
     """Its beginning is in it, its end is not."""
-    assert 5 in Period()
-    assert (99 in PERIOD, 100 in PERIOD, 199 in PERIOD, 200 in PERIOD) == (False, True, True, False)
-    assert 10**15 in Period(since=100)
+    assert Instant(5) in Period()
+    inside = [Instant(at) in PERIOD for at in (99, 100, 199, 200)]
+    assert inside == [False, True, True, False]
+    assert Instant(10**15) in Period(since=Instant(100))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -235,7 +236,8 @@ def test_the_one_field_that_keeps_the_nearest_apart(
 ) -> None:
     """Told in words, from both sides."""
     order = case("ORD-1042").pays().settles()
-    told = {each.cause: each for each in decided(order, line, rules=rules)[0]}
+    breaks: list[Any] = decided(order, line, rules=rules)[0]
+    told = {each.cause: each for each in breaks}
     found = told["paid_not_in_book"].candidates
     assert [apart_words(each) for each in found] == ([] if apart is None else [apart])
     back = told["book_paid_not_received"].candidates

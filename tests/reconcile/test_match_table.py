@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconcile.instants import DAY, HOUR
+from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import BREAK_CAUSES, Break, break_sentence, next_step
 from reconcile.matching.match import Match, Matching
@@ -74,7 +74,7 @@ def lost(paid: Case) -> Case:
     return paid.pays(outcome="charged_back", more=(gone,))
 
 
-def placed(made: Case, *dates: int | None) -> Case:
+def placed(made: Case, *dates: Instant | None) -> Case:
     """The same case, its book lines placed at these moments."""
     made.book = [replace(line, placed_at=date) for line, date in zip(made.book, dates, strict=True)]
     return made
@@ -106,7 +106,7 @@ def test_a_break_is_as_old_as_the_latest_of_what_disagrees(made: Case, since: in
 def test_money_that_the_book_tells_of_is_missed_once_its_margin_is_over() -> None:
     """Until then, counted from the moment of the line, it is awaited."""
     over = AT + DAY + RULES.money_margin
-    told, control = decided(placed(case().books(), AT + DAY), as_of=over - 1)
+    told, control = decided(placed(case().books(), AT + DAY), as_of=over - TICK)
     assert told == []
     assert stands(control, "book") == ["awaiting_money"]
     assert causes(decided(placed(case().books(), AT + DAY), as_of=over)[0]) == [
@@ -151,7 +151,7 @@ def test_money_after_the_last_statement_is_awaited() -> None:
     early = replace(
         COVERAGE,
         statements=tuple(
-            replace(reach, span=replace(reach.span, until=AT + HOUR + RULES.settle_margin - 1))
+            replace(reach, span=replace(reach.span, until=AT + HOUR + RULES.settle_margin - TICK))
             for reach in COVERAGE.statements
         ),
     )
@@ -168,7 +168,7 @@ def test_money_of_before_the_books_begin_is_not_covered() -> None:
 
 def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
     """What was paid before we listened, we could not hear."""
-    since = replace(COVERAGE, takings=AT + 1)
+    since = replace(COVERAGE, takings=AT + TICK)
     assert decided(case().books(), coverage=since)[0] == []
     assert causes(decided(case().books(), coverage=replace(since, takings=AT))[0]) != []
 
@@ -361,7 +361,8 @@ def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
     lines = [case(f"XYZ-{n}").books() for n in range(5)]
     told, control = decided(*lines)
     assert causes(told) == ["book_paid_not_received"] * 5
-    unsearched = [each for each in told if "No partner was looked for" in break_sentence(each)]
+    sentences = [break_sentence(each) for each in told if isinstance(each, Break)]
+    unsearched = [each for each in sentences if "No partner was looked for" in each]
     assert len(unsearched) == control.unsearched == 3
 
 

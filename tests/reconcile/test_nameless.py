@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reconcile.instants import EARLIEST
 from reconcile.ledger.fold import fold
 from tests.reconcile.scenario_table import read
 
@@ -23,6 +24,6 @@ def test_a_reversal_of_a_payment_that_nobody_captured(
     ledger = fold(
         scenario.history(),
         policy=scenario.policy,
-        as_of=max(getattr(m, "received_at", 0) for m in scenario.members),
+        as_of=max(getattr(m, "received_at", EARLIEST) for m in scenario.members),
     )
     assert ledger.fulfillable == ships

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconcile.instants import DAY, parse_instant
+from reconcile.instants import DAY, TICK, parse_instant
 from reconcile.periods import Month, day_of, month_named
 
 
@@ -42,5 +42,5 @@ def test_what_is_no_month_is_refused_in_one_sentence(name: str) -> None:
 def test_a_day_is_that_of_utc() -> None:
     """Its last microsecond belongs to it."""
     start = parse_instant("2026-10-12T00:00:00Z")
-    assert day_of(start) == day_of(start + DAY - 1) == "2026-10-12"
-    assert day_of(start - 1) == "2026-10-11"
+    assert day_of(start) == day_of(start + DAY - TICK) == "2026-10-12"
+    assert day_of(start - TICK) == "2026-10-11"

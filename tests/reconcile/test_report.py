@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import tracemalloc
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
+from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME, SECOND, TICK, Instant, parse_instant
 from reconcile.ledger.explain import REASON_SENTENCES
 from reconcile.ledger.ledger import FINDING_CODES
 from reconcile.matching.books import StatementLine
@@ -232,7 +233,7 @@ def test_a_report_of_a_period_that_had_not_ended_says_so() -> None:
 def test_broken_totals_are_seen_by_their_ties() -> None:
     """Each table falsified by one unit, one at a time."""
     report = sample(60)
-    given = {"flow": report.flow, "control": report.control, "money": report.money}
+    given: dict[str, Any] = {"flow": report.flow, "control": report.control, "money": report.money}
     assert all(tie.holds for tie in ties(**given))
     for table, change in (
         ("flow", {"count": 99}),
@@ -411,7 +412,7 @@ def test_delays_and_ages_are_counted_in_the_class_they_end_in() -> None:
         OrderSeen(
             taking=taking(f"O{delay}", WITHIN, taken(1, WITHIN, order=str(delay), delay=delay))
         )
-        for delay in (0, SECOND, SECOND + 1, MINUTE, 2 * DAY)
+        for delay in (NO_TIME, SECOND, SECOND + TICK, MINUTE, 2 * DAY)
     ]
     report = added_up(*seen)
     assert {r.up_to: r.movements for r in report.delays if r.movements} == {

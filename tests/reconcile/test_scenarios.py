@@ -74,7 +74,8 @@ def test_every_explanation_is_whole(scenario: Scenario) -> None:
             assert sentence.endswith("."), sentence
             assert "{" not in sentence, sentence
             assert UNFILLED not in sentence, (expected.where, sentence)
-        cites = [c for r in (*ledger.reasons, *ledger.findings) for c in r.cites]
+        cites = [c for reason in ledger.reasons for c in reason.cites]
+        cites += [c for finding in ledger.findings for c in finding.cites]
         assert set(cites) <= ids
         assert all(r.cites for r in ledger.reasons if r.code != "nothing_known")
 

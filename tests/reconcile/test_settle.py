@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconcile.instants import DAY, HOUR, SECOND, Duration
+from reconcile.instants import DAY, HOUR, SECOND, TICK, Duration
 from reconcile.ledger.fold import FINAL, closed_at, fold, is_settled, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import OUTCOMES
@@ -33,7 +33,7 @@ def test_silence_is_counted_from_the_last_arrival() -> None:
     declined = event("e1", "declined", payment="p", money=PRICE)
     told = history(delivery("d1", 0, declined))
     assert last_heard(told) == T
-    assert not settled(told, after=DAY - 1)
+    assert not settled(told, after=DAY - TICK)
     assert settled(told, after=DAY)
     again = history(delivery("d1", 0, declined), delivery("d2", 3_600, declined))
     assert last_heard(again) == T + HOUR
@@ -52,7 +52,7 @@ def test_an_order_with_a_decision_to_come_is_not_over(quiet: Duration) -> None:
         record("r1", "order_placed", 0, money=PRICE),
         delivery("d1", 0, event("e1", "succeeded", payment="p", money=PRICE)),
     )
-    assert not settled(told, after=DAY - 1, quiet=quiet)  # it may yet be found unfulfilled
+    assert not settled(told, after=DAY - TICK, quiet=quiet)  # it may yet be found unfulfilled
     assert settled(told, after=DAY, quiet=quiet)
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.instants import DAY, HOUR
+from reconcile.instants import DAY, EARLIEST, HOUR, Instant
 from reconcile.matching.rows import Moved, paired
 
-D = 20_000 * DAY
+D = EARLIEST + 20_000 * DAY
 
 
 def moved(
@@ -20,7 +20,7 @@ def moved(
     *,
     gross: int = -500,
     currency: str = "KES",
-    settled_at: int | None = D,
+    settled_at: Instant | None = D,
     payout: str | None = "po_1",
     fee: int = 0,
 ) -> Moved:

@@ -17,7 +17,7 @@ import httpx2
 from app.core.clock import SetClock
 from app.sandbox.server import build_sandbox
 from app.sandbox.settings import SandboxSettings
-from reconcile.instants import SECOND, Instant, parse_instant
+from reconcile.instants import SECOND, Duration, Instant, parse_instant
 from tests.waiting import PATIENCE_S
 
 START = parse_instant("2026-11-20T10:00:00.123456Z")
@@ -56,11 +56,13 @@ class Arrival:
 
     @property
     def event(self) -> dict[str, Any]:
-        return json.loads(self.body, parse_float=Decimal, parse_int=Decimal)
+        said: dict[str, Any] = json.loads(self.body, parse_float=Decimal, parse_int=Decimal)
+        return said
 
     @property
     def kind(self) -> str:
-        return self.event["type"].removeprefix("payment.")
+        kind: str = self.event["type"]
+        return kind.removeprefix("payment.")
 
 
 @dataclass
@@ -137,7 +139,7 @@ async def world(
     receiver = Receiver(clock)
 
     async def pass_time(seconds: float) -> None:
-        clock.put(clock.now() + round(seconds * SECOND))
+        clock.put(clock.now() + Duration(round(seconds * SECOND)))
         await anyio.lowlevel.checkpoint()
 
     app = build_sandbox(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -95,7 +96,8 @@ def _is_all_delivered(client: httpx2.Client) -> bool:
 def test_a_dropped_answer_is_a_connection_error_and_the_repeat_is_the_replay(
     sandbox: subprocess.Popen[bytes], receiver: ThreadingHTTPServer
 ) -> None:
-    port, truth = int(sandbox.args[-3]), Path(sandbox.args[-1])
+    arguments: Any = sandbox.args
+    port, truth = int(arguments[-3]), Path(arguments[-1])
     headers = {**AUTH, "Idempotency-Key": "k"}
     body = session_body("254700000015")
     base = f"http://127.0.0.1:{port}"

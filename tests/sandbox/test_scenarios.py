@@ -77,7 +77,8 @@ async def opened(w: World, ending: str) -> dict[str, Any]:
         except ConnectionAbortedError:
             continue
         if answer.status_code == 201:
-            return answer.json()
+            told: dict[str, Any] = answer.json()
+            return told
     raise AssertionError("the session could not be opened")
 
 

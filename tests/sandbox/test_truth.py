@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.sandbox.provider import Happening, outcome_of
+from reconcile.instants import EARLIEST, TICK
 from reconcile.money import Money
 from tests.sandbox.harness import world
 
@@ -42,11 +43,16 @@ def happenings(text: str) -> list[Happening]:
     """One happening a second, read from `kind/payment[/minor[/movement]]`."""
     found = []
     for at, word in enumerate(text.split()):
-        kind, payment, minor, movement = [*word.split("/"), None, None][:4]
+        kind, payment, *more = word.split("/")
+        minor, movement = [*more, None, None][:2]
         money = Money(minor=int(minor or 1000), currency="KES")
         found.append(
             Happening(
-                at=at, kind=f"payment.{kind}", payment=payment, money=money, movement=movement
+                at=EARLIEST + at * TICK,
+                kind=f"payment.{kind}",
+                payment=payment,
+                money=money,
+                movement=movement,
             )
         )
     return found
@@ -59,7 +65,10 @@ def test_an_outcome_follows_from_what_happened_to_the_money(told: str, outcome: 
 
 def test_money_in_another_currency_leaves_the_order_unresolved() -> None:
     paid = Happening(
-        at=1, kind="payment.succeeded", payment="a", money=Money(minor=1000, currency="UGX")
+        at=EARLIEST + TICK,
+        kind="payment.succeeded",
+        payment="a",
+        money=Money(minor=1000, currency="UGX"),
     )
     assert outcome_of(ORDER, [paid]) == "unresolved"
 

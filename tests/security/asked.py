@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from app import bootstrap
+from app.core.clock import SetClock
 from app.core.http import outgoing_client
 from app.core.periodic import TaskGroup
 from app.receiving.confirm import Confirmer, confirm_due
@@ -51,6 +52,7 @@ class Truth:
         """All questions that are due by the next hour, at every provider."""
         for confirmer in self.confirmers:
             clock = confirmer.context.clock
+            assert isinstance(clock, SetClock)
             clock.put(clock.now() + HOUR)
             for source in confirmer.askers:
                 while await confirm_due(confirmer, source):
@@ -59,7 +61,7 @@ class Truth:
 
 @asynccontextmanager
 async def asking(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, **more: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
 ) -> AsyncIterator[tuple[Driver, Truth]]:
     """A service whose questions are asked when the test says so."""
     truth = Truth()

@@ -18,7 +18,7 @@ from tests.api.driving import Driver
 from tests.reconcile.build import T
 
 PRICE = {"amount": "1500.00", "currency": "KES"}
-OPEN = dict.fromkeys(
+OPEN: dict[str, Any] = dict.fromkeys(
     [
         f"{what}_PER_MINUTE{whose}"
         for what in ("REJECTIONS", "UNSIGNED")
@@ -58,7 +58,7 @@ class Target:
             "session": {"reference": self.session},
             "payment": {"reference": self.payment, "amount": 1500, "currency": "KES"},
         }
-        document = {
+        document: dict[str, Any] = {
             "id": f"{event_id}-{self.order}",
             "type": f"payment.{claim}",
             "occurred_at": format_instant(T),
@@ -203,7 +203,7 @@ class Play:
 
     async def _published(self) -> dict[str, bool]:
         """Of each order what the feed said last."""
-        found, after = {}, 0
+        found, after = dict[str, bool](), 0
         while True:
             page = (await self.driver.api("GET", f"/outcomes?after={after}&limit=1000")).json()
             found |= {each["order"]: each["fulfillable"] for each in page["outcomes"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.security.playing import OPEN, Act, Construction, Play, Target
 pytestmark = [pytest.mark.slow, pytest.mark.disk]
 
 TILL_KEY = b"another key for tests, no secret"
-TWO = OPEN | {"SOURCES__TILL__SECRETS": secret(TILL_KEY)}
+TWO: dict[str, Any] = OPEN | {"SOURCES__TILL__SECRETS": secret(TILL_KEY)}
 HALF = {"amount": 750, "currency": "KES"}
 
 
@@ -197,9 +198,7 @@ async def test_where_age_and_signature_are_not_looked_at_they_pay(
             return  # it was taken, and should not have been
         raise AssertionError(each.says)
 
-    careless = [
-        Construction(each.says, lambda target, each=each: play(target, each)) for each in chosen
-    ]
+    careless = [Construction(each.says, partial(play, each=each)) for each in chosen]
     async with driving(tmp_path, with_worker=False, **TWO) as driver:
         broken = await Play(driver, "REP", paid=half_or_whole).breaks(careless)
     assert [each.partition(":")[0] for each in broken if "unpaid" in each] == [
@@ -209,7 +208,7 @@ async def test_where_age_and_signature_are_not_looked_at_they_pay(
 
 # --- environments ---------------------------------------------------------------------------------
 
-LIVE = OPEN | {"ENVIRONMENT": "live", "REQUIRE_ORDER_RECORD": "on"}
+LIVE: dict[str, Any] = OPEN | {"ENVIRONMENT": "live", "REQUIRE_ORDER_RECORD": "on"}
 
 
 def marked(word: Any, *statuses: int, key: str = "environment", **more: Any) -> Act:

@@ -73,7 +73,7 @@ async def test_no_event_says_what_an_order_costs(tmp_path: Path) -> None:
 
 # --- without a record of the shop -----------------------------------------------------------------
 
-LIVE = OPEN | {"ENVIRONMENT": "live"}
+LIVE: dict[str, Any] = OPEN | {"ENVIRONMENT": "live"}
 
 
 async def nothing(target: Target) -> None:
@@ -108,7 +108,7 @@ async def test_a_session_that_was_asked_for_here_fixes_the_price(tmp_path: Path)
     """It is the shop's word as a record is: no event lowers it."""
     names = [f"SES{state}{n:03}A2" for state in "up" for n in range(len(BY_EVENTS))]
     async with service(*(opened(f"cs-{name}") for name in names)) as pay:
-        checkout = {
+        checkout: dict[str, Any] = {
             "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",
             "CHECKOUT__TOKEN": TOKEN,
             "REQUIRE_ORDER_RECORD": "on",

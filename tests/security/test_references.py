@@ -15,7 +15,7 @@ from tests.security.playing import OPEN, Act, Construction, Play, Target, events
 pytestmark = pytest.mark.slow
 
 TILL_KEY, STALL_KEY = b"another key for tests, no secret", b"a third key for tests, no secret"
-SOURCES = OPEN | {
+SOURCES: dict[str, Any] = OPEN | {
     "SOURCES__TILL__SECRETS": secret(TILL_KEY),
     "SOURCES__TILL__ORDERS": "own",
     "SOURCES__STALL__SECRETS": secret(STALL_KEY),

@@ -274,5 +274,5 @@ def _tell(future: asyncio.Future[Any] | None, result: Any, error: BaseException 
 def _storage_error(fate: str) -> sqlite3.OperationalError:
     code = sqlite3.SQLITE_FULL if fate == "full" else sqlite3.SQLITE_IOERR
     error = sqlite3.OperationalError("planted: " + fate)
-    error.sqlite_errorcode = code  # type: ignore[misc]
+    error.sqlite_errorcode = code
     return error

@@ -55,7 +55,9 @@ class Faults:
 
 def drawn(chance: random.Random) -> Faults:
     """Faults of one world: each of the table, times 0, ½, 1 or 3."""
+    table = Faults()
     most = {
-        each.name: each.default * chance.choice((0.0, 0.5, 1.0, 3.0)) for each in fields(Faults)
+        each.name: getattr(table, each.name) * chance.choice((0.0, 0.5, 1.0, 3.0))
+        for each in fields(Faults)
     }
     return Faults(**most)

@@ -26,7 +26,8 @@ from app.privacy.check import Rebuilding, check_database
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
-from reconcile.instants import MINUTE
+from reconcile.instants import MINUTE, TICK, Instant
+from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -169,12 +170,12 @@ def _kept(world: World, stored: Stored) -> Iterator[str]:
 
 def _once(_: World, stored: Stored) -> Iterator[str]:
     """Every event is stored once, by the one delivery that was not a duplicate."""
-    first = Counter(
+    first: Counter[tuple[str | None, str]] = Counter(
         (event, digest)
         for verdict, event, digest in stored.deliveries.values()
         if verdict != "duplicate"
     )
-    kept = Counter(stored.events)
+    kept: Counter[tuple[str | None, str]] = Counter(stored.events)
     for key in sorted(first.keys() | kept.keys(), key=str):
         if (first[key], kept[key]) != (1, 1):
             yield f"event {key[0]} was new {first[key]} times and is kept {kept[key]} times"
@@ -254,7 +255,7 @@ def _quiet(world: World, stored: Stored) -> Iterator[str]:
     clock was never set back.
     """
     substance: dict[str, str] = {}
-    at: dict[str, int] = {}
+    at: dict[str, Instant] = {}
     for (order, new), revision in zip(stored.substances, stored.feed, strict=True):
         if substance.get(order) == new:
             yield f"revision {revision.seq} of {order} says nothing new"
@@ -270,11 +271,13 @@ def _quiet(world: World, stored: Stored) -> Iterator[str]:
         substance[order], at[order] = new, revision.at
 
 
-def _at(history: History, stored: Stored, instant: int) -> Ledger:
+def _at(history: History, stored: Stored, instant: Instant) -> Ledger:
     return fold(history.known_at(instant), policy=stored.policy, as_of=instant)
 
 
-def _could_be_known(history: History, stored: Stored, instant: int) -> Iterator[tuple[int, str]]:
+def _could_be_known(
+    history: History, stored: Stored, instant: Instant
+) -> Iterator[tuple[Instant, str]]:
     """What a fold as of this instant can have said, and up to when it then knew all: the newest
     evidence may not have been committed when it was read, for what is dated before a commit is
     known after it."""
@@ -283,14 +286,14 @@ def _could_be_known(history: History, stored: Stored, instant: int) -> Iterator[
         [d.received_at for d in known.deliveries] + [r.recorded_at for r in known.records],
         reverse=True,
     )
-    for latest in [instant, *(at - 1 for at in under_way if at > instant - COMMIT_TIME)]:
+    for latest in [instant, *(at - TICK for at in under_way if at > instant - COMMIT_TIME)]:
         ledger = fold(known.known_at(latest), policy=stored.policy, as_of=instant)
         yield latest, position_of(ledger).substance
 
 
 def _told_once(history: History) -> History:
     """Without redeliveries: they may change nothing that is published."""
-    first = {}
+    first: dict[tuple[str, str, str], Delivery] = {}
     for delivery in sorted(history.deliveries, key=lambda d: (d.received_at, d.delivery_id)):
         first.setdefault(delivery.event.key, delivery)
     return History(
@@ -298,7 +301,9 @@ def _told_once(history: History) -> History:
     )
 
 
-def _had_reason(history: History, stored: Stored, *, before: tuple[int, str], now: int) -> bool:
+def _had_reason(
+    history: History, stored: Stored, *, before: tuple[Instant, str], now: Instant
+) -> bool:
     """Whether something was heard since the revision before, of which the instant and the substance
     are given, or was dated earlier and not known to it, or a decision was announced."""
     then, told = before

@@ -217,7 +217,7 @@ class Machine:
             await asyncio.sleep(0.5 if self.quiet else self._downtime())
 
     def _downtime(self) -> float:
-        return 10.0 ** self.chance.uniform(-0.3, 3.6)
+        return float(10.0 ** self.chance.uniform(-0.3, 3.6))
 
     def hush(self) -> None:
         """From now on nothing of the machine fails."""

@@ -87,7 +87,8 @@ class Inward(httpx2.AsyncBaseTransport):
         if reply is None or fate == "answer_lost":
             raise httpx2.ReadError("no answer came")
         await asyncio.sleep(self._delay())
-        return reply.response()
+        answer: httpx2.Response = reply.response()
+        return answer
 
     def _is_held(self, event: str, now: float) -> bool:
         if event not in self._held:
@@ -112,7 +113,7 @@ class Inward(httpx2.AsyncBaseTransport):
         return ""
 
     def _delay(self) -> float:
-        return 10.0 ** self._chance.uniform(-3, 0.3)
+        return float(10.0 ** self._chance.uniform(-3, 0.3))
 
     def _send_companions(self, packet: Packet, event: str) -> None:
         """What travels beside the request: a copy, a changed copy, one of the other environment."""
@@ -209,7 +210,8 @@ class Outward(httpx2.AsyncBaseTransport):
         reply = asked.result()
         if fate == "answer_lost" or reply.dropped:
             raise httpx2.ReadError("no answer came")
-        return reply.response()
+        answer: httpx2.Response = reply.response()
+        return answer
 
     def _fate(self, draw: float) -> str:
         for name in ("lost", "gateway", "answer_lost", "slow"):

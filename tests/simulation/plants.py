@@ -16,8 +16,12 @@ from unittest.mock import patch
 from app.database import engine
 from app.database.statements import PlainConnection
 from app.orders import ledger_store, record_store, refold
+from app.orders.history_store import gather
 from app.providers.source import Source
 from app.receiving import append_store, inbox_queue
+from app.receiving.due_store import settle_marks
+from reconcile.instants import Instant
+from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.revise import Revision
 
@@ -34,12 +38,15 @@ def ack_before_commit() -> Any:
     """The sender is answered as soon as its delivery is in the queue."""
     submit, sent = inbox_queue.InboxQueue.submit, set[Any]()
 
+    def ended(task: asyncio.Task[Any]) -> None:
+        sent.discard(task)
+        if not task.cancelled():
+            task.exception()
+
     async def early(self: inbox_queue.InboxQueue, item: Any) -> None:
         task = asyncio.get_running_loop().create_task(submit(self, item))
         sent.add(task)
-        task.add_done_callback(
-            lambda done: (sent.discard(done), done.cancelled() or done.exception())
-        )
+        task.add_done_callback(ended)
         await asyncio.sleep(0)
 
     return patch.object(inbox_queue.InboxQueue, "submit", early)
@@ -73,12 +80,13 @@ def first_body_wins() -> Any:
 
 def last_word_wins() -> Any:
     """Only the delivery that arrived last is folded."""
-    fold = refold.fold
 
     def forgetful(history: History, **named: Any) -> Any:
         known = history.known_at(named["as_of"]).deliveries
         last = max(known, key=lambda d: (d.received_at, d.delivery_id), default=None)
-        return fold(replace(history, deliveries=frozenset({last} - {None})), **named)
+        return fold(
+            replace(history, deliveries=frozenset(() if last is None else (last,))), **named
+        )
 
     return patch.object(refold, "fold", forgetful)
 
@@ -99,7 +107,7 @@ def due_mark_lost() -> Any:
 
     mark = append_store.mark_due
 
-    def once(connection: PlainConnection, due: dict[str, int]) -> None:
+    def once(connection: PlainConnection, due: dict[str, Instant]) -> None:
         mark(_Changed(connection, "DO UPDATE SET generation", "DO NOTHING --"), due)
 
     return _all(
@@ -115,10 +123,11 @@ def stored_not_asked() -> Any:
 def evidence_overtaken() -> Any:
     """A fold settles its mark although evidence arrived while it was under way: some seconds, or
     hardly any would."""
-    settle, gather = ledger_store.settle_marks, refold.gather
 
     def blind(connection: PlainConnection, marks: Any) -> None:
-        settle(_Changed(connection, "WHERE order_due.generation=excluded.generation", ""), marks)
+        settle_marks(
+            _Changed(connection, "WHERE order_due.generation=excluded.generation", ""), marks
+        )
 
     async def all_of(_: Any, marks: Any) -> list[Any]:
         return list(marks)
@@ -145,10 +154,9 @@ def _all(*plants: Any) -> Iterator[None]:
 
 def deadline_ignored() -> Any:
     """No order is looked at again because its deadline has passed."""
-    settle = ledger_store.settle_marks
 
     def never(connection: PlainConnection, marks: Any) -> None:
-        settle(connection, [(order, None, generation) for order, _, generation in marks])
+        settle_marks(connection, [(order, None, generation) for order, _, generation in marks])
 
     return patch.object(ledger_store, "settle_marks", never)
 

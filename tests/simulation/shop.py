@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -69,6 +69,10 @@ def drawn_orders(chance: random.Random) -> list[Order]:
     ]
 
 
+Work = Callable[[AppContext, CheckoutClient], Awaitable[object]]
+"""An operation of the product, for the process that runs."""
+
+
 @dataclass(slots=True)
 class Shop:
     """The merchant's own memory. `may_ship` says whether the money is really there."""
@@ -94,11 +98,11 @@ class Shop:
         if result is None:
             self.trace.say("shop", f"{order.reference} gives up", count="given up")
 
-    async def _insist(self, order: Order, work: object, what: str) -> object:
+    async def _insist(self, order: Order, work: Work, what: str) -> object:
         """Try until it is done; a person clicks again after seconds, then minutes."""
         for number in range(TRIES):
             try:
-                done = await self.machine.ask(work)  # type: ignore[arg-type]
+                done = await self.machine.ask(work)
             except Down:
                 said = "nobody there"
             except UnreachableError as error:

@@ -16,11 +16,12 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 
@@ -32,7 +33,8 @@ from app.providers.source import Source
 from app.sandbox.provider import Provider
 from app.sandbox.server import build_sandbox
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN, SandboxSettings
-from reconcile.instants import SECOND, Instant
+from app.sandbox.webhook_sender import WebhookSigner
+from reconcile.instants import EARLIEST, SECOND, Duration, Instant
 from tests.database.made import put_new
 from tests.memory import memory
 from tests.simulation import invariants
@@ -44,7 +46,7 @@ from tests.simulation.network import Inward, Outward
 from tests.simulation.shop import Shop, drawn_orders
 from tests.simulation.trace import Trace
 
-BEGINNING: Instant = 1_790_000_000 * SECOND
+BEGINNING: Instant = EARLIEST + 1_790_000_000 * SECOND
 
 TROUBLE_S = HELD_S + HOUR_S
 """How long things go wrong."""
@@ -68,7 +70,7 @@ class SteppedClock:
 
     def now(self) -> Instant:
         """Microseconds since the epoch, as this clock has them."""
-        return BEGINNING + round((self._loop.time() + self.step_s) * SECOND)
+        return BEGINNING + Duration(round((self._loop.time() + self.step_s) * SECOND))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +164,7 @@ class World:
             may_ship=self.is_paid,
         )
 
-    def _sandbox(self, seed: int, signer: object) -> Starlette:
+    def _sandbox(self, seed: int, signer: WebhookSigner) -> Starlette:
         unit_s = self._chance.choice(UNITS_S)
         settings = SandboxSettings(
             webhook_url="http://receiver.example/webhooks/checkout",
@@ -203,7 +205,7 @@ class World:
             await self._end(tasks)
         return self.problems
 
-    def _lives(self) -> Iterator[object]:
+    def _lives(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield self.machine.run()
         yield self.shop.read()
         yield self._step_clocks()

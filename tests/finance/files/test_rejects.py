@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from app.finance.files.tables import (
 class Rows:
     """A table of four rows, the first of which is the third of its file."""
 
-    heading, heading_row = ["name", "=cmd"], 2
+    heading: Sequence[str] = ("name", "=cmd")
+    heading_row = 2
 
     def batches(self) -> Iterator[Batch]:
         yield Batch([["a", "1"], ["b", "-5"]], [3, 4])

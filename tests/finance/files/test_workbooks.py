@@ -31,7 +31,7 @@ def workbook(*rows: list[Any], before: int = 0) -> bytes:
     return file.getvalue()
 
 
-def changed(content: bytes, change: Callable[[bytes], bytes], *, name: str = SHEET) -> bytes:
+def changed(content: bytes, change: Callable[..., bytes], *, name: str = SHEET) -> bytes:
     """The workbook with one part changed."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, \

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
-from reconcile.ledger.ledger import Outcome
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, TICK, Duration, Instant, parse_instant
+from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.breaks import BREAK_CAUSES, Break
 from reconcile.matching.ledger_lines import Taken, Taking
@@ -39,10 +39,15 @@ def scope(basis: Basis = "captured", **changes: Any) -> Scope:
 
 
 def taken(
-    minor: int, at: Instant, *, order: str = "ORD-1", currency: str = "KES", delay: int = SECOND
+    minor: int,
+    at: Instant,
+    *,
+    order: str = "ORD-1",
+    currency: str = "KES",
+    delay: Duration = SECOND,
 ) -> Taken:
     """One movement: captured, or refunded where negative."""
-    kind = "captured" if minor > 0 else "refunded"
+    kind: EntryKind = "captured" if minor > 0 else "refunded"
     cite = f"evt_{order}_{kind}_{minor}"
     return Taken(
         kind=kind,
@@ -120,7 +125,7 @@ def orders(count: int) -> Iterator[OrderSeen]:
         )
         place = number % 10
         if place < 6:
-            odd = {"findings": ("redelivered",)} if place == 1 else {}
+            odd: dict[str, Any] = {"findings": ("redelivered",)} if place == 1 else {}
             yield OrderSeen(
                 taking=taking(order, opened, paid, **odd),
                 lines=(line(paid, opened + 2 * DAY, fee=price // 50),),
@@ -156,7 +161,7 @@ def breaks(count: int) -> Iterator[BreakSeen]:
             payment=f"pay_{number:05d}",
             subject=None,
             money=Money(minor=150_000 + number, currency=CURRENCIES[number % 3]),
-            since=END - 1 - number % 100 * DAY,
+            since=END - TICK - number % 100 * DAY,
             cites=(f"evt_{number:05d}", f"book_{number:05d}"),
         )
         yield BreakSeen(
@@ -193,8 +198,8 @@ def sample(
     tally.order(OrderSeen(taking=taking("ORD-S", START - 2 * DAY, late)))
     waiting = Money(minor=5, currency="JPY")
     tally.order(OrderSeen(taking=taking("ORD-W", END - HOUR, outcome="pending", price=waiting)))
-    for seen in breaks(broken):
-        tally.found(seen)
+    for each in breaks(broken):
+        tally.found(each)
     tally.changed(
         ChangeSeen(
             order="ORD-S",

@@ -17,6 +17,7 @@ import pytest
 from app.core.cells import plain_text
 from app.core.errors import ConfigurationError
 from app.finance.reports.journal import DEFAULTS, JournalFormat, accounts_of, head, writer
+from reconcile.instants import DAY, TICK, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, Break, Step
 from reconcile.matching.rows import statement_row
 from reconcile.matching.settling import never_notified
@@ -29,21 +30,23 @@ from tests.finance.reports.samples import END, START, breaks, line, orders, scop
 from tests.waiting import PATIENCE_S
 
 BEAN_CHECK = Path(sys.executable).with_name("bean-check")
-LATER = END + 30 * 86_400_000_000
+LATER = END + 30 * DAY
 
 
-def month(count: int = 60, *, start: int = START, end: int = LATER) -> list[Transaction]:
+def month(count: int = 60, *, start: Instant = START, end: Instant = LATER) -> list[Transaction]:
     """The transactions of a generated month and its settlement, and what was written off."""
     found = [each for seen in orders(count) for each in transactions(seen, start=start, end=end)]
     return found + [each for seen in breaks(30) for each in booked(seen.found)]
 
 
-def did(kind: Any, minor: int, *, at: int = START, cites: tuple[str, ...] = ()) -> Step:
+def did(kind: Any, minor: int, *, at: Instant = START, cites: tuple[str, ...] = ()) -> Step:
     """One step of a break's life."""
     return Step(at=at, kind=kind, money=Money(minor=minor, currency="KES"), by="ann", cites=cites)
 
 
-def booked(found: Break, *steps: Step, start: int = START, end: int = LATER) -> list[Transaction]:
+def booked(
+    found: Break, *steps: Step, start: Instant = START, end: Instant = LATER
+) -> list[Transaction]:
     """What its acceptance leaves in the journal; without steps, of one at its money."""
     given = steps or tuple(
         Step(at=START, kind=kind, money=found.money, by="ann") for kind in ("opened", "accepted")
@@ -96,9 +99,9 @@ def test_every_transaction_adds_up_to_nothing() -> None:
 def test_its_totals_are_those_of_the_report() -> None:
     """Captures and refunds by their own dates; bank and fees by the statement's."""
     found = sums([each for seen in orders(90) for each in transactions(seen, start=START, end=END)])
-    money = {}
+    money: dict[tuple[str, str, str], int] = {}
     for basis in ("captured", "settled"):
-        tally = PeriodTally(scope(basis))  # type: ignore[arg-type]
+        tally = PeriodTally(scope(basis))
         for seen in orders(90):
             tally.order(seen)
         money |= {(basis, row.flow, row.currency): row.sum for row in tally.report().money}
@@ -111,9 +114,9 @@ def test_its_totals_are_those_of_the_report() -> None:
 
 def test_the_balance_of_clearing_is_what_is_not_settled() -> None:
     paid, other = taken(10_000, START), taken(7_000, START, order="B")
-    missed = line(taken(500, START, order="C"), START + 1, fee=20)
+    missed = line(taken(500, START, order="C"), START + TICK, fee=20)
     some = [
-        OrderSeen(taking=taking("A", START, paid), lines=(line(paid, START + 1, fee=300),)),
+        OrderSeen(taking=taking("A", START, paid), lines=(line(paid, START + TICK, fee=300),)),
         OrderSeen(taking=taking("B", START, other)),
         OrderSeen(taking=None, lines=(missed,)),
     ]
@@ -142,16 +145,16 @@ def test_a_write_off_is_taken_back_when_its_money_changed_or_evidence_came() -> 
     found = next(each.found for each in breaks(15) if each.found.cause == "not_settled")
     steps = (
         did("opened", 100),
-        did("accepted", 100, at=START + 1),
-        did("accepted", 100, at=START + 2),
-        did("changed", 120, at=START + 11),
-        did("accepted", 120, at=START + 12),
-        did("closed", 120, at=START + 21, cites=("stm_1.2",)),
+        did("accepted", 100, at=START + TICK),
+        did("accepted", 100, at=START + 2 * TICK),
+        did("changed", 120, at=START + 11 * TICK),
+        did("accepted", 120, at=START + 12 * TICK),
+        did("closed", 120, at=START + 21 * TICK, cites=("stm_1.2",)),
     )
     told = [
         [(each.what, each.postings[0].minor, each.at - START) for each in
-         booked(found, *steps, start=START + start, end=START + start + 10)]
-        for start in (0, 10, 20, 30)
+         booked(found, *steps, start=start, end=start + 10 * TICK)]
+        for start in (START + later * TICK for later in (0, 10, 20, 30))
     ]  # fmt: skip
     back = "write-off taken back: not_settled"
     assert told == [
@@ -171,7 +174,9 @@ def test_a_written_off_line_that_no_webhook_told_of_leaves_nothing_in_clearing(
     kind: Any, minor: int
 ) -> None:
     """Whether it pays out or takes back."""
-    missed = replace(line(taken(500, START), START + 1), kind=kind, gross=minor, fee=0, net=minor)
+    missed = replace(
+        line(taken(500, START), START + TICK), kind=kind, gross=minor, fee=0, net=minor
+    )
     seen = OrderSeen(taking=None, lines=(missed,))
     found = never_notified(statement_row(missed), as_of=LATER)
     some = [*transactions(seen, start=START, end=LATER), *booked(found)]

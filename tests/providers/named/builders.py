@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed, factory_of
-from reconcile.instants import SECOND
+from reconcile.instants import EARLIEST, SECOND, Instant
 
-NOW = 1_614_265_330 * SECOND
+NOW = EARLIEST + 1_614_265_330 * SECOND
 MOMENT = datetime.fromtimestamp(NOW // SECOND, UTC)
 URL = "https://shop.example/webhooks/acme?account=7"
 JSON = b'{"id": "evt_01", "amount": 1500.50}'
@@ -35,12 +35,13 @@ PAYPAL_NAME = "messageverificationcerts.paypal.com"
 
 def pem(key: Any) -> str:
     """A private key as PEM text."""
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    made: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return made.decode()
 
 
 def public_pem(key: Any) -> str:
     """The public half as PEM text."""
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    public: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return public.decode()
 
 
@@ -146,7 +147,7 @@ class Sample(NamedTuple):
     body: bytes
     change: Callable[[Arrived, int], Arrived] = flip_body
 
-    def request(self, *, now: int = NOW) -> Arrived:
+    def request(self, *, now: Instant = NOW) -> Arrived:
         """A genuine request made at `now`."""
         return arrived(
             self.verifier.sign(self.body, event_id="evt_01", now=now, method="POST", url=URL)
@@ -164,7 +165,7 @@ def having(request: Arrived, **values: bytes | list[bytes] | None) -> Arrived:
     names = {name.replace("_", "-").encode(): value for name, value in values.items()}
     kept = [(name, value) for name, value in request.headers if name not in names]
     for name, value in names.items():
-        kept.extend((name, each) for each in ([value] if type(value) is bytes else value or []))
+        kept.extend((name, each) for each in ([value] if isinstance(value, bytes) else value or []))
     return request._replace(headers=kept)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.core.reading import Unreadable
 from app.providers.named.contract import NAMED, Arrived
 from app.providers.request import Refusal
+from reconcile.instants import SECOND
 from tests.providers.named.builders import NOW, URL, Sample, having, samples
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=40)
@@ -67,7 +68,7 @@ def test_every_registered_scheme_has_a_sample() -> None:
 def test_what_is_signed_is_accepted(name: str, seconds: int) -> None:
     """Whatever a source signs verifies within the tolerance, and gives its document back."""
     request = genuine_request(name)
-    assert sample(name).verifier.verify(request, now=NOW + seconds * 1_000_000) is None
+    assert sample(name).verifier.verify(request, now=NOW + seconds * SECOND) is None
     if name != "braintree":  # whose document is the XML made JSON
         assert sample(name).verifier.payload(request) == sample(name).body
 

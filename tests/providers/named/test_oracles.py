@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import jwt
@@ -53,7 +54,8 @@ class Several(dict):  # type: ignore[type-arg]
     """A form as the package reads it: several values of one name."""
 
     def getlist(self, name: str) -> list[str]:
-        return self[name]
+        found: list[str] = self[name]
+        return found
 
 
 def several(fields: list[tuple[str, str]]) -> Several:
@@ -159,7 +161,7 @@ EACH = pytest.mark.parametrize(
 
 
 @EACH
-def test_the_library_accepts_our_message_signatures(name, algorithm, key) -> None:
+def test_the_library_accepts_our_message_signatures(name: str, algorithm: Any, key: Any) -> None:
     """Signed by us, with digest, in each algorithm with two keys."""
     options = {"algorithms": [name], "required": ["@method", "@target-uri", "content-type"]}
     verifier = made("rfc9421", named={"key-1": pem(key())}, options=options)
@@ -172,7 +174,9 @@ def test_the_library_accepts_our_message_signatures(name, algorithm, key) -> Non
 
 
 @EACH
-def test_we_accept_the_message_signatures_of_the_library(name, algorithm, key) -> None:
+def test_we_accept_the_message_signatures_of_the_library(
+    name: str, algorithm: Any, key: Any
+) -> None:
     """Signed by the library over components of its own choice and a digest of the body."""
     message = Message("POST", URL, {"X-Empty": "", "X-Two": "a,  b", "Content-Type": "text/plain"})
     keys = MappingKeyResolver(public_keys={}, private_keys={"key-1": key()})

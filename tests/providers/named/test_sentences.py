@@ -9,7 +9,7 @@ import pytest
 
 from app.core.reading import Unreadable
 from app.providers.named.contract import Arrived
-from reconcile.instants import SECOND
+from reconcile.instants import SECOND, Instant
 from tests.providers.named.builders import (
     CERTIFICATE_URL,
     NOW,
@@ -25,7 +25,7 @@ from tests.providers.named.builders import (
 )
 
 
-def sentence(name: str, change: Callable[[Arrived], Arrived], *, now: int = NOW) -> str:
+def sentence(name: str, change: Callable[[Arrived], Arrived], *, now: Instant = NOW) -> str:
     """The sentence of a genuine request after a change."""
     sample = samples()[name]
     refusal = sample.verifier.verify(change(sample.request()), now=now)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from app.core.errors import ConfigurationError
 from app.providers.named.contract import NAMED
+from reconcile.instants import EARLIEST
 from tests.providers.named.builders import (
     CERTIFICATE_URL,
     certificate,
@@ -64,7 +67,7 @@ def test_an_option_that_no_scheme_has_is_refused(name: str) -> None:
         ("paypal", {"hosts": ["example.org"]}, "is not at https:// of one of example.org"),
     ],
 )
-def test_options_that_make_no_sense_are_told(name: str, options: dict, said: str) -> None:
+def test_options_that_make_no_sense_are_told(name: str, options: dict[str, Any], said: str) -> None:
     """Each with its key."""
     secrets = {**paypal_secrets(), "key-1": jwk(ec_key())}
     with pytest.raises(ConfigurationError) as caught:
@@ -138,7 +141,9 @@ def test_a_chain_is_one_of_certificates_that_issued_each_other() -> None:
 def test_who_has_only_the_public_half_cannot_sign(name: str, named: dict[str, str]) -> None:
     """It is said in words, and verifying works all the same."""
     with pytest.raises(ConfigurationError, match=r"needs|only the public half"):
-        made(name, named=named).sign(b"{}", event_id="e", now=0, method="POST", url="https://h/")
+        made(name, named=named).sign(
+            b"{}", event_id="e", now=EARLIEST, method="POST", url="https://h/"
+        )
 
 
 @pytest.mark.parametrize(
