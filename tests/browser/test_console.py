@@ -21,6 +21,7 @@ import httpx2
 import pytest
 
 from app.access.operators import register_operator
+from reconcile.instants import Instant
 from tests.api.driving import driving, environ, event, of_order, signed
 from tests.browser.conftest import Looking
 from tests.console.conftest import session_for, until_async
@@ -76,7 +77,7 @@ async def prepared(folder: Path) -> str:
         return await session_for(context, "Ann")
 
 
-def _now() -> int:
+def _now() -> Instant:
     from app.core.clock import SystemClock
 
     return SystemClock().now()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -45,7 +46,7 @@ class Desk:
     """A console that answers without a socket."""
 
     console: Console
-    application: object
+    application: Any
     driver: Driver
 
     @property

@@ -172,7 +172,7 @@ async def test_a_viewer_sees_no_refused_delivery(desk: Desk) -> None:
 
 async def test_a_phone_is_in_no_page_address_or_log(desk: Desk, log: io.StringIO) -> None:
     """It stands in bodies that were taken and refused, and is typed into the search."""
-    said = []
+    said: list[object] = []
     async with desk.signed_in("support") as client:
         found = await client.post("/orders/find", data={"text": f"+{PHONE}"})
         said.append((found.text, found.headers.get("location", "")))
