@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from app.finance.files.mapping import Amounts, read_currencies
@@ -56,13 +56,15 @@ class Totals:
         given = [cell for cell in given if cell.strip()]
         return any(map(_is_word, given or [cell for cell in row if cell.strip()][:1]))
 
-    def add(self, rows: Iterable[Sequence[Any]]) -> None:
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
         """Rows that are clear, each after its number."""
-        currency, minor = (place + 1 for place in self._staged)
-        for row in rows:
-            self._above[row[currency]] += row[minor]
-            self._above_unsigned[row[currency]] += abs(row[minor])
-            self._since[row[currency]] += row[minor]
+        place, minor = (place + 1 for place in self._staged)
+        for currency in {row[place] for row in rows}:
+            minors = [row[minor] for row in rows if row[place] == currency]
+            total = sum(minors)
+            self._above[currency] += total
+            self._since[currency] += total
+            self._above_unsigned[currency] += sum(map(abs, minors))
 
     def why_not(self, row: Sequence[str]) -> str | None:
         """None where the row adds up those above it, all or since the last such row, or has no sum
