@@ -106,6 +106,7 @@ def _document(done: Imported) -> dict[str, Any]:
         "problems_left_out": done.left_out,
         "rejects": done.rejects,
         "columns_not_read": done.passed_over,
+        "totals_left_out": done.totals,
     }
     return whole | ({"rows": done.rows} if done.rows else {})
 
@@ -122,6 +123,9 @@ def _print(done: Imported) -> None:
         f"{getattr(done, name):,} {name}" for name in ("new", "changed", "unchanged", "rejected")
     )
     say(f"{done.file}: {counted(done.read, 'row')} read: {counts}.")
+    if done.totals:
+        first = _few([f"row {number:,}" for number in done.totals], of=done.totals_found)
+        note(f"Left out, as totals of the rows above: {first}.")
     if done.passed_over:
         note(f"Columns that were not read: {_few(done.passed_over)}.")
     if done.rejects is not None:
@@ -130,10 +134,10 @@ def _print(done: Imported) -> None:
         note("Nothing was imported.")
 
 
-def _few(names: Sequence[str]) -> str:
-    """The first names of columns; how many more there are."""
+def _few(names: Sequence[str], *, of: int | None = None) -> str:
+    """The first names of columns, or of rows; how many more there are, of so many in all."""
     shown = ", ".join(names[:COLUMNS_NAMED])
-    more = len(names) - COLUMNS_NAMED
+    more = (len(names) if of is None else of) - COLUMNS_NAMED
     return f"{shown}, and {more:,} more" if more > 0 else shown
 
 

@@ -20,7 +20,7 @@ from reconcile.matching.rules import HandMatch, hand_match
 from reconcile.money import Money
 
 _TURNS: Final = (
-    "SELECT break_turns.break_id, runs.at, 0, runs.number, turn, minor, currency, cites "
+    "SELECT break_turns.break_id, runs.at, 0, runs.number, turn, minor, currency, cites, seen "
     "FROM break_turns JOIN runs ON runs.number = break_turns.run "
     "JOIN break_versions ON break_versions.break_id = break_turns.break_id "
     "AND break_versions.version = break_turns.version WHERE break_turns.break_id IN ({})"
@@ -109,7 +109,8 @@ async def steps_of(
             )
         else:
             cites = tuple(json.loads(rest[0]))
-            step = Step(at=at, kind=kind, money=money, cites=cites, run=number)
+            left = break_in(rest[1]).left
+            step = Step(at=at, kind=kind, money=money, cites=cites, run=number, left=left)
         found[name].append(step)
     return found
 

@@ -24,11 +24,15 @@ CLOSING_BASIS: Final[Basis] = "captured"
 RULES_BEFORE: Final = "v1"
 """The engine's rules by which months were closed whose closing does not name them."""
 
+MATCHING_FORM: Final = "m2"
+"""The form of the matching and of the report, where they find more than before in equal evidence.
+m2: what went back and no statement takes, won disputes, lines of payments in doubt."""
+
 
 def rules_form(policy: Policy) -> str:
     """The form of the engine's rules, as a closing names it: what the same evidence comes to may
     be another under each."""
-    return form_of(policy_text(policy))
+    return f"{form_of(policy_text(policy))}+{MATCHING_FORM}"
 
 
 def rules_of_closing(closing: Closing) -> str:

@@ -154,6 +154,9 @@ class Imported:
     rejects  the name of the file to which the rejected rows went
     rows     the first rows as understood, in a dry run
     passed_over  columns that nothing was read from, as the heading names them
+    totals   the first rows that add up those above, as totals of the file: none of them is taken,
+             nor counted as read
+    totals_found  how many there are
     """
 
     file: str
@@ -170,6 +173,8 @@ class Imported:
     rejects: str | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
+    totals: list[int] = field(default_factory=list)
+    totals_found: int = 0
 
     @property
     def left_out(self) -> int:
@@ -474,6 +479,8 @@ class _Reading:
             if wanted.kind.at_most == 1:
                 self.staged.add(map(self._claim, found.unclear))
             self._note(found.problems)
+            done.totals_found += len(found.totals)
+            done.totals += found.totals[: MAX_PROBLEMS - len(done.totals)]
             done.read += found.read
             done.rejected += found.read - len(found.rows)
             if wanted.dry_run:

@@ -126,9 +126,8 @@ async def flat_takings(
 
 
 def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
-    if row[9] is None:
-        return TakingRow._make(row)
-    return TakingRow._make((*row[:9], taking_in(row[9], as_of=as_of)))
+    flat = TakingRow(*row)
+    return flat if row[9] is None else flat._replace(whole=taking_in(row[9], as_of=as_of))
 
 
 async def whole_takings(

@@ -156,7 +156,7 @@ def _dated(found: Break, steps: Sequence[Step], *, as_of: Instant) -> Break:
 def _state_of(found: Break, steps: Sequence[Step], *, as_of: Instant) -> State:
     """What people made of a break that is seen now, with this money, whatever earlier runs had of
     it."""
-    now = Step(at=as_of, kind="changed", money=found.money)
+    now = Step(at=as_of, kind="changed", money=found.money, left=found.left)
     return life([*(step for step in steps if step.kind != "closed"), now]).state
 
 

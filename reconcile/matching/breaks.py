@@ -29,6 +29,9 @@ BreakCause = Literal[
     "refund_not_in_book",
     "refund_not_received",
     "not_settled",
+    "refund_not_settled",
+    "refund_amount_differs",
+    "dispute_won_not_returned",
     "settled_never_notified",
     "fee_unexpected",
     "late_money",
@@ -39,6 +42,9 @@ BreakCause = Literal[
 """Every cause a break can have; a closed vocabulary."""
 
 BREAK_CAUSES: Final[tuple[BreakCause, ...]] = get_args(BreakCause)
+
+
+Unsettled = tuple[Money, ...] | None
 
 
 @frozen
@@ -64,6 +70,9 @@ class Break:
     since       the instant from which its age counts: the latest date among what disagrees
     cites       the event, record and line ids that it rests on
     candidates  the nearest lines that did not match, at most three, the nearest first
+    left        what it leaves in the account of money that is to be settled, of each currency in
+                which that is not nothing: positive where money is still to come. None: it was seen
+                by a version that did not say
     """
 
     cause: BreakCause
@@ -75,6 +84,7 @@ class Break:
     cites: tuple[str, ...]
     facts: Facts = ()
     candidates: tuple[Candidate, ...] = ()
+    left: Unsettled = ()
 
     @property
     def identity(self) -> str:
@@ -111,6 +121,7 @@ class Step:
             settled
     reason  the person's words
     cites   of a run that closed it: the evidence that did
+    left    of a run that saw it: what the break left then (`Break.left`)
     """
 
     at: Instant
@@ -122,6 +133,7 @@ class Step:
     reason: str = ""
     cites: tuple[str, ...] = ()
     run: int | None = None
+    left: Unsettled = None
 
 
 @frozen
@@ -149,18 +161,25 @@ def life(steps: Iterable[Step]) -> Life:
     return being.now()
 
 
-def acceptances(steps: Iterable[Step]) -> Iterator[tuple[Step, Money, bool]]:
-    """What was accepted of a break over time: each step that did, or that ended it, with the money,
-    and whether it is accepted from then on."""
+@frozen
+class Accepted:
+    """What is accepted of a break: its money, and what the break leaves to be settled."""
+
+    money: Money
+    left: Unsettled
+
+
+def acceptances(
+    steps: Iterable[Step],
+) -> Iterator[tuple[Step, Accepted | None, Accepted | None]]:
+    """What was accepted of a break over time: each step that changed it, with what was accepted
+    before the step and what is from it on."""
     being, before = _Being(), None
     for step in steps:
         being.take(step)
         after = being.accepted()
         if after != before:
-            if before is not None:
-                yield step, before, False
-            if after is not None:
-                yield step, after, True
+            yield step, before, after
         before = after
 
 
@@ -170,6 +189,7 @@ class _Being:
     def __init__(self) -> None:
         self._seen = True
         self._money: Money | None = None
+        self._left: Unsettled = None
         self._accepted: Step | None = None
         self._assigned: Step | None = None
         self._settled: Step | None = None
@@ -205,7 +225,14 @@ class _Being:
                 f"It was accepted at {accepted.money}, and run {step.run} saw {step.money}."
             )
             self._accepted = self._settled = None
-        self._seen, self._closed_by, self._money = True, (), step.money
+        elif accepted is not None and self._left not in (None, step.left):
+            self._because = (
+                f"It was accepted at {accepted.money}, and run {step.run} saw that it leaves "
+                "another sum to be settled."
+            )
+            self._accepted = self._settled = None
+        self._seen, self._closed_by = True, ()
+        self._money, self._left = step.money, step.left
 
     def _closed(self, step: Step) -> None:
         self._seen, self._closed_by = False, step.cites
@@ -222,9 +249,11 @@ class _Being:
         if step.kind == "settled":
             self._settled = step
 
-    def accepted(self) -> Money | None:
+    def accepted(self) -> Accepted | None:
         """What is accepted of what runs see."""
-        return self._accepted.money if self._seen and self._accepted is not None else None
+        if not self._seen or self._accepted is None:
+            return None
+        return Accepted(money=self._accepted.money, left=self._left)
 
     def now(self) -> Life:
         """Where it stands."""
@@ -271,13 +300,17 @@ def break_text(found: Break) -> str:
             (c.line, c.reference, (c.money.minor, c.money.currency), c.apart, _facts_json(c.facts))
             for c in found.candidates
         ],
+        None if found.left is None else [(each.minor, each.currency) for each in found.left],
     ]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
 
 def break_in(text: str) -> Break:
-    """The break that `break_text` wrote."""
-    cause, order, payment, subject, money, since, cites, facts, candidates = json.loads(text)
+    """The break that `break_text` wrote, in this version or in one that did not say what it
+    leaves."""
+    parts = json.loads(text)
+    cause, order, payment, subject, money, since, cites, facts, candidates, *rest = parts
+    left = rest[0] if rest else None
     return Break(
         cause=cause,
         order=order,
@@ -288,6 +321,7 @@ def break_in(text: str) -> Break:
         cites=tuple(cites),
         facts=_facts_in(facts),
         candidates=tuple([_candidate_in(each) for each in candidates]),
+        left=None if left is None else tuple([_money_in(each) for each in left]),
     )
 
 
@@ -333,11 +367,18 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "currency_differs": "{captured} was captured, and the {against} says {told}: another currency",
     "paid_twice": "Paid more than once: {owed} of the {captured} captured is owed back",
     "overpaid": "{owed} of what was captured is beyond what the order costs, and owed back",
-    "refund_not_in_book": "{refunded} was given back, and the order book has {booked_refund} of it",
+    "refund_not_in_book": "{refunded} went back, and the order book has {booked_refund} of it",
     "refund_not_received": "The order book speaks of a refund, and none has come for all of it",
     "not_settled": "{captured} was captured, and no statement that reaches beyond {due_at} holds "
     "it",
-    "settled_never_notified": "The statement has a {kind} of {settled} of which no webhook told us",
+    "refund_not_settled": "{returned} {how}, and no statement that reaches beyond {due_at} has "
+    "taken it",
+    "refund_amount_differs": "{returned} {how}, and the statement has taken {settled} for it: "
+    "{difference} apart",
+    "dispute_won_not_returned": "A dispute was won, and by the statement the provider still keeps "
+    "{difference} of its money",
+    "settled_never_notified": "The statement has a {kind} of {settled}, and no webhook says that "
+    "this money moved",
     "fee_unexpected": "The provider took a fee of {fee}; {expected_fee} was expected",
     "late_money": "{captured} was received after the order had been {why}",
     "unresolved": "The ledger of the order is unresolved; captured so far: {captured}",
@@ -362,6 +403,10 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "refund_not_in_book": "Enter what went back in the book, as a refund or as a lost dispute",
     "refund_not_received": "Start the refund at the provider, or correct the book",
     "not_settled": "Ask the provider when it pays this out, by the payment's reference",
+    "refund_not_settled": "Ask the provider whether this went through; if a refund failed, tell "
+    "the customer, and start it again",
+    "refund_amount_differs": "Ask the provider which amount is right, and for the difference",
+    "dispute_won_not_returned": "Ask the provider to give back what it took for the dispute",
     "settled_never_notified": "Ask the provider to send the event again, and check that its "
     "webhooks reach us",
     "fee_unexpected": "Compare the fee with your contract and claim the difference, or correct the "
@@ -385,17 +430,36 @@ APART: Final[dict[str, str]] = {
     "nothing": "nothing keeps it apart but the key",
 }
 
-_WHY: Final = {"canceled": "canceled", "given_up": "given up as expired or timed out"}
+_WORDS: Final[dict[str, dict[str, str]]] = {
+    "why": {"canceled": "canceled", "given_up": "given up as expired or timed out"},
+    "how": {
+        "refunded": "was refunded",
+        "reversed": "was reversed",
+        "dispute_lost": "was lost in a dispute",
+    },
+}
+"""Facts that are codes, and their words."""
+
+_STEPS_BY_HOW: Final = {
+    "reversed": "Ask the provider whether the payment was reversed, and when it takes the money",
+    "dispute_lost": "Ask the provider whether the dispute was lost, and when it takes the money",
+}
+"""Of `refund_not_settled`, where it is no refund."""
+
+_DISPUTE_TAKEN_ELSEWHERE: Final = (
+    "The statement gives back {settled} for a dispute that was won, and no line has taken it"
+)
 
 
 def break_sentence(found: Break) -> str:
     """What differs, as one sentence with its full stop."""
     facts = [
-        (name, _WHY.get(str(value), value) if name == "why" else value)
+        (name, _WORDS[name].get(str(value), value) if name in _WORDS else value)
         for name, value in found.facts
     ]
     facts += [("told", value) for name, value in found.facts if name in ("booked", "settled")]
-    sentence = filled(SENTENCES[found.cause], tuple(facts)) + "."
+    form = _DISPUTE_TAKEN_ELSEWHERE if ("won", True) in found.facts else SENTENCES[found.cause]
+    sentence = filled(form, tuple(facts)) + "."
     if any(name == "in_doubt" for name, _ in found.facts):
         sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)
     if ("searched", False) in found.facts:
@@ -405,7 +469,12 @@ def break_sentence(found: Break) -> str:
 
 def next_step(found: Break) -> str:
     """What a person should do about it, as one sentence with its full stop."""
-    return NEXT_STEPS[found.cause] + "."
+    if ("won", True) in found.facts:
+        return "Import the statement that took the dispute's money, or ask the provider for it."
+    words = NEXT_STEPS[found.cause]
+    if found.cause == "refund_not_settled":
+        words = _STEPS_BY_HOW.get(str(dict(found.facts)["how"]), words)
+    return words + "."
 
 
 def apart_words(candidate: Candidate) -> str:

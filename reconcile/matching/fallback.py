@@ -317,9 +317,12 @@ def lines_by_date(rest: Rest, deciding: Deciding) -> None:
         taken = rest.take_captures([capture])
         deciding.settling.join(taken, rest.take_lines([line]), kind="by_date_window")
     rows = {name: rest.take_lines([name])[0] for name in found.right}
+    # What a line leaves to be settled is told once, with the first capture that it fits.
+    first = {name: names[0] for name, names in found.right.items()}
     for capture, names in found.left.items():
         told = [rows[name] for name in names if name in rows]
-        deciding.settling.told_ambiguous(rest.take_captures([capture])[0], told)
+        own = [rows[name] for name, of in first.items() if of == capture]
+        deciding.settling.told_ambiguous(rest.take_captures([capture])[0], told, own=own)
     deciding.tally.place_lines(rows.values(), "ambiguous")
 
 

@@ -7,7 +7,7 @@ and statements.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -34,6 +34,7 @@ class Capture(NamedTuple):
 class Return(NamedTuple):
     """Money that went back once; `minor` is positive."""
 
+    order: str
     kind: EntryKind
     source: str
     payment: str
@@ -56,6 +57,7 @@ class Funds:
     doubted    payments in doubt, and of an order that is not unresolved what is at stake in them
     at_doubt   in each currency
     owed       what is held beyond the price and owed back, in each currency
+    beside     what statement lines that its break in doubt tells of leave to be settled
     at         when the last money came, else when the order was opened
     """
 
@@ -74,6 +76,7 @@ class Funds:
     doubted: tuple[Doubted, ...]
     at_doubt: tuple[Money, ...]
     owed: tuple[Money, ...]
+    beside: tuple[Money, ...]
     at: Instant
 
     @property
@@ -159,6 +162,7 @@ def funds_of(rows: Sequence[TakingRow]) -> Funds:
         doubted=doubted,
         at_doubt=_at_doubt([w for w in wholes if w.outcome != "unresolved"]),
         owed=_summed([money for whole in wholes for money in whole.owed]),
+        beside=left_of([money for row in rows for money in row.beside]),
         at=max([each.at for each in captures], default=max([row.opened_at for row in rows])),
     )
 
@@ -181,9 +185,8 @@ def _returns_of(row: TakingRow) -> Iterator[Return]:
     for taken in () if row.whole is None else row.whole.taken:
         if taken.kind != "captured":
             minor, currency = -taken.minor, taken.currency
-            yield Return(
-                taken.kind, taken.source, taken.payment, minor, currency, taken.at, taken.cites
-            )
+            place = (row.order, taken.kind, taken.source, taken.payment)
+            yield Return(*place, minor, currency, taken.at, taken.cites)
 
 
 def _currency(rows: Sequence[TakingRow], moved: Sequence[str]) -> str:
@@ -228,6 +231,14 @@ def _at_doubt(wholes: Sequence[Taking]) -> tuple[Money, ...]:
     sums = Counter({money.currency: money.minor for money in _summed(taken)})
     sums |= Counter({money.currency: money.minor for money in _summed(back)})
     return _moneys(sums)
+
+
+def left_of(amounts: Iterable[Money]) -> tuple[Money, ...]:
+    """What these leave together, of either sign: by currency, without those of nothing."""
+    sums: Counter[str] = Counter()
+    for money in amounts:
+        sums[money.currency] += money.minor
+    return tuple([Money(minor=minor, currency=c) for c, minor in sorted(sums.items()) if minor])
 
 
 def _summed(amounts: Sequence[Money]) -> tuple[Money, ...]:

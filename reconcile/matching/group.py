@@ -13,7 +13,7 @@ from reconcile.instants import EARLIEST
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST
-from reconcile.matching.funds import Capture, Funds, Left, captures_of, funds_of, keep
+from reconcile.matching.funds import Capture, Funds, Left, captures_of, funds_of, keep, left_of
 from reconcile.matching.judge import (
     Decision,
     MatchKind,
@@ -34,7 +34,7 @@ from reconcile.matching.rows import (
     subject_of,
 )
 from reconcile.matching.rules import Terms
-from reconcile.matching.settling import Settling, never_notified
+from reconcile.matching.settling import Settling, never_notified, unsettled_by
 from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
@@ -63,6 +63,8 @@ class Deciding:
             self.unsettled(capture)
         for line in opened.lines:
             self._line(line)
+        if opened.beside:
+            funds = [_with(each, opened.beside.get(each.order, ())) for each in funds]
         self._orders(funds, group.book)
 
     def _untouched(self, group: Group) -> None:
@@ -193,6 +195,7 @@ class Deciding:
                 ("against", "book"),
             ),
             candidates=tuple([_candidate(row) for row in rows[:MOST]]),
+            left=funds.beside,
         )
         self.tally.tell(found)
         self.tally.place_orders(funds.rows, "ambiguous")
@@ -280,6 +283,12 @@ class Deciding:
             self.tally.tell(each)
 
 
+def _with(funds: Funds, lines: Sequence[StatementRow]) -> Funds:
+    """The same order, and what these lines leave to be settled, of which its break tells."""
+    beside = left_of([unsettled_by(row) for row in lines])
+    return funds_of([row._replace(beside=beside) for row in funds.rows]) if beside else funds
+
+
 def _nobody_paid(group: Group) -> bool:
     """One plain order without money, at most one book line, and nothing else."""
     if group.statements or len(group.takings) != 1 or len(group.book) > 1:
@@ -311,4 +320,5 @@ def _not_settled(capture: Capture, terms: Terms) -> Break:
         since=capture.at,
         cites=capture.cites,
         facts=(("captured", money), ("due_at", due)),
+        left=(money,),
     )

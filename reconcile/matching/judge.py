@@ -94,12 +94,13 @@ def judge_alone(funds: Funds, terms: Terms) -> Verdict:
     if not funds.moved:
         return Verdict("nothing_due", "nothing_due")
     if funds.unresolved:
-        return _one(_unresolved(funds, None, terms))
+        only = _one(_unresolved(funds, None, terms))
+        return replace(only, told=_with_beside(only.told, funds))
     found = _missing(funds, terms)
     told = (*_apart(funds), *([found] if isinstance(found, Break) else []))
     bucket = told[0].cause if told else found
     assert not isinstance(bucket, Break)
-    return Verdict(bucket, bucket, told)
+    return Verdict(bucket, bucket, _with_beside(told, funds))
 
 
 def _missing(funds: Funds, terms: Terms) -> Break | Bucket:
@@ -148,9 +149,20 @@ def judge(pair: Pair) -> Verdict:
     else:
         found = _agreed(pair)
     apart = tuple(_apart(pair.funds))
-    if not apart or pair.funds.unresolved:
-        return found
-    return Verdict(apart[0].cause, found.lines, (*apart, *found.told))
+    if apart and not pair.funds.unresolved:
+        found = Verdict(apart[0].cause, found.lines, (*apart, *found.told))
+    return replace(found, told=_with_beside(found.told, pair.funds))
+
+
+def _with_beside(told: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
+    """What lines without a movement leave to be settled stands in the first break about doubt, or
+    in the first there is."""
+    breaks = [each for each in told if isinstance(each, Break)]
+    doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
+    if not funds.beside or not breaks:
+        return told
+    first = (doubts or breaks)[0]
+    return tuple([replace(first, left=funds.beside) if each is first else each for each in told])
 
 
 def amounts_fit(pair: Pair) -> bool:

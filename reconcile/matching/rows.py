@@ -43,6 +43,7 @@ WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
         "refund_without_payment",
         "refund_exceeds_capture",
         "dispute_open",
+        "dispute_won",
     }
 )
 """Findings that bear on a match: an order with one of them is not plain."""
@@ -64,6 +65,8 @@ class TakingRow(NamedTuple):
     at         the provider's date of the capture, else `opened_at`
     whole      the taking itself where the order is not plain; the six fields above then count for
                nothing
+    beside     what statement lines of it leave to be settled that its break in doubt tells of; a
+               matching adds it
     """
 
     key: str
@@ -76,6 +79,7 @@ class TakingRow(NamedTuple):
     at: Instant
     opened_at: Instant
     whole: Taking | None = None
+    beside: tuple[Money, ...] = ()
 
 
 class BookRow(NamedTuple):

@@ -16,8 +16,9 @@ from reconcile.matching.rows import StatementRow, TakingRow, name_of
 from reconcile.money import exponent_of
 from reconcile.values import frozen
 
-_OF_A_CAPTURE: Final = frozenset(("not_settled", "ambiguous"))
-"""Causes of breaks whose subject is no line: that of a capture is its source."""
+_OF_A_MOVEMENT: Final = frozenset(("not_settled", "ambiguous", "refund_not_settled"))
+"""Causes of breaks whose subject is no line: that of a capture is its source, that of what went
+back an event."""
 
 
 @frozen
@@ -110,7 +111,7 @@ class HandMatch:
 def hand_match(cause: str, *, order: str | None, subject: str | None, given: str) -> HandMatch:
     """What a person said who gave a line, or an order, to a break: it belongs with the line that
     the break is about, or else with its order."""
-    one = order if cause in _OF_A_CAPTURE else subject or order
+    one = order if cause in _OF_A_MOVEMENT else subject or order
     assert one is not None, "every break is about a line or an order"
     return HandMatch(one=one, other=name_of(given))
 

@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Facts
+from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST
-from reconcile.matching.funds import Capture, Funds, Return
+from reconcile.matching.funds import Capture, Funds, Return, left_of
 from reconcile.matching.judge import Match, MatchKind
 from reconcile.matching.rows import StatementRow, subject_of
 from reconcile.matching.rules import Terms, factor_between
@@ -30,10 +31,14 @@ Payment = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Open:
-    """What stayed without a partner: captures, and lines of payments."""
+    """What stayed without a partner: captures, and lines of payments.
+
+    beside  the lines that the break in doubt of an order tells of, by the order's reference
+    """
 
     captures: list[Capture] = field(default_factory=list)
     lines: list[StatementRow] = field(default_factory=list)
+    beside: dict[str, list[StatementRow]] = field(default_factory=dict)
 
 
 class Settling:
@@ -41,9 +46,11 @@ class Settling:
 
     def __init__(self, terms: Terms, tally: Tally) -> None:
         self._terms, self._tally = terms, tally
+        self._beside: dict[str, list[StatementRow]] = {}
 
     def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> Open:
         """Place what belongs together, and the fees, refunds and disputes; give back the rest."""
+        self._beside = {}
         captures = [capture for each in funds for capture in each.captures]
         rows = sorted(rows, key=lambda row: row.line_id)
         self._tally.place_lines([row for row in rows if row.kind == "fee"], "fee_line")
@@ -53,41 +60,74 @@ class Settling:
         payments = [row for row in rows if row.kind == "payment" and id(row) not in placed]
         if others:
             unused = self._returned(funds, others, unused)
-        if not captures and any(each.unresolved for each in funds):
+        unresolved = [each.order for each in funds if each.unresolved]
+        if not captures and unresolved:
             self._tally.place_lines(payments, "unresolved")  # its break tells of this money
-            return Open()
-        opened = self._captured(captures, payments)
-        opened.captures = self._reversed(opened.captures, unused)
-        opened.lines = [row for row in opened.lines if not self._in_doubt(row, funds)]
+            self._beside.setdefault(unresolved[0], []).extend(payments)
+            opened = Open()
+        else:
+            opened = self._captured(captures, payments)
+            opened.captures, unused = self._reversed(opened.captures, unused)
+            opened.lines = [row for row in opened.lines if not self._in_doubt(row, funds)]
+        self._never_taken(unused)
+        opened.beside = self._beside
         return opened
 
-    def _reversed(self, captures: list[Capture], unused: Sequence[Return]) -> list[Capture]:
+    def _reversed(
+        self, captures: list[Capture], unused: list[Return]
+    ) -> tuple[list[Capture], list[Return]]:
         """Captures without a line are not missed where a reversal took them back before anything
-        was paid out: they are placed here. The rest is given back."""
+        was paid out: they are placed here. The rest of both is given back."""
         left: list[Capture] = []
-        taken: Counter[Payment] = Counter()
+        reversals = {_payment_of(each) for each in unused if each.kind == "reversed"}
         for each in sorted(captures, key=lambda each: each.minor):
             payment = _payment_of(each)
             back = [one for one in unused if _payment_of(one) == payment]
             back = [one for one in back if one.kind != "dispute_lost"]
-            undone = taken[payment] + each.minor <= sum([one.minor for one in back])
-            if undone and any(one.kind == "reversed" for one in back):
-                taken[payment] += each.minor
+            if payment in reversals and each.minor <= sum([one.minor for one in back]):
+                unused = _less(unused, back, each.minor)
                 self._tally.place_captures([each], "returned")
             else:
                 left.append(each)
-        return left
+        return left, unused
+
+    def _never_taken(self, returns: Sequence[Return]) -> None:
+        """What went back and has no line is a break once it must have one."""
+        told: Counter[str] = Counter()
+        for each in returns:
+            if self._terms.waits_for_settlement(each.at, source=each.source):
+                continue
+            name = f"{each.kind}:{each.cites[0]}"
+            told[name] += 1
+            more = f"#{told[name]}" if told[name] > 1 else ""
+            money = Money(minor=each.minor, currency=each.currency)
+            due = each.at + self._terms.rules.settle_margin
+            found = Break(
+                cause="refund_not_settled",
+                order=each.order,
+                payment=each.payment,
+                subject=name + more,
+                money=money,
+                since=each.at,
+                cites=each.cites,
+                facts=(("returned", money), ("how", each.kind), ("due_at", due)),
+                left=left_of([_negative(money)]),
+            )
+            self._tally.tell(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
         """Whether the line may be of a movement that is known, and its amount is not: the break of
         that payment, or of its order, tells of this money. Such a line is placed."""
         for each in funds:
+            if not each.unresolved and not (each.moved and each.at_doubt):
+                continue  # no break would tell of it
             for doubt in each.doubted:
                 of_it = row.payment in (None, doubt.payment)
                 of_it = of_it and self._terms.settles(row.source, doubt.source)
                 if of_it and any(_is_of_kind(row, kind) for kind in doubt.unsure):
                     bucket: BreakCause = "unresolved" if each.unresolved else "payment_in_doubt"
                     self._tally.place_lines([row], bucket)
+                    self._beside.setdefault(each.order, []).append(row)
                     return True
         return False
 
@@ -186,7 +226,8 @@ class Settling:
             ("expected_fee", Money(minor=found[0], currency=currency)),
         )
         minor = abs(row.fee - found[0])
-        return _break("fee_unexpected", capture, [row], minor=minor, facts=facts)
+        found_break = _break("fee_unexpected", capture, [row], minor=minor, facts=facts)
+        return replace(found_break, left=left_of(_both(capture, [row])))
 
     def _differs(self, capture: Capture, rows: list[StatementRow]) -> None:
         currency, settled = capture.currency, sum([row.gross for row in rows])
@@ -201,22 +242,31 @@ class Settling:
             factor = factor_between(capture.minor, settled, currency)
             cause = "amount_differs" if factor is None else "off_by_minor_unit"
             facts = facts if factor is None else (*facts, ("factor", factor))
-        self._tally.tell(_break(cause, capture, rows, minor=minor, facts=facts))
+        found = _break(cause, capture, rows, minor=minor, facts=facts)
+        self._tally.tell(replace(found, left=left_of(_both(capture, rows))))
         self._place(capture, rows, cause)
 
     def ambiguous(self, captures: list[Capture], rows: list[StatementRow]) -> None:
         """Several captures or lines that fit each other: a person decides."""
-        for capture in captures:
-            self.told_ambiguous(capture, rows)
+        free = list(rows)
+        for place, capture in enumerate(captures, 1):
+            fitting = [row for row in free if _fits(row, capture)][:1]
+            own = free if place == len(captures) else fitting
+            free = [row for row in free if row not in own]
+            self.told_ambiguous(capture, rows, own=own)
         self._tally.place_lines(rows, "ambiguous")
 
-    def told_ambiguous(self, capture: Capture, rows: Sequence[StatementRow]) -> None:
-        """A capture that these lines fit, which are placed apart; a person may choose one."""
+    def told_ambiguous(
+        self, capture: Capture, rows: Sequence[StatementRow], *, own: Sequence[StatementRow]
+    ) -> None:
+        """A capture that these lines fit, which are placed apart; a person may choose one. own:
+        those of which no other capture's break says what they leave to be settled."""
         money = Money(minor=capture.minor, currency=capture.currency)
         facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
         found = _break("ambiguous", capture, rows, minor=capture.minor, facts=facts)
         candidates = tuple([_candidate(row) for row in rows[:MOST]])
-        self._tally.tell(replace(found, candidates=candidates))
+        left = left_of(_both(capture, own))
+        self._tally.tell(replace(found, candidates=candidates, left=left))
         self._tally.place_captures([capture], "ambiguous")
 
     def _place(
@@ -250,16 +300,58 @@ class Settling:
                 self._tally.tell(_match_back(funds[0].order, parts, group))
                 self._tally.place_lines(group, "by_group")
                 continue
-            for row in group:
-                if row.kind == "dispute" and disputed:
-                    self._tally.place_lines([row], "by_reference")
-                elif not self._in_doubt(row, funds):
-                    self._never_notified(row)
+            if group[0].kind == "dispute" and disputed:
+                self._tally.place_lines(group, "by_reference")
+                continue
+            rest = [row for row in group if not self._in_doubt(row, funds)]
+            if rest:
+                unused = self._returned_otherwise(funds, rest, unused)
         return unused
 
-    def _never_notified(self, row: StatementRow) -> None:
-        self._tally.tell(never_notified(row, as_of=self._terms.as_of))
-        self._tally.place_lines([row], "settled_never_notified")
+    def _returned_otherwise(
+        self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
+    ) -> list[Return]:
+        """Lines of one payment and kind whose sum is not what went back; what is left of that."""
+        currency, taken = rows[0].currency, -sum([balance_of(row) for row in rows])
+        latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
+        parts = [each for each in unused if _may_be_of(rows[0], each)]
+        parts = [each for each in parts if latest is None or each.at <= latest]
+        returned = sum([each.minor for each in parts])
+        won = rows[0].kind == "dispute" and any("dispute_won" in e.findings for e in funds)
+        settled = ("settled", Money(minor=taken, currency=currency))
+        difference = Money(minor=abs(taken - returned), currency=currency)
+        if won and taken > returned:
+            cause: BreakCause = "dispute_won_not_returned"
+            facts: Facts = (settled, ("difference", difference))
+        elif parts and taken > 0:
+            cause = "refund_amount_differs"
+            went_back = Money(minor=returned, currency=currency)
+            how = ("how", parts[0].kind)
+            facts = (("returned", went_back), how, settled, ("difference", difference))
+        else:
+            for row in rows:
+                found = never_notified(row, as_of=self._terms.as_of)
+                known = (("won", True),) if won and balance_of(row) > 0 else ()
+                self._tally.tell(replace(found, facts=found.facts + known))
+            self._tally.place_lines(rows, "settled_never_notified")
+            return unused
+        ids = tuple(sorted([row.line_id for row in rows]))
+        dates = [each.at for each in parts] + ([] if latest is None else [latest])
+        self._tally.tell(
+            Break(
+                cause=cause,
+                order=parts[0].order if parts else funds[0].order,
+                payment=parts[0].payment if parts else rows[0].payment,
+                subject=subject_of(ids[0]),
+                money=difference,
+                since=max(dates, default=self._terms.as_of),
+                cites=(*dict.fromkeys([c for each in parts for c in each.cites]), *ids),
+                facts=facts,
+                left=left_of([Money(minor=taken - returned, currency=currency)]),
+            )
+        )
+        self._tally.place_lines(rows, cause)
+        return [each for each in unused if each not in parts]
 
 
 def of_one_source(
@@ -330,7 +422,41 @@ def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
         since=as_of if row.settled_at is None else row.settled_at,
         cites=(row.line_id,),
         facts=(("settled", money), ("kind", "returned dispute" if back else row.kind)),
+        left=left_of([unsettled_by(row)]),
     )
+
+
+def balance_of(line: StatementRow | StatementLine) -> int:
+    """The gross as it changes the merchant's balance: a refund takes, whichever sign the provider
+    gives it. A dispute keeps its sign: it takes money, or gives it back once it is won."""
+    if line.kind == "fee":
+        return 0
+    return -line.gross if line.kind == "refund" and line.gross > 0 else line.gross
+
+
+def unsettled_by(row: StatementRow) -> Money:
+    """What a line of which no movement is known leaves to be settled: what it paid too much."""
+    return Money(minor=-balance_of(row), currency=row.currency)
+
+
+def _both(capture: Capture, rows: Iterable[StatementRow]) -> list[Money]:
+    """What a capture and these lines leave to be settled, one by one."""
+    came = Money(minor=capture.minor, currency=capture.currency)
+    return [came, *[unsettled_by(row) for row in rows]]
+
+
+def _negative(money: Money) -> Money:
+    return Money(minor=-money.minor, currency=money.currency)
+
+
+def _less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
+    """What is left when so much of what went back is accounted for, reversals first."""
+    rest = {id(each): each.minor for each in back}
+    for each in sorted(back, key=lambda each: each.kind != "reversed"):
+        used = min(minor, each.minor)
+        rest[id(each)], minor = each.minor - used, minor - used
+    left = [each._replace(minor=rest.get(id(each), each.minor)) for each in unused]
+    return [each for each in left if each.minor]
 
 
 def _is_of(row: StatementRow, taken: Return) -> bool:

@@ -16,6 +16,7 @@ from reconcile.matching.books import StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import Break
 from reconcile.matching.ledger_lines import Taken, Taking
 from reconcile.matching.rows import StatementRow
+from reconcile.matching.settling import balance_of
 from reconcile.values import frozen
 
 
@@ -188,12 +189,10 @@ def _fits(line: StatementLine, taken: Taken, kinds: tuple[EntryKind, ...]) -> bo
 
 
 def signed(line: StatementLine) -> tuple[int, int, int]:
-    """Gross, fee and net as they change the merchant's balance: a refund is negative, whichever
-    sign the provider gives it, and a line that is only a fee has no gross. A dispute keeps its
-    sign: it takes money, or gives it back once it is won."""
+    """Gross, fee and net as they change the merchant's balance (`balance_of`); a line that is only
+    a fee has no gross."""
     if line.kind == "fee":
         cost = -line.net if line.fee else abs(line.gross or line.net)
         return 0, cost, -cost
-    if line.kind == "refund" and line.gross > 0:
-        return -line.gross, line.fee, -line.gross - line.fee
-    return line.gross, line.fee, line.net
+    gross = balance_of(line)
+    return gross, line.fee, line.net if gross == line.gross else gross - line.fee

@@ -10,8 +10,8 @@ and its postings add up to nothing.
     written off    write_offs + clearing -       when a person accepted the break
     taken back     clearing +   write_offs -     when evidence ended that, or its money changed
 
-So the balance of clearing is what was captured and not settled, less what was settled and never
-notified: the same money that the breaks speak of.
+So the balance of clearing is what is not yet settled and what breaks leave (`Break.left`), the
+sign of both turned round where a statement has paid more than moved.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import Final, Literal, get_args
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
-from reconcile.matching.breaks import Break, BreakCause, Step, acceptances
+from reconcile.matching.breaks import Accepted, Break, BreakCause, Step, acceptances
+from reconcile.matching.funds import left_of
 from reconcile.matching.ledger_lines import Taken
+from reconcile.money import Money
 from reconcile.reporting.input import OrderSeen, Settled, settled
 from reconcile.values import frozen
 
@@ -38,10 +40,9 @@ _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "dispute_lost": "disputes",
 }
 
-_WRITTEN_OFF: Final[dict[BreakCause, int]] = {"not_settled": -1, "settled_never_notified": 1}
-"""What accepting a break does to clearing: of a statement's line that pays out, the contrary where
-it takes back. Breaks of other causes are about the merchant's book or a customer's money, and leave
-nothing in clearing."""
+_LEFT_BEFORE: Final[dict[BreakCause, int]] = {"not_settled": 1, "settled_never_notified": -1}
+"""What breaks left in clearing that were accepted under a version that did not say: of a line of a
+statement that pays out, the contrary where it takes back. What it booked stays as it is."""
 
 _TAKES_BACK: Final[frozenset[StatementKind]] = frozenset({"refund", "dispute"})
 """As a break tells the kind of its line; a dispute that gave money back is a `returned dispute`."""
@@ -117,17 +118,20 @@ def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
     """What people wrote off of a break, and what was taken back of that, dated from `start` on and
-    before `end`. Nothing for a break that leaves nothing in clearing.
+    before `end`: exactly what it left in clearing, nothing where it left nothing.
 
-    found  the break as any run saw it: its money then is told by its steps
+    found  the break as any run saw it: what it left then is told by its steps
     """
-    sign = _sign(found)
-    for step, money, accepted in acceptances(steps):
-        if sign and money.minor and start <= step.at < end:
-            minor = sign * money.minor if accepted else -sign * money.minor
+    for step, before, after in acceptances(steps):
+        was, now = _left(found, before), _left(found, after)
+        if not start <= step.at < end or (before and after and was == now):
+            continue
+        changes = [("write-off taken back", money, 1) for money in was]
+        for what, money, sign in (*changes, *[("written off", money, -1) for money in now]):
+            minor = sign * money.minor
             yield Transaction(
                 at=step.at,
-                what=f"{'written off' if accepted else 'write-off taken back'}: {found.cause}",
+                what=f"{what}: {found.cause}",
                 currency=money.currency,
                 postings=_balanced(("clearing", minor), ("write_offs", -minor)),
                 order=found.order,
@@ -137,9 +141,15 @@ def written_off(
             )
 
 
-def _sign(found: Break) -> int:
-    sign = _WRITTEN_OFF.get(found.cause, 0)
-    return -sign if dict(found.facts).get("kind") in _TAKES_BACK else sign
+def _left(found: Break, accepted: Accepted | None) -> tuple[Money, ...]:
+    """What the break left in clearing when it was accepted."""
+    if accepted is None:
+        return ()
+    if accepted.left is not None:
+        return accepted.left
+    sign = _LEFT_BEFORE.get(found.cause, 0)
+    sign = -sign if dict(found.facts).get("kind") in _TAKES_BACK else sign
+    return left_of([Money(minor=sign * accepted.money.minor, currency=accepted.money.currency)])
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:

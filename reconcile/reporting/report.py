@@ -28,6 +28,10 @@ from reconcile.ledger.ledger import FindingCode, Outcome
 from reconcile.matching.breaks import BreakCause
 from reconcile.values import frozen
 
+MISTAKES_OF_FILES: Final[frozenset[BreakCause]] = frozenset({"off_by_minor_unit"})
+"""Causes whose money is no loss but a factor in a file, a mapping or a profile: it is shown apart
+from the money at risk."""
+
 # --- the words of a report ------------------------------------------------------------------------
 
 
@@ -142,10 +146,13 @@ Flow = Literal[
     "not_settled",
     "differs",
     "not_notified",
+    "no_movement",
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """The rows of the money table. The first five come from ledgers and fees, the rest lead from net
-to the statement: net = settled + not_settled + differs − not_notified."""
+to the statement: net = settled + not_settled + differs − not_notified − no_movement. not_notified:
+statement lines of which no webhook has told us. no_movement: lines of which webhooks have, and that
+are no certain movement of money: of disputes that are open or were won, of payments in doubt."""
 
 NoOrder = Literal["no_order"]
 
@@ -306,7 +313,7 @@ class DelayRow:
 @frozen
 class BreakRow:
     """Breaks of one cause, age and state in one currency, with their money: at risk unless it was
-    accepted."""
+    accepted, or the cause is one of MISTAKES_OF_FILES."""
 
     cause: BreakCause
     age: Age

@@ -98,7 +98,8 @@ TABLES: Final[tuple[Table, ...]] = (
         r.BreakRow,
         "cause age state currency count:count sum:money",
         about="Differences between ledgers, order book and statement that are still there. Their "
-        "money is at risk, but where a person has accepted it.",
+        "money is at risk, but where a person has accepted it; that of off by minor unit is a "
+        "mistake of unit in a file, and counted apart.",
     ),
     _table(
         "late",
@@ -138,7 +139,8 @@ TABLES: Final[tuple[Table, ...]] = (
         "currency flow count:count sum:money",
         about="Net is captured less refunded, lost in disputes and fees. Not settled: no statement "
         "line yet; differs: the statement says less than the ledger; not notified: only the "
-        "statement knows of it.",
+        "statement knows of it; no movement: lines of open and won disputes and of payments in "
+        "doubt, of which webhooks have told and no sum is certain.",
     ),
     _table(
         "delays",

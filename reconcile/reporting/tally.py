@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
-from reconcile.ledger.ledger import EntryKind, Outcome
-from reconcile.matching.books import StatementKind
+from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
+from reconcile.matching.books import StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.matching.ledger_lines import Taken, Taking
 from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen, Settled, settled
@@ -392,8 +392,12 @@ def _net(money: Sequence[MoneyRow]) -> Iterator[Tie]:
             currency=currency,
             left="captured − refunded − lost in disputes − fees",
             left_value=own["captured"] - own["refunded"] - own["lost_in_disputes"] - own["fees"],
-            right="settled + not settled + differs − not notified",
-            right_value=own["settled"] + own["not_settled"] + own["differs"] - own["not_notified"],
+            right="settled + not settled + differs − not notified − no movement",
+            right_value=own["settled"]
+            + own["not_settled"]
+            + own["differs"]
+            - own["not_notified"]
+            - own["no_movement"],
         )
 
 
@@ -547,7 +551,8 @@ class PeriodTally:
                 if each.taken:
                     apart[each.line.currency] -= each.gross
                 elif each.gross:
-                    self._money.add(each.line.currency, "not_notified", each.gross)
+                    flow = "no_movement" if _notified(taking, each.line) else "not_notified"
+                    self._money.add(each.line.currency, flow, each.gross)
         for currency, minor in apart.items():
             if minor:
                 self._money.add(currency, "differs", minor)
@@ -596,6 +601,20 @@ class PeriodTally:
             )
             for table, each in lists
         )
+
+
+_DISPUTED: Final[frozenset[FindingCode]] = frozenset({"dispute_open", "dispute_won"})
+
+
+def _notified(taking: Taking | None, line: StatementLine) -> bool:
+    """Whether webhooks have told of a line that is no movement of the ledger: of its dispute, or of
+    its payment, whose sum is in doubt."""
+    if taking is None:
+        return False
+    if line.kind == "dispute" and not _DISPUTED.isdisjoint(taking.findings):
+        return True
+    doubted = {match_key(each.payment) for each in taking.doubted}
+    return bool(doubted) if line.payment is None else match_key(line.payment) in doubted
 
 
 def _currency(taking: Taking) -> str:

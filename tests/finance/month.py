@@ -59,9 +59,10 @@ class Truth:
 
     outcomes    orders by (currency, outcome): those that anybody spoke to us of
     gaps        every break, by (cause, order)
+    untold      sums of the month's statement lines of which no webhook told, by currency
     captured, returned, lost, fees, settled
                 sums by currency; `fees` and `settled` (net) are those of the statement: of lines
-                whose payment is of the month and, where no payment is known, of lines that are
+                whose movement is of the month and, where no movement is known, of lines that are
     """
 
     orders: int = 0
@@ -74,6 +75,7 @@ class Truth:
     lost: Counter[str] = field(default_factory=Counter)
     fees: Counter[str] = field(default_factory=Counter)
     settled: Counter[str] = field(default_factory=Counter)
+    untold: Counter[str] = field(default_factory=Counter)
     gaps: dict[tuple[str, str], Gap] = field(default_factory=dict)
 
     def count(self, cause: str) -> int:
@@ -100,10 +102,13 @@ class Truth:
         self.returned[story.currency] += story.returned
         self.lost[story.currency] += story.lost
         for row in story.statement:
-            if not story.captured and row.settled_at >= ends:
+            moved = story.lost if row.kind == "dispute" else story.captured
+            if not moved and row.settled_at >= ends:
                 continue
             self.fees[row.currency] += row.fee
             self.settled[row.currency] += row.net
+            if any(gap.cause == "settled_never_notified" for gap in story.gaps):
+                self.untold[row.currency] += row.gross
         for gap in story.gaps:
             self.gaps[gap.cause, gap.order] = gap
 

@@ -364,6 +364,43 @@ def charged_back_in_part(t: Telling) -> None:
     t.leaves("refund_not_in_book", third)
 
 
+def refund_never_taken(t: Telling) -> None:
+    """Part of it was refunded, and the statement never takes that."""
+    t.places()
+    part = t.price // 2
+    t.hears("succeeded", 60)
+    t.hears("refunded", 4_000, back=part)
+    t.books("paid", t.price - part)
+    t.settles()
+    t.ends("partially_refunded", captured=t.price, returned=part)
+    t.leaves("refund_not_settled", part)
+
+
+def refund_of_another_amount(t: Telling) -> None:
+    """300 were refunded, and the statement takes 400."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.hears("refunded", 4_000, back=300)
+    t.books("paid", t.price - 300)
+    t.settles()
+    t.settles("refund", 400)
+    t.ends("partially_refunded", captured=t.price, returned=300)
+    t.leaves("refund_amount_differs", 100)
+
+
+def won_and_not_given_back(t: Telling) -> None:
+    """A dispute was won, and the provider keeps what it took for it."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.hears("disputed", 5_000)
+    t.hears("dispute_won", 9_000)
+    t.books("paid")
+    t.settles()
+    t.settles("dispute")
+    t.ends("succeeded", captured=t.price)
+    t.leaves("dispute_won_not_returned", t.price)
+
+
 # --- nothing is wrong: money that went back in other ways ----------------------------------------
 
 
@@ -443,6 +480,9 @@ BROKEN: tuple[Plot, ...] = (
     overpaid,
     second_payment_unclear,
     charged_back_in_part,
+    refund_never_taken,
+    refund_of_another_amount,
+    won_and_not_given_back,
 )
 
 WENT_BACK: tuple[Plot, ...] = (surplus_given_back, charged_back, disputed_and_some_came_again)
@@ -451,5 +491,5 @@ WENT_BACK: tuple[Plot, ...] = (surplus_given_back, charged_back, disputed_and_so
 UNDECIDED: tuple[Plot, ...] = (price_unclear, two_bodies, two_rows_fit, second_payment_unclear)
 """Those that must be decided before a month is closed."""
 
-CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *WENT_BACK, *(pays,) * 4)
+CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *WENT_BACK, pays)
 """Forty, so that with three currencies each plot comes in each."""

@@ -130,6 +130,8 @@ def every_sum_is_the_truth(report: Any, truth: Truth) -> None:
     assert summed(control, "lost") == +truth.lost
     assert summed([r for r in report["money"] if r["flow"] == "fees"], "sum") == truth.fees
     assert summed([r for r in report["money"] if r["flow"] == "settled"], "sum") == truth.settled
+    untold = [row for row in report["money"] if row["flow"] == "not_notified"]
+    assert summed(untold, "sum") == +truth.untold
     for cause in BREAK_CAUSES:
         rows = [row for row in report["breaks"] if row["cause"] == cause]
         assert sum(row["count"] for row in rows) == truth.count(cause)

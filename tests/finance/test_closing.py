@@ -18,7 +18,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
 from app.finance.close_period import CloseRequest, close_period, scope_of
-from app.finance.closed_periods import closed_report, list_closed
+from app.finance.closed_periods import MATCHING_FORM, closed_report, list_closed
 from app.finance.report_period import report_period
 from app.finance.reports import text_forms
 from app.finance.verify_periods import VerifiedPeriods, verify_periods
@@ -358,7 +358,10 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
         assert await closed_report(context, "2026-10", "json")
         assert await wrong(context) == []
         (told,) = [each.sentence for each in await verified(context) if each.step == "figures"]
-        assert told.startswith("closed by the rules v1 of an earlier version; by those of now (v2)")
+        assert told.startswith(
+            f"closed by the rules v1+{MATCHING_FORM} of an earlier version; "
+            f"by those of now (v2+{MATCHING_FORM})"
+        )
         context.clock.put(DECEMBER)  # type: ignore[attr-defined]
         november = await close(context, "2026-11")
         (adjusted,) = november.adjusted

@@ -353,3 +353,59 @@ async def test_an_import_that_was_taken_for_killed_ends_with_a_sentence(
     with pytest.raises(StoreUnavailable, match="another import began"):
         await import_book(context, ImportRequest(path=path))
     assert await references(context) == []
+
+
+TOTALS = {
+    "the last row": "Total,3.00,KES,\n",
+    "in capitals, with a sign": "GRAND TOTAL:,3.00,KES,paid\n",
+    "without a currency": "Sum,3.00,,\n",
+    "with fewer cells": "Totals,3.00\n",
+    "without a sum": "Total,,,\n",
+    "with its currency": "Total (KES),3.00,,\n",
+}
+
+
+@pytest.mark.parametrize("row", TOTALS)
+async def test_a_totals_row_is_left_out_and_told(context: AppContext, path: Path, row: str) -> None:
+    """It is no order, whatever else stands in it, and the other rows are taken."""
+    put(path, "reference,amount,currency,status\nA,1.00,KES,paid\nB,2.00,KES,paid\n" + TOTALS[row])
+    done = await import_book(context, ImportRequest(path=path))
+    assert (done.read, done.new, done.totals, told(done)) == (2, 2, [4], [])
+    assert await references(context) == ["A", "B"]
+
+
+async def test_a_total_may_stand_in_the_first_cell_that_says_anything(
+    context: AppContext, path: Path
+) -> None:
+    """As spreadsheets have it, below the dates."""
+    put(path, "placed_at,reference,amount,currency\n2026-10-01,A,1.00,KES\nTotal,,1.00,KES\n")
+    done = await import_book(context, ImportRequest(path=path))
+    assert (done.new, done.totals, done.found) == (1, [3], 0)
+
+
+async def test_subtotals_and_their_total_are_left_out(context: AppContext, path: Path) -> None:
+    """Each adds up the rows since the one before, the last one all of them."""
+    rows = "A,1.00,KES\nSubtotal,1.00,KES\nB,2.00,KES\nC,4.00,KES\nSubtotal,6.00,KES\n"
+    put(path, "reference,amount,currency\n" + rows + "Total,7.00,KES\n")
+    done = await import_book(context, ImportRequest(path=path))
+    assert (done.new, done.totals, done.found) == (3, [3, 6, 7], 0)
+
+
+async def test_what_is_called_a_total_and_is_another_sum_is_refused(
+    context: AppContext, path: Path
+) -> None:
+    """It may be an order of that name, or rows may be missing: nobody knows."""
+    put(path, "reference,amount,currency\nA,1.00,KES\nTotal,9.00,KES\nTotally,3.00,KES\n")
+    done = await import_book(context, ImportRequest(path=path))
+    assert (done.number, done.totals, told(done)) == (None, [], [(3, "reference")])
+    assert "which is KES 1.00" in done.problems[0].sentence
+
+
+async def test_a_statement_s_total_is_no_payment(context: AppContext, path: Path) -> None:
+    """Its refunds are negative, however the file writes them; so may its total be."""
+    heading = "payment_reference,type,gross,fee,currency\n"
+    rows = "p1,payment,5.00,0.10,KES\np2,refund,2.00,0.00,KES\n"
+    for total in ("3.00", "7.00"):
+        put(path, heading + rows + f"Total,,{total},0.10,KES\n")
+        done = await import_statement(context, ImportRequest(path=path, dry_run=True), source="")
+        assert (done.read, done.totals, done.found) == (2, [4], 0)

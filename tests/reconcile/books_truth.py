@@ -211,7 +211,17 @@ class Case:
 def _refunded(case: Case, minor: int) -> Case:
     whole = case.minor == minor
     outcome: Outcome = "refunded" if whole else "partially_refunded"
-    return case.pays(outcome=outcome, more=(case.taken(minor=-minor),))
+    return case.pays(outcome=outcome, more=(case.taken(minor=-minor),)).settles()
+
+
+def _took(case: Case, minor: int, kind: StatementKind = "refund", payment: str = "") -> Case:
+    """The statement takes so much for what went back."""
+    return case.settles(kind=kind, gross=-minor, fee=0, payment=payment or None)
+
+
+def _won(case: Case) -> Case:
+    """Paid, settled and booked; disputed, and won."""
+    return case.pays(findings=("dispute_won",)).books().settles()
 
 
 def _twice(case: Case) -> Case:
@@ -230,7 +240,8 @@ def _overpaid(case: Case, *, surplus: int, returned: int = 0) -> Case:
     back = (case.taken(minor=-returned),) if returned else ()
     owed = (kes(surplus - returned),) if surplus > returned else ()
     case.pays(minor=case.minor + surplus, findings=("overpaid",), more=back, owed=owed).books()
-    return case.settles(gross=case.minor + surplus)
+    case.settles(gross=case.minor + surplus)
+    return _took(case, returned) if returned else case
 
 
 def _stranger(case: Case, unsure: bool = False) -> Case:
@@ -291,13 +302,22 @@ TROUBLES: dict[str, Callable[[Case], Case]] = {
     ),
     "paid_twice": lambda c: _twice(c).breaks_as("paid_twice"),
     "overpaid": lambda c: _overpaid(c, surplus=100).breaks_as("overpaid", 100),
-    "refund_not_in_book": lambda c: (
-        _refunded(c, 300).books().settles().breaks_as("refund_not_in_book", 300)
+    "refund_not_in_book": lambda c: _took(_refunded(c, 300).books(), 300).breaks_as(
+        "refund_not_in_book", 300
     ),
     "refund_not_received": lambda c: (
         c.pays().books("refunded").settles().breaks_as("refund_not_received")
     ),
     "not_settled": lambda c: c.pays().books().breaks_as("not_settled"),
+    "refund_not_settled": lambda c: (
+        _refunded(c, 300).books(minor=c.minor - 300).breaks_as("refund_not_settled", 300)
+    ),
+    "refund_amount_differs": lambda c: _took(
+        _refunded(c, 300).books(minor=c.minor - 300), 400
+    ).breaks_as("refund_amount_differs", 100),
+    "dispute_won_not_returned": lambda c: _took(_won(c), 900, "dispute").breaks_as(
+        "dispute_won_not_returned", 900
+    ),
     "settled_never_notified": lambda c: c.books().settles().breaks_as("settled_never_notified"),
     "fee_unexpected": lambda c: (
         c.pays()
@@ -337,7 +357,31 @@ FURTHER: dict[str, Callable[[Case], Case]] = {
     ),
     "too much came and all of it went back but the book's": lambda c: (
         c.pays(minor=c.minor + 100, more=(c.taken(minor=-c.minor),), outcome="partially_refunded")
-        .books().settles(gross=c.minor + 100).breaks_as("refund_not_in_book", c.minor - 100)
+        .books().settles(gross=c.minor + 100).settles(kind="refund", gross=-c.minor, fee=0)
+        .breaks_as("refund_not_in_book", c.minor - 100)
+    ),
+    "lost in a dispute, which the statement has not taken": lambda c: (
+        c.pays(outcome="charged_back", more=(c.taken(minor=-300, kind="dispute_lost"),))
+        .books(minor=c.minor - 300).settles().breaks_as("refund_not_settled", 300)
+    ),
+    "reversed after it was paid out, which the statement has not taken": lambda c: (
+        _reversed(c).books("refunded").settles().breaks_as("refund_not_settled")
+    ),
+    "lost in a dispute, of which the statement took more": lambda c: (
+        c.pays(outcome="charged_back", more=(c.taken(minor=-300, kind="dispute_lost"),))
+        .books(minor=c.minor - 300).settles().settles(kind="dispute", gross=-340, fee=0)
+        .breaks_as("refund_amount_differs", 40)
+    ),
+    "won, and given back in part": lambda c: (
+        _took(_won(c), 900, "dispute").settles(kind="dispute", gross=500, fee=0)
+        .breaks_as("dispute_won_not_returned", 400)
+    ),
+    "lost, then won in part, of which nothing came again": lambda c: (
+        c.pays(
+            outcome="charged_back", findings=("dispute_won",),
+            more=(c.taken(minor=-180, kind="dispute_lost"),),
+        ).books(minor=c.minor - 180).settles().settles(kind="dispute", gross=-300, fee=0)
+        .breaks_as("dispute_won_not_returned", 120)
     ),
 }  # fmt: skip
 """Further cases with one break."""
@@ -351,6 +395,7 @@ CALM: dict[str, Callable[[Case], Case]] = {
                 c.taken(minor=-c.minor, payment=c.payment + "_2"),
             )
         ).books().settles().settles(payment=c.payment + "_2")
+        .settles(kind="refund", gross=-c.minor, payment=c.payment + "_2", fee=0)
     ),
     "a second payment that is disputed": lambda c: (
         c.pays(findings=("dispute_open",), more=(c.taken(payment=c.payment + "_2"),))
@@ -395,12 +440,18 @@ CALM: dict[str, Callable[[Case], Case]] = {
     "too much came, and the book has all of it back": lambda c: (
         c.pays(minor=c.minor + 100, more=(c.taken(minor=-c.minor - 100),), outcome="refunded")
         .books("refunded", minor=c.minor + 100).settles(gross=c.minor + 100)
+        .settles(kind="refund", gross=-c.minor - 100, fee=0)
+    ),
+    "won, and all that was taken came again": lambda c: (
+        _took(_won(c), 900, "dispute").settles(kind="dispute", gross=900, fee=0)
     ),
     "nobody paid": lambda c: c.untouched().books("unpaid"),
     "nobody paid, and not in the book": lambda c: c.untouched(),
     "in the book only, unpaid": lambda c: c.books("unpaid"),
-    "refunded, and the book knows": lambda c: _refunded(c, c.minor).books("refunded").settles(),
-    "refunded, and the book never counted on it": lambda c: _refunded(c, c.minor).settles(),
+    "refunded, and the book knows": lambda c: (
+        _took(_refunded(c, c.minor).books("refunded"), c.minor)
+    ),
+    "refunded, and the book never counted on it": lambda c: _took(_refunded(c, c.minor), c.minor),
     "late, and the book says paid": lambda c: (
         c.pays(findings=("success_after_deadline",)).books().settles()
     ),

@@ -63,6 +63,7 @@ def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
     """Nothing is kept and the book claims nothing: whatever it says the order costs."""
     back = case()
     back.pays(more=(back.taken(minor=-1_500),)).books(status, minor=9_000).settles()
+    back.settles(kind="refund", gross=-1_500, fee=0)
     told, control = decided(back)
     assert told == []
     assert stands(control, "takings") == stands(control, "book") == ["returned"]
@@ -72,6 +73,11 @@ def lost(paid: Case) -> Case:
     """The same case, paid, and all of it lost in a dispute."""
     gone = replace(paid.taken(minor=-paid.minor), kind="dispute_lost")
     return paid.pays(outcome="charged_back", more=(gone,))
+
+
+def back(made: Case) -> Case:
+    """The same case, paid out and 500 of it taken again for a refund."""
+    return made.settles().settles(kind="refund", gross=-500, fee=0)
 
 
 def placed(made: Case, *dates: Instant | None) -> Case:
@@ -209,12 +215,12 @@ def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
         ),
         # books that write a refund as a line of its own, or as a smaller amount
         (
-            lambda c: c.pays(more=(c.taken(minor=-500),)).books().books(minor=-500).settles(),
+            lambda c: back(c.pays(more=(c.taken(minor=-500),)).books().books(minor=-500)),
             ["by_group"],
         ),
-        (lambda c: c.pays(more=(c.taken(minor=-500),)).books(minor=1_000).settles(), []),
+        (lambda c: back(c.pays(more=(c.taken(minor=-500),)).books(minor=1_000)), []),
         (
-            lambda c: c.pays(more=(c.taken(minor=-500),)).books("refunded").settles(),
+            lambda c: back(c.pays(more=(c.taken(minor=-500),)).books("refunded")),
             ["refund_not_received"],
         ),
         # several lines of one reference
@@ -272,7 +278,7 @@ def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
         (
             lambda c: lost(c).books("refunded").settles()
             .settles(kind="dispute", gross=1_500, fee=0),
-            ["settled_never_notified"],
+            ["refund_not_settled", "settled_never_notified"],
         ),
     ],
 )  # fmt: skip
@@ -351,6 +357,110 @@ def test_every_break_says_what_differs_and_what_to_do(cause: str) -> None:
             assert sentence.endswith(".")
             assert "missing" not in sentence
             assert "{" not in sentence
+
+
+SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
+    "a refund that no line takes": (
+        TROUBLES["refund_not_settled"],
+        "KES 3.00 was refunded, and no statement that reaches beyond 2026-10-09T02:00:00Z has "
+        "taken it.",
+        "Ask the provider whether this went through; if a refund failed, tell the customer, and "
+        "start it again.",
+    ),
+    "a lost dispute that no line takes": (
+        FURTHER["lost in a dispute, which the statement has not taken"],
+        "KES 3.00 was lost in a dispute, and no statement that reaches beyond "
+        "2026-10-09T02:00:00Z has taken it.",
+        "Ask the provider whether the dispute was lost, and when it takes the money.",
+    ),
+    "a reversal that no line takes": (
+        FURTHER["reversed after it was paid out, which the statement has not taken"],
+        "KES 15.00 was reversed, and no statement that reaches beyond 2026-10-09T02:00:00Z has "
+        "taken it.",
+        "Ask the provider whether the payment was reversed, and when it takes the money.",
+    ),
+    "a refund that webhooks tell of otherwise": (
+        TROUBLES["refund_amount_differs"],
+        "KES 3.00 was refunded, and the statement has taken KES 4.00 for it: KES 1.00 apart.",
+        "Ask the provider which amount is right, and for the difference.",
+    ),
+    "a lost dispute that webhooks tell of otherwise": (
+        FURTHER["lost in a dispute, of which the statement took more"],
+        "KES 3.00 was lost in a dispute, and the statement has taken KES 3.40 for it: KES 0.40 "
+        "apart.",
+        "Ask the provider which amount is right, and for the difference.",
+    ),
+    "a dispute of which webhooks say that it was won": (
+        TROUBLES["dispute_won_not_returned"],
+        "A dispute was won, and by the statement the provider still keeps KES 9.00 of its money.",
+        "Ask the provider to give back what it took for the dispute.",
+    ),
+    "a won dispute of which some came again": (
+        FURTHER["won, and given back in part"],
+        "A dispute was won, and by the statement the provider still keeps KES 4.00 of its money.",
+        "Ask the provider to give back what it took for the dispute.",
+    ),
+    "a won dispute that no line took": (
+        lambda c: c.pays(findings=("dispute_won",)).books().settles()
+        .settles(kind="dispute", gross=900, fee=0),
+        "The statement gives back KES 9.00 for a dispute that was won, and no line has taken it.",
+        "Import the statement that took the dispute's money, or ask the provider for it.",
+    ),
+    "a refund of which nothing is known": (
+        lambda c: c.pays().books().settles().settles(kind="refund", gross=-500, fee=0),
+        "The statement has a refund of KES 5.00, and no webhook says that this money moved.",
+        "Ask the provider to send the event again, and check that its webhooks reach us.",
+    ),
+    "a refund of which webhooks say that it failed": (
+        lambda c: c.pays(findings=("refund_failed",)).books().settles()
+        .settles(kind="refund", gross=-500, fee=0),
+        "The statement has a refund of KES 5.00, and no webhook says that this money moved.",
+        "Ask the provider to send the event again, and check that its webhooks reach us.",
+    ),
+    "a payment of which nothing is known": (
+        TROUBLES["settled_never_notified"],
+        "The statement has a payment of KES 15.00, and no webhook says that this money moved.",
+        "Ask the provider to send the event again, and check that its webhooks reach us.",
+    ),
+    "a payment of which webhooks say that it timed out": (
+        lambda c: c.untouched().books().settles(),
+        "The statement has a payment of KES 15.00, and no webhook says that this money moved.",
+        "Ask the provider to send the event again, and check that its webhooks reach us.",
+    ),
+    "what was lost, and the book does not have": (
+        FURTHER["lost, and the book says paid"],
+        "KES 3.00 went back, and the order book has KES 0.00 of it.",
+        "Enter what went back in the book, as a refund or as a lost dispute.",
+    ),
+    "a payment that the statement has otherwise": (
+        lambda c: c.pays().books().settles(gross=1_450),
+        "KES 15.00 was captured, and the statement says KES 14.50: KES 0.50 apart.",
+        "Find out which amount is right, then correct the book or ask the provider.",
+    ),
+}  # fmt: skip
+"""What is known, and what a break says of it and what to do."""
+
+
+@pytest.mark.parametrize("known", SAID)
+def test_a_break_says_what_is_true(known: str) -> None:
+    """Nothing that somebody told us is called untold, and each step is one that can be taken."""
+    made, sentence, step = SAID[known]
+    (found,) = [each for each in decided(made(case()))[0] if isinstance(each, Break)]
+    assert (break_sentence(found), next_step(found)) == (sentence, step)
+
+
+def test_a_refund_is_missed_from_its_own_margin_on_and_is_as_old_as_it_is() -> None:
+    """Each movement by itself, whatever it is of."""
+    made = case().pays(more=(case().taken(minor=-300), case().taken(minor=-200, kind="reversed")))
+    made.books(minor=1_000).settles()
+    due = AT + 2 * HOUR + RULES.settle_margin
+    assert causes(decided(made, as_of=due - TICK)[0]) == []
+    found = [each for each in decided(made, as_of=due)[0] if isinstance(each, Break)]
+    assert sorted((e.cause, e.money.minor, e.since) for e in found) == [
+        ("refund_not_settled", 200, AT + 2 * HOUR),
+        ("refund_not_settled", 300, AT + 2 * HOUR),
+    ]
+    assert len({each.identity for each in found}) == 2
 
 
 def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(

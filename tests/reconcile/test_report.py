@@ -13,6 +13,7 @@ from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME, SECOND, TICK, Instant
 from reconcile.ledger.explain import REASON_SENTENCES
 from reconcile.ledger.ledger import FINDING_CODES
 from reconcile.matching.books import StatementLine
+from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.rows import StatementRow, statement_row
 from reconcile.money import Money
 from reconcile.reporting.input import OrderSeen, merged, settled, signed
@@ -154,6 +155,30 @@ def test_the_way_to_the_statement_names_what_differs_and_what_was_never_notified
         "settled": 6_400,
         "differs": 500,
         "not_notified": 2_000,
+    }
+    assert report.ties_hold
+
+
+def test_lines_of_which_webhooks_told_are_not_called_untold() -> None:
+    """Those of a won dispute and of a payment in doubt; a refund that nobody told of is one."""
+    paid = taken(5_000, WITHIN, order="B")
+    took = replace(line(paid, WITHIN + DAY), line_id="stm_took", kind="dispute", gross=-900)
+    second = replace(line(paid, WITHIN + DAY), line_id="stm_2", payment="pay_2", gross=700)
+    untold = replace(line(paid, WITHIN + DAY), line_id="stm_3", kind="refund", gross=-60)
+    lines = [replace(each, net=each.gross) for each in (took, second, untold)]
+    doubt = Doubted(source="shop", payment="pay_2", unsure=("captured",))
+    report = added_up(
+        OrderSeen(
+            taking=taking("B", WITHIN, paid, findings=("dispute_won",), doubted=(doubt,)),
+            lines=(line(paid, WITHIN + DAY), *lines),
+        )
+    )
+    assert told(report) == {
+        "captured": 5_000,
+        "net": 5_000,
+        "settled": 5_000 - 900 + 700 - 60,
+        "no_movement": -200,
+        "not_notified": -60,
     }
     assert report.ties_hold
 

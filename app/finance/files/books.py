@@ -8,6 +8,7 @@ taken as the shop's word: the payment or session that leads the provider's event
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -24,6 +25,7 @@ from app.finance.files.tables import (
     places_of,
     quoted,
 )
+from app.finance.files.totals import Totals
 from app.providers.phones import phone_digits
 from reconcile.instants import format_instant
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys
@@ -56,6 +58,10 @@ class Form(Protocol):
 
     FIELDS: Fields
     STAGED: Sequence[str]
+    NAMED_BY: Sequence[str]
+    """The fields by which a row names what it is about."""
+    ADDED_UP: Sequence[str]
+    """The fields of money of which a totals row has the sum: the first that the file has."""
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         """What the heading lacks, one sentence each."""
@@ -75,11 +81,13 @@ class Understood:
     """What a batch says: the rows that are clear, each after its number, and the problems.
 
     unclear  the other rows, each after its number, with None for what is not clear
+    totals   the numbers of rows that add up those above, which are none of the file's rows
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     unclear: list[tuple[Any, ...]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    totals: list[int] = field(default_factory=list)
     read: int = 0
 
 
@@ -97,6 +105,18 @@ class Understanding:
         lacking = list(form.missing(self._places))
         if lacking:
             raise RefusedTable(table.heading_row, "; ".join(lacking))
+        self._totals = self._totals_of(form, mapping)
+
+    def _totals_of(self, form: Form, mapping: FileMapping) -> Totals:
+        added_up = next((name for name in form.ADDED_UP if name in self._places), form.ADDED_UP[0])
+        minor = "minor" if "minor" in form.STAGED else added_up
+        return Totals(
+            references=[self._places[name] for name in form.NAMED_BY if name in self._places],
+            amount=self._places.get(added_up),
+            currency=self._places.get("currency"),
+            staged=(form.STAGED.index("currency"), form.STAGED.index(minor)),
+            amounts=Amounts(mapping.marks),
+        )
 
     def passed_over(self) -> list[str]:
         """The heading's other columns, which nothing is read from: one may only be misspelled."""
@@ -109,7 +129,32 @@ class Understanding:
         return self._heading[self._places[field]] if field in self._places else None
 
     def batch(self, batch: Batch) -> Understood:
-        """Its rows and problems."""
+        """Its rows and problems; rows that are totals are told apart."""
+        found, rest = Understood(), batch
+        for number, row in self._totals.named(batch).items():
+            before, rest = _split(rest, number)
+            self._take(before, found)
+            why_not = self._totals.why_not(row)
+            if why_not is None:
+                found.totals.append(number)
+            else:
+                found.read += 1
+                column = self.name_of(self._form.NAMED_BY[0])
+                found.problems.append(Problem(row=number, column=column, sentence=why_not))
+        self._take(rest, found)
+        return found
+
+    def _take(self, batch: Batch, into: Understood) -> None:
+        if not batch.rows:
+            return
+        found = self._understood(batch)
+        self._totals.add(found.rows)
+        into.rows += found.rows
+        into.unclear += found.unclear
+        into.problems += found.problems
+        into.read += found.read
+
+    def _understood(self, batch: Batch) -> Understood:
         width = len(self._heading)
         if not batch.broken and all(len(row) == width for row in batch.rows):
             try:
@@ -163,6 +208,16 @@ class Understanding:
         width = len(self._heading)
         columns = self._values([[*row, *[""] * (width - len(row))][:width]], trying)
         return (number, *(None if column is None else column[0] for column in columns))
+
+
+def _split(batch: Batch, number: int) -> tuple[Batch, Batch]:
+    """The rows before the one of this number, and those after it."""
+    place = bisect_left(batch.numbers, number)
+    before, after = slice(0, place), slice(place + 1, None)
+    return (
+        Batch(batch.rows[before], batch.numbers[before], batch.broken),
+        Batch(batch.rows[after], batch.numbers[after], batch.broken),
+    )
 
 
 def _at_once(_name: str, read: Callable[..., Any], /, *arguments: Any) -> Any:
@@ -329,6 +384,8 @@ class BookForm:
         words={"kind": BOOK_KINDS, "status": BOOK_STATUSES},
         defaults=("kind", "currency", "status", "source"),
     )
+    NAMED_BY: Sequence[str] = ("reference",)
+    ADDED_UP: Sequence[str] = ("amount",)
     STAGED: Sequence[str] = (
         "match_key",
         "kind",

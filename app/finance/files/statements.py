@@ -45,6 +45,8 @@ class StatementForm:
         words={"type": STATEMENT_KINDS},
         defaults=("type", "currency", "payout"),
     )
+    NAMED_BY: Sequence[str] = ("payment_reference", "order_reference")
+    ADDED_UP: Sequence[str] = ("gross", "net")
     STAGED: Sequence[str] = (
         "subject",
         "kind",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from app.core.text import counted
 from reconcile.instants import SECOND, Instant, format_duration, format_instant
 from reconcile.money import Money, major_text
-from reconcile.reporting.report import PeriodReport, Scope, Tie
+from reconcile.reporting.report import MISTAKES_OF_FILES, PeriodReport, Scope, Tie
 from reconcile.reporting.tables import Column, Table
 
 
@@ -30,18 +30,28 @@ def _named(tie: Tie) -> str:
 
 
 def at_risk(report: PeriodReport) -> str:
-    """How many breaks nobody has accepted, and their money by currency."""
-    sums, count = Counter[str](), Counter[bool]()
+    """How many breaks nobody has accepted, and their money by currency: that which may be lost, and
+    apart from it that of mistakes of unit."""
+    risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
-        accepted = row.state == "accepted"
-        count[accepted] += row.count
-        if not accepted:
-            sums[row.currency] += row.sum
-    rest = f" {counted(count[True], 'break')} accepted." if count[True] else ""
-    if not count[False]:
+        count["accepted" if row.state == "accepted" else "open"] += row.count
+        if row.state != "accepted" and row.cause in MISTAKES_OF_FILES:
+            units[row.currency] += row.sum
+            count["units"] += row.count
+        elif row.state != "accepted":
+            risk[row.currency] += row.sum
+    rest = f" {counted(count['accepted'], 'break')} accepted." if count["accepted"] else ""
+    if not count["open"]:
         return f"No break is open.{rest}"
-    moneys = [str(Money(minor=sums[each], currency=each)) for each in sorted(sums)]
-    return f"{counted(count[False], 'break')} open, at risk: {', '.join(moneys)}.{rest}"
+    if count["units"]:
+        of_them = counted(count["units"], "mistake of unit", "mistakes of unit")
+        rest = f" {of_them} apart: {_moneys(units)}.{rest}"
+    at_stake = f"at risk: {_moneys(risk)}" if risk else "no money at risk"
+    return f"{counted(count['open'], 'break')} open, {at_stake}.{rest}"
+
+
+def _moneys(sums: Counter[str]) -> str:
+    return ", ".join([str(Money(minor=sums[each], currency=each)) for each in sorted(sums)])
 
 
 def cell_text(column: Column, row: Any) -> str:

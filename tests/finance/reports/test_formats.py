@@ -285,6 +285,14 @@ def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() 
         "No break is open. 1 break accepted."
     )
     assert at_risk(replace(report(), breaks=())) == "No break is open."
+    units = replace(rows[0], cause="off_by_minor_unit", sum=9_900_000)
+    assert at_risk(replace(report(), breaks=(*rows[1:], units))) == (
+        "4 breaks open, at risk: JPY 70, KES 0.05. 2 mistakes of unit apart: KES "
+        "99,000.00. 1 break accepted."
+    )
+    assert at_risk(replace(report(), breaks=(units,))) == (
+        "2 breaks open, no money at risk. 2 mistakes of unit apart: KES 99,000.00."
+    )
 
 
 def test_a_broken_tie_is_told_first() -> None:
