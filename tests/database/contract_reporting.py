@@ -69,6 +69,7 @@ def unsettled(minor: int) -> Break:
         money=money,
         since=T,
         cites=("e",),
+        left=(money,),
     )
 
 
