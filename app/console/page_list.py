@@ -12,7 +12,16 @@ from app.console.acts import (
     do_reverify,
     do_tell_again,
 )
+from app.console.breaks_pages import break_document, breaks_document
 from app.console.deliveries_pages import deliveries_document, delivery_document
+from app.console.finance_acts import (
+    ask_accept,
+    ask_assign,
+    ask_comment,
+    do_accept,
+    do_assign,
+    do_comment,
+)
 from app.console.now_page import now_document
 from app.console.orders_pages import order_page_document, orders_document
 from app.console.view import Act, Page
@@ -62,6 +71,25 @@ PAGES: Final = (
         rows="headers",
         live=False,  # each look at a refused one is in the trail
     ),
+    Page(
+        path="/breaks",
+        title="Breaks",
+        reads="breaks",
+        load=breaks_document,
+        template="breaks.html",
+        rows="breaks",
+        menu="Breaks",
+        group="Finance",
+    ),
+    Page(
+        path="/breaks/{subject}",
+        title="Break",
+        reads="breaks",
+        load=break_document,
+        template="break.html",
+        rows="steps",
+        live=False,
+    ),
 )
 
 ACTS: Final = (
@@ -90,5 +118,32 @@ ACTS: Final = (
         ask=ask_reverify,
         do=do_reverify,
         said="The refused deliveries were judged again; what was accepted is in the list now.",
+    ),
+    Act(
+        name="assign",
+        title="Assign a break",
+        button="Assign it",
+        permission="break_assigned",
+        ask=ask_assign,
+        do=do_assign,
+        said="It was assigned.",
+    ),
+    Act(
+        name="comment",
+        title="Comment on a break",
+        button="Add the comment",
+        permission="break_commented",
+        ask=ask_comment,
+        do=do_comment,
+        said="Your comment stands in the history below.",
+    ),
+    Act(
+        name="accept",
+        title="Accept a break",
+        button="Accept it",
+        permission="break_accepted",
+        ask=ask_accept,
+        do=do_accept,
+        said="It was accepted, and is no more to be done.",
     ),
 )
