@@ -329,12 +329,19 @@ async def trail(
     who: str | None = None,
     action: str | None = None,
     after: int = 0,
+    before: int | None = None,
     limit: int,
 ) -> list[AuditEntry]:
-    """Audit entries by number, of all or of some."""
+    """Audit entries by number, of all or of some; with `before` the newest first."""
     async with context.store.reading() as connection:
         return await audit_entries(
-            connection, subject=subject, who=who, action=action, after=after, limit=limit
+            connection,
+            subject=subject,
+            who=who,
+            action=action,
+            after=after,
+            before=before,
+            limit=limit,
         )
 
 

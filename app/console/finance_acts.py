@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.access.operators import MAY, known_operators
+from app.console.finance_pages import day
 from app.console.view import Asked, Field, View
 from app.console.words import address, plain_money
 from app.core.errors import UsageError
@@ -14,6 +15,7 @@ from app.finance.break_acts import (
     one_break,
     why_not_alone,
 )
+from app.finance.reconcile_period import RunRequest, reconcile_for
 from reconcile.matching.breaks import break_sentence
 from reconcile.money import to_json
 
@@ -118,3 +120,43 @@ async def do_accept(view: View, reason: str) -> str:
         view.context, found.identity, reason=reason, by=view.person.name, second=None
     )
     return address("breaks", found.identity)
+
+
+async def ask_run(view: View) -> Asked:
+    """What a run does, and of what time."""
+    return Asked(
+        subject="a run",
+        lines=(
+            "A run matches orders with order books and statements, and finds every difference.",
+            "Without days it is of everything, and moves the lives of breaks: new ones open, and "
+            "those that evidence has ended close. With days it only looks, and changes no break.",
+            "With many orders it takes some minutes; leave this page open until it answers.",
+        ),
+        back="/runs",
+        fields=(
+            Field(
+                name="since",
+                label="From (UTC)",
+                hint="A day such as 2026-10-01, or nothing.",
+                required=False,
+            ),
+            Field(
+                name="until",
+                label="To, that day included",
+                hint="A day such as 2026-10-31, or nothing.",
+                required=False,
+            ),
+        ),
+    )
+
+
+async def do_run(view: View, reason: str) -> str:
+    """Run it now."""
+    asked = RunRequest(
+        since=day(view.given.get("since", ""), "From"),
+        until=day(view.given.get("until", ""), "To", after=True),
+    )
+    await reconcile_for(
+        view.context, asked, by=view.person.name, reason=reason, progress=lambda _: None
+    )
+    return "/runs"

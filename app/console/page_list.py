@@ -12,15 +12,24 @@ from app.console.acts import (
     do_reverify,
     do_tell_again,
 )
-from app.console.breaks_pages import break_document, breaks_document
+from app.console.breaks_pages import break_document, breaks_document, late_money_document
 from app.console.deliveries_pages import deliveries_document, delivery_document
 from app.console.finance_acts import (
     ask_accept,
     ask_assign,
     ask_comment,
+    ask_run,
     do_accept,
     do_assign,
     do_comment,
+    do_run,
+)
+from app.console.finance_pages import (
+    period_document,
+    periods_document,
+    report_download,
+    reports_document,
+    runs_document,
 )
 from app.console.now_page import now_document
 from app.console.orders_pages import order_page_document, orders_document
@@ -90,6 +99,67 @@ PAGES: Final = (
         rows="steps",
         live=False,
     ),
+    Page(
+        path="/late",
+        title="Late money",
+        reads="late",
+        load=late_money_document,
+        template="late.html",
+        rows="late",
+        menu="Late money",
+        group="Finance",
+    ),
+    Page(
+        path="/runs",
+        title="Runs",
+        reads="runs",
+        load=runs_document,
+        template="runs.html",
+        rows="runs",
+        menu="Runs",
+        group="Finance",
+        live=False,
+    ),
+    Page(
+        path="/periods",
+        title="Months",
+        reads="periods",
+        load=periods_document,
+        template="periods.html",
+        rows="closed",
+        menu="Months",
+        group="Finance",
+        live=False,
+    ),
+    Page(
+        path="/periods/{subject}",
+        title="Month",
+        reads="periods",
+        load=period_document,
+        template="period.html",
+        rows="checks",
+        live=False,
+    ),
+    Page(
+        path="/reports",
+        title="Reports",
+        reads="reports",
+        load=reports_document,
+        template="reports.html",
+        rows="reports",
+        menu="Reports",
+        group="Finance",
+        live=False,
+    ),
+    Page(
+        path="/reports/{subject}",
+        title="Report",
+        reads="reports",
+        load=report_download,
+        template="reports.html",
+        rows="reports",
+        live=False,
+    ),
 )
 
 ACTS: Final = (
@@ -145,5 +215,14 @@ ACTS: Final = (
         ask=ask_accept,
         do=do_accept,
         said="It was accepted, and is no more to be done.",
+    ),
+    Act(
+        name="run",
+        title="Start a run",
+        button="Run it now",
+        permission="reconciled",
+        ask=ask_run,
+        do=do_run,
+        said="It has run; the list begins with it.",
     ),
 )

@@ -50,6 +50,7 @@ class Console:
     sources: Mapping[str, Source]
     accounts: Mapping[str, Account]
     watched: Watched
+    closing_margin_days: int
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
 
     @property

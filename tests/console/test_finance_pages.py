@@ -10,8 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.console.finance_pages import CHECKS
 from app.console.words import BREAK_STATES, CAUSES, STEPS
 from app.finance.match_rules import save_rules
+from reconcile.instants import DAY
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
 from tests.console.conftest import ORIGIN, Desk
 from tests.console.test_pages import shown
@@ -168,3 +170,66 @@ async def test_a_break_goes_to_an_operator_only(desk_with_breaks: Desk) -> None:
         without = await send(client, f"/do/comment?break={name}", reason=" ")
     assert (sent.status_code, without.status_code) == (400, 400)
     assert desk_with_breaks.driver.rows("SELECT 1 FROM break_deeds") == []
+
+
+async def test_late_money_is_listed_with_what_is_proposed(desk_with_breaks: Desk) -> None:
+    async with desk_with_breaks.signed_in("finance") as client:
+        found = (await client.get("/late.json")).json()
+        text = shown((await client.get("/late")).text)
+        none = shown((await client.get("/late?state=settled")).text)
+    assert {each["cause"] for each in found["late"]} == {"paid_twice"}
+    assert {each["money"]["currency"] for each in found["totals"]} == {"KES", "USD"}
+    assert "refund" in text
+    assert "No late money is in this state" in none
+
+
+async def test_a_run_is_started_by_who_is_signed_in(desk: Desk) -> None:
+    """Of everything, or of some days; it is in the trail, and a day that is none is refused."""
+    async with desk.signed_in("finance") as client:
+        assert "Nothing has been reconciled yet" in shown((await client.get("/runs")).text)
+        wrong = await send(client, "/do/run", since="last week", until="", reason="month end")
+        whole = await send(client, "/do/run", since="", until="", reason="month end")
+        days = {"since": "2026-10-01", "until": "2026-10-31", "reason": "a look"}
+        look = await send(client, "/do/run", **days)
+        found = (await client.get("/runs.json")).json()["runs"]
+        page = await client.get(look.headers["location"])
+    assert (wrong.status_code, whole.status_code, look.status_code) == (400, 303, 303)
+    assert "write a day" in shown(wrong.text)
+    assert [each["kind"] for each in found] == ["look", "lived"]
+    assert found[0]["to"] == "2026-11-01T00:00:00Z"
+    assert "the list begins with it" in shown(page.text)
+    rows = desk.driver.rows("SELECT who, reason FROM audit WHERE action='reconciled' ORDER BY at")
+    assert sorted(rows) == [("a finance", "a look"), ("a finance", "month end")]
+
+
+async def test_a_month_says_what_is_against_closing_it(desk: Desk) -> None:
+    """The month of now is not over; a month that is says each condition, held or not."""
+    async with desk.signed_in("finance") as client:
+        listed = (await client.get("/periods.json")).json()
+        first = listed["open"][0]["period"]
+        now = (await client.get(f"/periods/{first}.json")).json()
+        assert (await client.get("/periods/yesterday")).status_code == 404
+    desk.driver.clock.put(desk.driver.clock.now() + 45 * DAY)
+    async with desk.signed_in("finance") as client:
+        later = (await client.get(f"/periods/{first}.json")).json()
+        text = shown((await client.get(f"/periods/{first}")).text)
+    assert [each["check"] for each in now["checks"] if each["state"] == "failed"] == ["too_early"]
+    assert {each["check"] for each in later["checks"]} == set(CHECKS)
+    for each in later["checks"]:
+        assert each["sentence"] in text
+    assert desk.driver.rows("SELECT 1 FROM closings") == []
+
+
+@pytest.mark.parametrize("form", ["html", "xlsx", "csv", "json", "table"])
+async def test_a_report_is_a_download_in_each_form(desk: Desk, form: str) -> None:
+    async with desk.signed_in("finance") as client:
+        month = (await client.get("/reports.json")).json()["reports"][0]["period"]
+        answer = await client.get(f"/reports/{month}?as={form}")
+        days = await client.get(f"/reports/period?from={month}-01&to={month}-02&as={form}")
+        wrong = await client.get(f"/reports/{month}?as=odt")
+    async with desk.signed_in("support") as client:
+        refused = await client.get(f"/reports/{month}?as={form}")
+    assert (answer.status_code, days.status_code) == (200, 200)
+    assert answer.headers["content-disposition"].startswith("attachment; filename=")
+    assert len(answer.content) > 100
+    assert (wrong.status_code, refused.status_code) == (400, 403)
