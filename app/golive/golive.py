@@ -207,9 +207,9 @@ def _found(last: Signoff | None) -> list[ChecklistItem]:
     return [
         ChecklistItem(
             item=name,
-            state="to_sign" if name in left else "passed",
+            state="failed" if name in left else "passed",  # whether it can be signed, a run says
             sentence="It was open when the list last changed: `tallyhook golive` says why, and "
-            "whether it can be signed."
+            "what to do."
             if name in left
             else "It held when the list was last run.",
             by=last.signer,

@@ -14,6 +14,7 @@ import pytest
 
 from app.access.operators import ROLES, register_operator
 from app.access.session_store import add_session
+from app.access.tokens import issue_token
 from app.bootstrap_console import console_of
 from app.config.load import load_settings
 from app.console.application import build_console
@@ -100,6 +101,7 @@ async def desk_with_breaks(desk: Desk) -> Desk:
         name = f"evt_usd_{number}"
         await desk.driver.send(event(name, order=order, session=session, payment=payment))
     await reconcile_period(desk.context, RunRequest(), progress=lambda _: None)
+    await issue_token(desk.context, name="books", by="a admin")
     return desk
 
 
