@@ -105,7 +105,8 @@ async def ask_invite(view: View) -> Asked:
 
 async def do_invite(view: View, reason: str) -> Told:
     """Make the link, and show it this once."""
-    role = next((each for each in ROLES if each == view.given.get("role")), None)
+    chosen = view.given.get("role")
+    role = next((each for each in ROLES if each == chosen), None)
     if role is None:
         raise UsageError(f"role is one of: {', '.join(ROLES)}")
     name = view.given.get("name", "")
