@@ -83,6 +83,7 @@ def console_of(context: AppContext, settings: Settings, *, host: str, port: int)
         sources=compile_sources(settings),
         accounts=accounts(settings),
         watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
+        closing_margin_days=settings.closing_margin_days,
         build_evidence=build,
     )
 

@@ -114,15 +114,20 @@ async def audit_entries(
     subject: str | None = None,
     who: str | None = None,
     action: str | None = None,
+    before: int | None = None,
 ) -> list[AuditEntry]:
-    """In the order in which it was done: all, or those of a subject, person or action."""
+    """In the order in which it was done: all, or those of a subject, person or action. `before`: of
+    those with a lower number the last, the newest first."""
     given = {"subject": subject, "who": who, "action": action}
     chosen = {name: value for name, value in given.items() if value is not None}
-    where = " AND ".join(["number > :after", *(f"{name} = :{name}" for name in chosen)])
+    conditions = ["number > :after", *(f"{name} = :{name}" for name in chosen)]
+    if before is not None:
+        conditions.append(f"number < {before}")
+    where = " AND ".join(conditions)
     rows = await connection.execute(
         text(
             "SELECT number, at, who, role, action, subject, reason, facts FROM audit "  # noqa: S608
-            f"WHERE {where} ORDER BY number LIMIT :limit"
+            f"WHERE {where} ORDER BY number {'' if before is None else 'DESC'} LIMIT :limit"
         ),
         {"after": after, "limit": limit, **chosen},
     )

@@ -46,6 +46,7 @@ Action = Literal[
     "break_matched",
     "break_unmatched",
     "late_money_settled",
+    "reconciled",
     "period_closed",
     "evidence_built",
     "unmasked",
@@ -55,6 +56,7 @@ Action = Literal[
     "operator_added",
     "operator_disabled",
     "operator_invited",
+    "sessions_ended",
     "token_added",
     "token_revoked",
     "item_signed",
@@ -82,6 +84,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "break_matched": _FINANCE,
     "break_unmatched": _FINANCE,
     "late_money_settled": _FINANCE,
+    "reconciled": _FINANCE,  # from a page; by command it is whoever owns the machine
     "period_closed": _FINANCE,
     "evidence_built": _FINANCE | _SUPPORT,
     "unmasked": _SUPPORT,
@@ -91,6 +94,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "operator_added": _ADMIN,
     "operator_disabled": _ADMIN,
     "operator_invited": _ADMIN,
+    "sessions_ended": _ADMIN,
     "token_added": _ADMIN,
     "token_revoked": _ADMIN,
     "item_signed": _FINANCE | _SUPPORT,
@@ -105,7 +109,23 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
 }
 """What each role may do: the whole of it, as data."""
 
-Reading = Literal["now", "orders", "deliveries", "refused_deliveries", "notifications"]
+Reading = Literal[
+    "now",
+    "orders",
+    "deliveries",
+    "refused_deliveries",
+    "notifications",
+    "breaks",
+    "late",
+    "runs",
+    "periods",
+    "reports",
+    "log",
+    "golive",
+    "audit",
+    "people",
+    "tokens",
+]
 """What pages show."""
 
 _ALL: Final = frozenset(ROLES)
@@ -116,6 +136,16 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "deliveries": _ALL,
     "refused_deliveries": _FINANCE | _SUPPORT,
     "notifications": _FINANCE | _SUPPORT,
+    "breaks": _FINANCE | _SUPPORT,
+    "late": _FINANCE,
+    "runs": _FINANCE,
+    "periods": _FINANCE,
+    "reports": _FINANCE,
+    "log": _ALL,
+    "golive": _ALL,
+    "audit": _FINANCE,
+    "people": _ADMIN,
+    "tokens": _ADMIN,
 }
 """What each role may look at: the whole of it, as data."""
 
@@ -299,12 +329,19 @@ async def trail(
     who: str | None = None,
     action: str | None = None,
     after: int = 0,
+    before: int | None = None,
     limit: int,
 ) -> list[AuditEntry]:
-    """Audit entries by number, of all or of some."""
+    """Audit entries by number, of all or of some; with `before` the newest first."""
     async with context.store.reading() as connection:
         return await audit_entries(
-            connection, subject=subject, who=who, action=action, after=after, limit=limit
+            connection,
+            subject=subject,
+            who=who,
+            action=action,
+            after=after,
+            before=before,
+            limit=limit,
         )
 
 

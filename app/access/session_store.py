@@ -206,6 +206,37 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
     )
 
 
+async def with_credentials(connection: AsyncConnection) -> set[str]:
+    """Names of all who have set a password."""
+    rows = await connection.execute(text("SELECT name FROM credentials"))
+    return {row[0] for row in rows}
+
+
+async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
+    """Names of those whose invitation may still be used."""
+    rows = await connection.execute(
+        text(
+            "SELECT name FROM invitations WHERE kind='invite' AND used_at IS NULL AND until > :now"
+        ),
+        {"now": now},
+    )
+    return {row[0] for row in rows}
+
+
+async def sessions_by_name(
+    connection: AsyncConnection, *, now: Instant, used_after: Instant
+) -> dict[str, tuple[int, Instant]]:
+    """Of each person how many sessions are in force, and when one was last used."""
+    rows = await connection.execute(
+        text(
+            "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
+            "AND until > :now AND used_at > :used_after GROUP BY name"
+        ),
+        {"now": now, "used_after": used_after},
+    )
+    return {row[0]: (int(row[1]), Instant(row[2])) for row in rows}
+
+
 async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Instant) -> int:
     """End all sessions of a person; how many there were."""
     rows = await connection.execute(

@@ -9,6 +9,7 @@ Another way to sign in, such as OpenID Connect, comes in beside `sign_in` and en
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from app.access.credentials import (
@@ -29,17 +30,20 @@ from app.access.session_store import (
     add_session,
     any_credential,
     credential_of,
+    invited,
     note_use,
     open_link,
     revoke_session,
     revoke_sessions_of,
     session_in_force,
+    sessions_by_name,
     set_credential,
     use_form,
     use_link,
     use_step,
+    with_credentials,
 )
-from app.core.errors import TallyhookError, UsageError
+from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
@@ -206,6 +210,69 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
     """End one session."""
     async with context.store.writing() as connection:
         await revoke_session(connection, token, now=context.clock.now())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """An operator, and how they come in.
+
+    password  whether they have set one
+    invited   whether their invitation may still be used
+    sessions  how many are in force
+    used_at   when one of those was last used, to some minutes
+    """
+
+    operator: Operator
+    password: bool
+    invited: bool
+    sessions: int
+    used_at: Instant | None
+
+    @property
+    def can_sign_in(self) -> bool:
+        """Whether nothing is missing."""
+        return self.password and self.operator.disabled_at is None
+
+
+async def seats(context: DatabaseContext) -> list[Seat]:
+    """All operators by name, the disabled included."""
+    now = context.clock.now()
+    async with context.store.reading() as connection:
+        known = await operators(connection)
+        able = await with_credentials(connection)
+        asked = await invited(connection, now=now)
+        open_ = await sessions_by_name(connection, now=now, used_after=now - IDLE)
+    return [
+        Seat(
+            operator=each,
+            password=each.name in able,
+            invited=each.name in asked and each.disabled_at is None,
+            sessions=open_.get(each.name, (0, None))[0],
+            used_at=open_.get(each.name, (0, None))[1],
+        )
+        for each in known
+    ]
+
+
+async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
+    """End all sessions of a person; how many there were. Raises NotFoundError where there is no
+    such operator, UsageError for who may not."""
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        who = await permitted(connection, by=by, action="sessions_ended")
+        if name not in {each.name for each in await operators(connection)}:
+            raise NotFoundError(f"there is no operator named {name}")
+        ended = await revoke_sessions_of(connection, name, now=now)
+        await note_in_trail(
+            connection,
+            who,
+            action="sessions_ended",
+            subject=name,
+            at=now,
+            reason=reason,
+            facts={"sessions": ended},
+        )
+    return ended
 
 
 async def somebody_can_sign_in(context: DatabaseContext) -> bool:

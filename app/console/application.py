@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 from urllib.parse import urlencode
@@ -22,7 +23,7 @@ from app.console.orders_pages import find_document
 from app.console.page_list import ACTS, PAGES
 from app.console.pages import FOLDER, Pages, as_csv, as_json
 from app.console.signing_in import SigningIn, form_of
-from app.console.view import FORMS, Act, Console, Page, Person, View
+from app.console.view import FORMS, Act, Console, Page, Person, Told, View
 from app.console.words import address
 from app.core.errors import (
     ConfigurationError,
@@ -129,6 +130,8 @@ class Application:
                 if not view.person.may_read(page.reads):
                     return self._refuse(view, wanted)
                 document = await page.load(view)
+                if isinstance(document, Response):
+                    return document
                 if wanted == "json":
                     return as_json(document)
                 if wanted == "csv":
@@ -208,6 +211,7 @@ class Application:
             "form": new_token(""),
             "problem": problem,
             "query": view.request.url.query,
+            "given": view.given,
         }
         status = 200 if problem is None else 400
         return self._pages.of_person(
@@ -216,6 +220,7 @@ class Application:
 
     async def _done(self, view: View, act: Act) -> Response:
         form = await form_of(view.request)
+        view = replace(view, given=form)
         asked, reason = await act.ask(view), ""
         if asked.reason:
             try:
@@ -235,6 +240,8 @@ class Application:
             return await self._ask(view, act, str(error))
         if isinstance(done, Response):
             return done
+        if isinstance(done, Told):
+            return self._pages.of_person(view, "told.html", title=done.title, values={"told": done})
         return RedirectResponse(f"{done}?{urlencode({'done': act.name})}", status_code=303)
 
     # --- the rest --------------------------------------------------------------------------------

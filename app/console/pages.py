@@ -44,8 +44,14 @@ class Pages:
         )
         self._templates.globals.update(
             address=words.address,
+            with_words=words.with_words,
             outcome_sentences=words.OUTCOMES,
             verdict_sentences=words.VERDICTS,
+            cause_sentences=words.CAUSES,
+            state_sentences=words.BREAK_STATES,
+            notification_sentences=words.NOTIFICATIONS,
+            step_words=words.STEPS,
+            action_words=words.ACTIONS,
             environment=console.environment,
             zone=str(console.zone),
             arrivals_chart=self._arrivals_chart,
@@ -60,13 +66,33 @@ class Pages:
             "doc": document,
             "view": view,
             "person": view.person,
-            "menu": [each for each in self._menu if view.person.may_read(each.reads)],
+            "menu": self._entries(view, page),
+            "beside": self._beside(view, page),
             "here": page,
             "done": self._done(view),
             "live": page.live,
             "own": _own(view, page),
         }
         return self._answer(page.template, values, status)
+
+    def _entries(self, view: View, page: Page | None) -> list[dict[str, Any]]:
+        """The navigation: pages by their own word, and each group by its first page."""
+        entries: dict[str, dict[str, Any]] = {}
+        for each in self._menu:
+            if view.person.may_read(each.reads):
+                fresh = {"word": each.group or each.menu, "path": each.path, "here": False}
+                entry = entries.setdefault(each.group or each.path, fresh)
+                entry["here"] = entry["here"] or (page is not None and _is_of(page, each))
+        return list(entries.values())
+
+    def _beside(self, view: View, page: Page) -> list[dict[str, Any]]:
+        """The pages of the group that this page is of."""
+        group = next((each.group for each in self._menu if _is_of(page, each)), "")
+        return [
+            {"word": each.menu, "path": each.path, "here": _is_of(page, each)}
+            for each in self._menu
+            if group and each.group == group and view.person.may_read(each.reads)
+        ]
 
     def _done(self, view: View) -> str | None:
         """What was just done, by its action's own sentence."""
@@ -81,7 +107,8 @@ class Pages:
             "title": title,
             "view": view,
             "person": view.person,
-            "menu": [each for each in self._menu if view.person.may_read(each.reads)],
+            "menu": self._entries(view, None),
+            "beside": [],
             "here": None,
             "done": None,
             "live": False,
@@ -97,6 +124,7 @@ class Pages:
             "title": title,
             "person": None,
             "menu": [],
+            "beside": [],
             "here": None,
             "done": None,
             "live": False,
@@ -149,6 +177,11 @@ class Pages:
                 for number, each in enumerate(events, 1)
             ]
         )
+
+
+def _is_of(page: Page, entry: Page) -> bool:
+    """Whether a page is the navigation's, or one of a thing that its list shows."""
+    return page.path.split("/")[1] == entry.path.split("/")[1]
 
 
 def _own(view: View, page: Page) -> str:

@@ -7,14 +7,14 @@ template that shows the document. So the page equals its `.json`, and its `.csv`
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.access.operators import MAY, MAY_READ, Action, Reading
+from app.access.operators import MAY, MAY_READ, Action, Reading, Role
 from app.core.errors import UsageError
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
@@ -50,12 +50,18 @@ class Console:
     sources: Mapping[str, Source]
     accounts: Mapping[str, Account]
     watched: Watched
+    closing_margin_days: int
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
 
     @property
     def secure(self) -> bool:
         """Whether browsers come by https."""
         return self.origin.startswith("https://")
+
+
+_ROLES: Final[Mapping[str, frozenset[Role]]] = {
+    str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +71,9 @@ class Person:
     name: str
     role: str
 
-    def may(self, action: Action) -> bool:
-        """Whether their role may do it."""
-        return self.role in MAY[action]
+    def may(self, action: Action | Reading) -> bool:
+        """Whether their role may do it, or look at it."""
+        return self.role in _ROLES[action]
 
     def may_read(self, reading: Reading) -> bool:
         """Whether their role may look at it."""
@@ -77,12 +83,13 @@ class Person:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """One look at a page: who looks, and at what. `subject` is what the address names, if it names
-    anything."""
+    anything; `given` are the fields of a form that was sent."""
 
     console: Console
     person: Person
     request: Request
     subject: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def context(self) -> AppContext:
@@ -92,6 +99,13 @@ class View:
     def word(self, name: str) -> str | None:
         """A parameter of the address; None where it is left out or empty."""
         return self.request.query_params.get(name) or None
+
+    def needed(self, name: str) -> str:
+        """A parameter without which there is nothing to look at. Raises UsageError."""
+        word = self.word(name)
+        if word is None:
+            raise UsageError(f"{name}: say which")
+        return word
 
     def choice(self, name: str, among: Mapping[str, Any] | tuple[str, ...]) -> str | None:
         """A parameter that is one of some words. Raises UsageError for another."""
@@ -127,21 +141,41 @@ class Page:
 
     path      its address; one that ends in `/{subject}` names a thing
     reads     what a role must be allowed to look at
-    load      makes the document. Raises NotFoundError, and UsageError for parameters that are off
+    load      makes the document, or a download. Raises NotFoundError, and UsageError for
+              parameters that are off
     template  shows the document, which it knows as `doc`
     rows      the list of the document that is its .csv
     menu      its word in the navigation; None: it is reached from others
+    group     the part of the navigation that it stands in; empty: its own word is at the top
     live      whether it is loaded again when something arrived
     """
 
     path: str
     title: str
     reads: Reading
-    load: Callable[[View], Awaitable[Document]]
+    load: Callable[[View], Awaitable[Document | Response]]
     template: str
     rows: str
     menu: str | None = None
+    group: str = ""
     live: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a form beside the reason.
+
+    choices  what may be chosen, as (value, word); none: a line of text
+    value    what stands in it at first
+    hint     what may be written there
+    """
+
+    name: str
+    label: str
+    choices: tuple[tuple[str, str], ...] = ()
+    value: str = ""
+    hint: str = ""
+    required: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +184,9 @@ class Asked:
 
     lines    sentences: the money and the consequence
     ready    whether there is anything to do
-    reason   whether a reason is asked for
+    reason   whether a reason is asked for, and `why` its label
     back     the page from which it came
+    fields   what else is asked for
     """
 
     subject: str
@@ -159,22 +194,41 @@ class Asked:
     back: str
     ready: bool = True
     reason: bool = True
+    why: str = "Why"
+    fields: tuple[Field, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What an action found or made, shown once as the answer to its form.
+
+    lines   sentences
+    secret  what is not to be seen again
+    back    where to go on
+    """
+
+    title: str
+    lines: tuple[str, ...]
+    back: str
+    secret: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
     """One action: a form at `/do/<name>`, which does it when it is sent.
 
-    permission  what a role must be allowed to do
+    permission  what a role must be allowed to do; of an action that changes nothing, what it must
+                be allowed to look at
     ask         what the form says. Raises as a page's `load` does
-    do          does it, with the reason; returns the page that shows the result, or a download
+    do          does it, with the reason and the view's `given`; returns the page that shows the
+                result, what is told at once, or a download
     said        what that page says first
     """
 
     name: str
     title: str
     button: str
-    permission: Action
+    permission: Action | Reading
     ask: Callable[[View], Awaitable[Asked]]
-    do: Callable[[View, str], Awaitable[str | Response]]
+    do: Callable[[View, str], Awaitable[str | Told | Response]]
     said: str = ""

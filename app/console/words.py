@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
+from app.access.operators import Action
 from app.console.view import FORMS
 from reconcile.instants import Duration, Instant, format_instant, parse_instant
+from reconcile.matching.breaks import BreakCause
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -39,6 +41,15 @@ TONES: Final[Mapping[str, str]] = {
     "delivered": "good",
     "waiting": "wait",
     "dead": "bad",
+    "open": "look",
+    "assigned": "wait",
+    "accepted": "good",
+    "closed": "quiet",
+    "to_decide": "look",
+    "waits_for_refund": "wait",
+    "settled": "good",
+    "passed": "good",
+    "to_sign": "wait",
     "info": "quiet",
     "warning": "look",
     "error": "bad",
@@ -83,6 +94,101 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "unresolved": "What arrived does not fit the order; a person must settle it.",
 }
 """What each outcome means, in a sentence that can be read to a customer."""
+
+
+CAUSES: Final[Mapping[BreakCause, str]] = {
+    "paid_not_in_book": "The money arrived, and the order book does not know the order.",
+    "book_paid_not_received": "The order book says paid, and no money arrived.",
+    "book_unpaid_but_received": "The money arrived, and the order book says unpaid.",
+    "amount_differs": "Order book or statement names another amount than was captured.",
+    "off_by_minor_unit": "The amounts differ by a factor of 100: somebody mixed up the units.",
+    "currency_differs": "Order book or statement names another currency than was captured.",
+    "paid_twice": "The order was paid more than once.",
+    "overpaid": "More arrived than was due.",
+    "refund_not_in_book": "Money was given back, and the order book does not know it.",
+    "refund_not_received": "The order book says given back, and the provider says nothing of it.",
+    "not_settled": "The provider has not paid this out yet, and the time for it is over.",
+    "settled_never_notified": "The provider paid out what no event ever told of.",
+    "fee_unexpected": "The provider took another fee than was agreed.",
+    "late_money": "Money arrived after the order was canceled or had expired.",
+    "unresolved": "What arrived does not fit the order.",
+    "payment_in_doubt": "The order is paid, and a further payment of it may have brought more.",
+    "ambiguous": "Several lines could be meant, and nothing says which.",
+}
+"""What each cause of a break means, in one sentence."""
+
+BREAK_STATES: Final[Mapping[str, str]] = {
+    "open": "Nobody has taken it yet.",
+    "assigned": "Somebody is at it.",
+    "accepted": "Written off. It opens again as soon as its money changes.",
+    "closed": "Nothing differs any more.",
+    "to_decide": "Nobody has said yet what becomes of it.",
+    "waits_for_refund": "It is to go back, and the refund has not come yet.",
+    "settled": "It was decided: kept, or credited.",
+}
+"""What each state of a break, and of late money, means."""
+
+STEPS: Final[Mapping[str, str]] = {
+    "opened": "saw it first",
+    "changed": "saw it changed",
+    "closed": "no longer saw it",
+    "reopened": "saw it again",
+    "assigned": "made it somebody's",
+    "commented": "noted",
+    "accepted": "accepted it",
+    "matched": "matched it with a line",
+    "unmatched": "took the match back",
+    "settled": "decided about its money",
+}
+"""What a run or a person did to a break."""
+
+NOTIFICATIONS: Final[Mapping[str, str]] = {
+    "waiting": "The shop has not taken it yet; it is sent again by itself.",
+    "delivered": "The shop has taken it.",
+    "dead": "The shop did not take it for three days. It is sent again when a person asks.",
+}
+"""What each state of a notification means."""
+
+ACTIONS: Final[Mapping[Action, str]] = {
+    "records_imported": "imported records",
+    "statement_imported": "imported a statement",
+    "rules_saved": "put matching rules in force",
+    "break_assigned": "assigned a break",
+    "break_commented": "commented on a break",
+    "break_accepted": "accepted a break",
+    "break_matched": "matched a break by hand",
+    "break_unmatched": "took back a match by hand",
+    "late_money_settled": "decided about late money",
+    "reconciled": "started a run",
+    "period_closed": "closed a month",
+    "evidence_built": "took an evidence bundle",
+    "unmasked": "saw a phone number in full",
+    "erased": "erased personal data",
+    "restored_without_erasures": "put back a backup without its erasures",
+    "key_rotated": "began a new evidence key",
+    "operator_added": "added an operator",
+    "operator_disabled": "disabled an operator",
+    "operator_invited": "invited an operator",
+    "sessions_ended": "ended somebody's sessions",
+    "token_added": "made a token",
+    "token_revoked": "revoked a token",
+    "item_signed": "signed an item of the go-live checklist",
+    "notifications_redelivered": "told the shop again",
+    "orders_released": "released orders",
+    "deliveries_reverified": "judged refused deliveries again",
+    "rejection_read": "looked at a refused delivery",
+    "pruned": "deleted what is older than it is kept",
+    "price_changed": "changed an order's price",
+    "restored": "put back a backup",
+    "inbox_adopted": "took over an inbox",
+}
+"""What each action of the audit trail was, in words that follow a name."""
+
+
+def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
+    """The query of an address: these filters, some changed, without those that are left out."""
+    chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
+    return f"?{urlencode(chosen)}" if chosen else ""
 
 
 def badge(word: str) -> Markup:

@@ -16,4 +16,5 @@ __all__ = (
     "reports.journal",
     "reports.render",
     "verify_periods",
+    "worklist",
 )

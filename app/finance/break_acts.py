@@ -171,9 +171,14 @@ async def _with_lives(connection: Connection, seen: Mapping[str, Break]) -> list
     ]
 
 
+async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[SeenBreak]:
+    """Some breaks by their ids."""
+    return await _with_lives(connection, await latest_seen(connection, names))
+
+
 async def break_in(connection: Connection, name: str) -> SeenBreak:
     """One break. Raises NotFoundError where no run has given it life."""
-    found = await _with_lives(connection, await latest_seen(connection, [name]))
+    found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
             f"no break {name} lives: `tallyhook breaks list` shows those that do; a run that only "
@@ -195,7 +200,7 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
     """The breaks of one order, closed ones too."""
     async with context.store.reading() as connection:
         names = await breaks_of_order(connection, order, limit=BREAKS_OF_AN_ORDER)
-        return await _with_lives(connection, await latest_seen(connection, names))
+        return await seen_breaks(connection, names)
 
 
 async def finished_run(context: AppContext, number: int) -> Run:
@@ -366,6 +371,12 @@ async def _too_much(connection: Connection, seen: Break) -> str | None:
         return None
     most = Money(minor=limit, currency=money.currency)
     return f"{money} is more than the {most} that one person may accept"
+
+
+async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
+    """Why one person may not accept this break alone; None where they may."""
+    async with context.store.reading() as connection:
+        return await _too_much(connection, found.seen)
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:

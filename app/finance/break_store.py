@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import RECONCILING, take_lock
-from app.database.statements import run, select_in, stream
+from app.database.statements import Rows, run, select_in, stream
 from reconcile.instants import LATEST, Instant
 from reconcile.matching.breaks import Break, Step, break_in
 from reconcile.matching.rows import name_of
@@ -83,6 +83,28 @@ async def decided_breaks(connection: AsyncConnection, number: int) -> AsyncItera
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
         "WHERE break_deeds.break_id = break_seen.break_id AND deed IN ('accepted', 'settled'))"
+    )
+    async for rows in stream(connection, sql, at_once=500, values={"run": number}):
+        yield [row[0] for row in rows]
+
+
+async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterator[Rows]:
+    """(id, cause, minor units, currency, since) of each break that a run saw."""
+    sql = (
+        "SELECT breaks.id, cause, minor, currency, since FROM break_seen "
+        "JOIN breaks ON breaks.id = break_seen.break_id "
+        "JOIN break_versions ON break_versions.break_id = break_seen.break_id "
+        "AND break_versions.version = break_seen.version WHERE break_seen.run = :run"
+    )
+    async for rows in stream(connection, sql, at_once=1_000, values={"run": number}):
+        yield rows
+
+
+async def breaks_done_about(connection: AsyncConnection, number: int) -> AsyncIterator[list[str]]:
+    """Ids of breaks that a run saw and a person has done something about."""
+    sql = (
+        "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS "
+        "(SELECT 1 FROM break_deeds WHERE break_deeds.break_id = break_seen.break_id)"
     )
     async for rows in stream(connection, sql, at_once=500, values={"run": number}):
         yield [row[0] for row in rows]

@@ -24,7 +24,12 @@ from app.access.operators import note_in_trail, permitted
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
-from app.finance.period_store import Closed, add_closing, closed_periods
+from app.finance.period_store import (
+    Closed,
+    add_closing,
+    closed_periods,
+    first_published,
+)
 from app.finance.report_period import Progress, report_period
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders.history_store import history_digests
@@ -89,6 +94,24 @@ async def close_period(
 
     Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
     """
+    month, before, report, blockers = await _looked(context, request, progress=progress)
+    if blockers or report is None:
+        return blockers
+    return await _write(context, request, month, report, before=before, progress=progress)
+
+
+async def against_closing(
+    context: AppContext, request: CloseRequest, *, progress: Progress
+) -> tuple[Blocker, ...]:
+    """Everything that is against closing the month; nothing is written. Raises as `close_period`
+    does."""
+    return (await _looked(context, request, progress=progress))[-1]
+
+
+async def _looked(
+    context: AppContext, request: CloseRequest, *, progress: Progress
+) -> tuple[Month, Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
+    """The month, the closing before it, its report (None before its end), what is against it."""
     month = _month(request.period)
     now = context.clock.now()
     as_of = now if request.as_of is None else request.as_of
@@ -99,18 +122,36 @@ async def close_period(
         before = next_in_order(await closed_periods(connection), month)
     early = tuple(too_early(month, now=as_of, margin_days=request.margin_days))
     if as_of < month.end:
-        return early
+        return month, before, None, early
     if as_of > now - _us(request.still_s):
         await asyncio.sleep(request.still_s)
     report = await report_period(context, scope_of(context, month, as_of), progress=progress)  # 2
-    blockers = (  # 3
-        *early,
-        *in_report(report),
-        *rejected(await _genuine(context, request, month)),
-    )
-    if blockers:
-        return blockers
-    return await _write(context, request, month, report, before=before, progress=progress)
+    genuine = await _genuine(context, request, month)
+    return month, before, report, (*early, *in_report(report), *rejected(genuine))  # 3
+
+
+OPEN_SHOWN: Final = 24
+"""Months that are told as open: two years."""
+
+
+async def months(context: AppContext) -> tuple[list[Closed], list[Month]]:
+    """The closed months, the earliest first; and those that are open up to now: from the one that
+    is closed next, or from the first that anything was published in."""
+    async with context.store.reading() as connection:
+        closed = await closed_periods(connection)
+        first = await first_published(connection)
+    now = context.clock.now()
+    if closed:
+        month = month_named(closed[-1].period).following
+    elif first is not None:
+        month = month_named(format_instant(first)[:7])
+    else:
+        return closed, []
+    found: list[Month] = []
+    while month.start <= now and len(found) < OPEN_SHOWN:
+        found.append(month)
+        month = month.following
+    return closed, found
 
 
 def _us(seconds: float) -> int:

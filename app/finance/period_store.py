@@ -105,6 +105,12 @@ async def print_of(connection: AsyncConnection, period: str, form: str) -> bytes
     return None if content is None else zlib.decompress(content)
 
 
+async def first_published(connection: AsyncConnection) -> Instant | None:
+    """When the first revision was published; None before it."""
+    found = await connection.scalar(text("SELECT at FROM revisions ORDER BY seq LIMIT 1"))
+    return None if found is None else Instant(found)
+
+
 AT_ONCE: Final = 1_000
 """Revisions in memory at a time, about half a kilobyte each."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from app.access.operators import note_in_trail, permitted, who_may
 from app.core.errors import UsageError
 from app.finance.break_store import decided_breaks, deciding_alone, steps_of
 from app.finance.ledger_lines import refresh_takings
@@ -129,6 +130,32 @@ async def reconcile_period(
             context, progress=progress
         )  # so that what came meanwhile can be cited
     return await ran(context, await finish(context, done))
+
+
+async def reconcile_for(
+    context: AppContext,
+    asked: RunRequest,
+    *,
+    by: str,
+    reason: str,
+    progress: Callable[[int], None],
+) -> Ran:
+    """The same for an operator, who must be one that may; it is in the trail. Raises UsageError for
+    who may not."""
+    await who_may(context, by=by, action="reconciled")
+    done = await reconcile_period(context, asked, progress=progress)
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="reconciled")
+        await note_in_trail(
+            connection,
+            who,
+            action="reconciled",
+            subject=f"run {done.number}",
+            at=context.clock.now(),
+            reason=reason,
+            facts={"breaks": done.breaks, "open": done.open},
+        )
+    return done
 
 
 async def _begin(context: AppContext, asked: RunRequest) -> tuple[int, Rules, SavedRules | None]:

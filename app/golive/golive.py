@@ -190,20 +190,55 @@ def keys_item(problems: Sequence[str]) -> ChecklistItem:
     )
 
 
-async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """The whole list, from what was checked now and what is written down; how it ended is, too."""
+async def last_checklist(context: AppContext) -> list[ChecklistItem]:
+    """The list as it was last found and stated; nothing is checked, and nothing written down."""
     async with context.store.reading() as connection:
         said = await signoffs(connection)
+    last = next((each for each in reversed(said) if each.item == WHOLE), None)
+    return _assembled(said, _found(last), live=context.store.environment == "live")
+
+
+def _found(last: Signoff | None) -> list[ChecklistItem]:
+    """What a run finds out, as the last one left it."""
+    if last is None:
+        sentence = "It was never checked: run `tallyhook golive` on the machine."
+        return [ChecklistItem(item=name, state="failed", sentence=sentence) for name in CHECKED]
+    left = last.note.removeprefix("open: ").split(", ")
+    return [
+        ChecklistItem(
+            item=name,
+            state="failed" if name in left else "passed",  # whether it can be signed, a run says
+            sentence="It was open when the list last changed: `tallyhook golive` says why, and "
+            "what to do."
+            if name in left
+            else "It held when the list was last run.",
+            by=last.signer,
+            at=last.at,
+        )
+        for name in CHECKED
+    ]
+
+
+def _assembled(
+    said: Sequence[Signoff], checked: Sequence[ChecklistItem], *, live: bool
+) -> list[ChecklistItem]:
     by_program = {each.item: each for each in said if each.signer.startswith(PROGRAM)}
     by_person = {each.item: each for each in said if not each.signer.startswith(PROGRAM)}
-    live = context.store.environment == "live"
     items = [
         *checked,
         *(_rehearsed(name, by_program.get(name), live=live) for name in REHEARSED),
         *(ChecklistItem(item=name, state="to_sign", sentence=_ask(name)) for name in STATED),
     ]
-    items = [_signed(item, by_person.get(item.item)) for item in items]
-    await _write_down(context, items, before=by_program.get(WHOLE))
+    return [_signed(item, by_person.get(item.item)) for item in items]
+
+
+async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
+    """The whole list, from what was checked now and what is written down; how it ended is, too."""
+    async with context.store.reading() as connection:
+        said = await signoffs(connection)
+    items = _assembled(said, checked, live=context.store.environment == "live")
+    whole = [each for each in said if each.item == WHOLE]
+    await _write_down(context, items, before=whole[-1] if whole else None)
     return items
 
 

@@ -310,12 +310,20 @@ async def send_again(
 
 
 async def notifications_in(
-    connection: AsyncConnection, *, state: State | None, limit: int, order: str | None = None
+    connection: AsyncConnection,
+    *,
+    state: State | None,
+    limit: int,
+    order: str | None = None,
+    before: int | None = None,
 ) -> list[Entry]:
-    """Notifications, the newest first; of one state, or (None) of all; of one order, or of all."""
+    """Notifications, the newest first; of one state, or (None) of all; of one order, or of all;
+    with numbers below `before`."""
     conditions = [] if state is None else [f"({_CONDITIONS[state]})"]
     conditions += [] if order is None else ["revisions.order_key = :order"]
+    conditions += [] if before is None else ["notifications.seq < :before"]
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+    given = {"order": order, "before": before}
     rows = await connection.execute(
         text(
             "SELECT notifications.seq, notifications.order_key, revisions.outcome, "  # noqa: S608
@@ -323,7 +331,7 @@ async def notifications_in(
             f"JOIN revisions ON revisions.seq = notifications.seq {where}"
             "ORDER BY revisions.seq DESC LIMIT :limit"
         ),
-        {"limit": limit} | ({} if order is None else {"order": order}),
+        {"limit": limit, **{name: each for name, each in given.items() if each is not None}},
     )
     return [_entry(row) for row in rows]
 

@@ -272,11 +272,19 @@ def notification_body(published: Published) -> bytes:
 
 
 async def list_notifications(
-    context: AppContext, *, state: State | None, limit: int, order: str | None = None
+    context: AppContext,
+    *,
+    state: State | None,
+    limit: int,
+    order: str | None = None,
+    before: int | None = None,
 ) -> list[Entry]:
-    """Notifications, the newest first; of one order, where one is named."""
+    """Notifications, the newest first; of one order, where one is named; with numbers below
+    `before`."""
     async with context.store.reading() as connection:
-        return await notifications_in(connection, state=state, limit=limit, order=order)
+        return await notifications_in(
+            connection, state=state, limit=limit, order=order, before=before
+        )
 
 
 async def redeliver(

@@ -15,11 +15,13 @@ import pytest
 
 from app.access.operators import ROLES, register_operator
 from app.access.session_store import add_session
+from app.access.tokens import issue_token
 from app.bootstrap_console import console_of
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.view import Console
 from app.core.ids import new_token
+from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.receiving.context import AppContext
 from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
@@ -87,6 +89,21 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         settings = load_settings(environ(tmp_path))
         console = console_of(context, settings, host="127.0.0.1", port=PORT)
         yield Desk(console=console, application=build_console(console), driver=driver)
+
+
+@pytest.fixture
+async def desk_with_breaks(desk: Desk) -> Desk:
+    """The same with an order paid twice, an order of another currency that was, too, and a run."""
+    await desk.driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
+    for number, claim in enumerate(("pay_a", "pay_b")):
+        payment = {"reference": claim, "amount": 20, "currency": "USD"}
+        order = {"reference": "ORD-USD", "amount": 20, "currency": "USD"}
+        session = {"reference": "cs_usd"}
+        name = f"evt_usd_{number}"
+        await desk.driver.send(event(name, order=order, session=session, payment=payment))
+    await reconcile_period(desk.context, RunRequest(), progress=lambda _: None)
+    await issue_token(desk.context, name="books", by="a admin")
+    return desk
 
 
 async def until_async(ready: Callable[[], bool]) -> None:

@@ -1,0 +1,212 @@
+"""Pages of runs, months and reports: what was reconciled, what may be closed, and downloads."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from app.console.view import ROWS, Document, View
+from app.core.errors import NotFoundError, UsageError
+from app.finance.break_acts import finished_runs
+from app.finance.close_period import CloseRequest, against_closing, months, scope_of
+from app.finance.closed_periods import CLOSING_BASIS, closed_report
+from app.finance.report_period import report_period
+from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
+from reconcile.instants import DAY, Instant, format_instant, parse_instant
+from reconcile.periods import Month, month_named
+from reconcile.reporting.report import Scope
+
+MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
+    "html": ("html", "text/html", "a page for people"),
+    "pdf": ("pdf", "application/pdf", "for print"),
+    "xlsx": (
+        "xlsx",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "a workbook",
+    ),
+    "csv": ("csv", "text/csv", "for a spreadsheet"),
+    "json": ("json", "application/json", "for programs"),
+    "table": ("txt", "text/plain", "plain text"),
+}
+"""Of each form of a report: how its file's name ends, its type, and what it is for."""
+
+CHECKS: Final = {
+    "too_early": ("The month and the days after it are over.", None),
+    "ties": ("Every sum of its report ties.", None),
+    "breaks": ("No break of it waits for a decision.", "/breaks"),
+    "pending": ("No order of it is pending.", "/orders?outcome=pending"),
+    "rejected": ("No refused delivery of it would be accepted now.", "/do/reverify"),
+}
+"""What must be so before a month is closed, and where it is put right."""
+
+
+def day(text: str, name: str, *, after: bool = False) -> Instant | None:
+    """The beginning of a day in UTC, or of the one after it; None for no text. Raises UsageError
+    for what is no day."""
+    if not text:
+        return None
+    try:
+        if len(text) != len("2026-10-01"):
+            raise ValueError("too short or too long")
+        start = parse_instant(f"{text}T00:00:00Z")
+    except ValueError:
+        raise UsageError(f"{name}: write a day such as 2026-10-01") from None
+    return Instant(start + DAY) if after else start
+
+
+def _said(instant: Instant | None) -> str | None:
+    return None if instant is None else format_instant(instant)
+
+
+async def runs_document(view: View) -> Document:
+    """GET /runs"""
+    found = await finished_runs(view.context, limit=ROWS)
+    return {
+        "runs": [
+            {
+                "run": each.number,
+                "at": format_instant(each.at),
+                "as_of": format_instant(each.as_of),
+                "from": _said(each.since),
+                "to": _said(each.until),
+                "rules": each.rules,
+                "kind": "lived" if each.lived else "look",
+                "breaks": each.breaks,
+                "ties": each.ties,
+            }
+            for each in found
+        ],
+        "newest": next((each.number for each in found if each.lived), None),
+    }
+
+
+async def periods_document(view: View) -> Document:
+    """GET /periods"""
+    closed, left = await months(view.context)
+    margin = view.console.closing_margin_days
+    return {
+        "closed": [
+            {
+                "period": each.period,
+                "as_of": format_instant(each.as_of),
+                "closed_at": format_instant(each.closed_at),
+                "closed_by": each.by,
+                "digest": each.digest,
+            }
+            for each in reversed(closed)
+        ],
+        "open": [
+            {"period": each.name, "closable_from": format_instant(Instant(each.end + margin * DAY))}
+            for each in left
+        ],
+        "margin_days": margin,
+    }
+
+
+def _month(name: str) -> Month:
+    try:
+        return month_named(name)
+    except ValueError as error:
+        raise NotFoundError(str(error)) from None
+
+
+async def period_document(view: View) -> Document:
+    """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
+    month = _month(view.subject)
+    closed, left = await months(view.context)
+    done = next((each for each in closed if each.period == month.name), None)
+    told: dict[str, Any] = {
+        "period": month.name,
+        "closed_by": None if done is None else done.by,
+        "closed_at": None if done is None else format_instant(done.closed_at),
+        "digest": None if done is None else done.digest,
+        "first": left[0].name if left else None,
+    }
+    if done is not None:
+        return told | {"over": True, "checks": []}
+    request = CloseRequest(
+        period=month.name,
+        by=view.person.name,
+        as_of=None,
+        margin_days=view.console.closing_margin_days,
+        sources=view.console.sources,
+        still_s=0,
+    )
+    blockers = await against_closing(view.context, request, progress=lambda _: None)
+    over = month.end <= view.context.clock.now()
+    return told | {"over": over, "checks": _checks(blockers, over=over)}
+
+
+def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:
+    """One row a condition that holds, or a reason against it."""
+    rows = []
+    for code, (sentence, where) in CHECKS.items():
+        found = [each for each in blockers if each.code == code]
+        rows += [
+            {
+                "check": code,
+                "state": "failed",
+                "sentence": each.sentence,
+                "do": each.do,
+                "where": where,
+            }
+            for each in found
+        ]
+        if not found and (over or code == "too_early"):
+            rows.append(
+                {"check": code, "state": "passed", "sentence": sentence, "do": "", "where": None}
+            )
+    return rows
+
+
+async def reports_document(view: View) -> Document:
+    """GET /reports"""
+    closed, left = await months(view.context)
+    return {
+        "reports": [{"period": each.name, "closed": False} for each in reversed(left)]
+        + [{"period": each.period, "closed": True} for each in reversed(closed)],
+        "forms": [
+            {"form": form, "ending": ending, "for": what}
+            for form, (ending, _, what) in MEDIA.items()
+        ],
+    }
+
+
+async def report_download(view: View) -> Response:
+    """GET /reports/{month}?as= and /reports/period?from=&to=&as=: one file. Of a closed month it is
+    what was closed, byte for byte."""
+    chosen = view.choice("as", REPORT_FORMATS) or "html"
+    form = next(each for each in REPORT_FORMATS if each == chosen)
+    name, content = view.subject, b""
+    now = view.context.clock.now()
+    if name == "period":
+        since = day(view.needed("from"), "from")
+        until = day(view.needed("to"), "to", after=True)
+        assert since is not None
+        assert until is not None
+        scope = Scope(
+            start=since,
+            end=until,
+            as_of=now,
+            basis=CLOSING_BASIS,
+            environment=view.context.store.environment or "",
+        )
+        name = f"{view.needed('from')}-{view.needed('to')}"
+        content = await _reported(view, scope, form)
+    else:
+        month = _month(name)
+        try:
+            content = await closed_report(view.context, month.name, form)
+        except NotFoundError:
+            content = await _reported(view, scope_of(view.context, month, now), form)
+    ending, media, _ = MEDIA[form]
+    return Response(
+        content,
+        media_type=media,
+        headers={"Content-Disposition": f'attachment; filename="report-{name}.{ending}"'},
+    )
+
+
+async def _reported(view: View, scope: Scope, form: ReportFormat) -> bytes:
+    return render(await report_period(view.context, scope, progress=lambda _: None), form)

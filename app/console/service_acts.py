@@ -1,0 +1,222 @@
+"""What is done from the service's pages: tell the shop again, verify the log, invite, disable, end
+sessions, revoke a token, sign an item of the go-live checklist."""
+
+from __future__ import annotations
+
+from app.access.operators import ROLES, known_operators, retire_operator
+from app.access.sessions import end_sessions, invite_operator
+from app.access.tokens import known_tokens, withdraw_token
+from app.console.service_pages import ITEM_TITLES, SIGNED, notification_row
+from app.console.view import Asked, Field, Told, View
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
+from app.evidence.verify_log import verify_log
+from app.golive.golive import REHEARSED, STATED, sign
+from app.orders.notify_shop import list_notifications, redeliver
+from reconcile.instants import format_instant
+
+
+async def ask_redeliver(view: View) -> Asked:
+    """Which notification it is, and what became of it."""
+    number = view.number("number")
+    if number is None:
+        raise UsageError("number: say which")
+    found = await list_notifications(view.context, state=None, before=number + 1, limit=1)
+    if not found or found[0].seq != number:
+        return Asked(
+            subject=f"number {number}",
+            lines=("The shop was never to be told of anything under this number.",),
+            back="/notifications",
+            ready=False,
+        )
+    row = notification_row(found[0])
+    return Asked(
+        subject=f"number {number}, order {row['order']}",
+        lines=(
+            f"It says: {row['outcome'].replace('_', ' ')}. {row['sentence']} "
+            f"{counted(row['tries'], 'try', 'tries')} so far.",
+            "It is sent once more with the id that it had, and has three more days to be taken. A "
+            "shop that follows the rules knows the id, and does nothing twice.",
+        ),
+        back="/notifications",
+    )
+
+
+async def do_redeliver(view: View, reason: str) -> str:
+    """Send it again."""
+    number = view.number("number")
+    assert number is not None
+    await redeliver(view.context, [number], by=view.person.name, why=reason)
+    return "/notifications"
+
+
+async def ask_verify(view: View) -> Asked:
+    """What is recomputed."""
+    return Asked(
+        subject="the log",
+        lines=(
+            "Leaves are recomputed from rows, hashes from leaves and heads from hashes, and every "
+            "signature is checked. Nothing is changed.",
+            "With a million deliveries it takes some minutes; leave this page open until it "
+            "answers.",
+        ),
+        back="/log",
+        reason=False,
+    )
+
+
+async def do_verify(view: View, reason: str) -> Told:
+    """Recompute it, and say what does not fit."""
+    try:
+        found = await verify_log(view.context, progress=lambda _done, _of: None)
+    except NotFoundError:
+        raise UsageError("nothing is sealed yet: the service seals what waits by itself") from None
+    verdict = "Something does not fit" if found.found else "The log fits"
+    advice = ("Keep this machine as it is, and find out who changed what.",) if found.found else ()
+    return Told(title=verdict, lines=(found.sentence(), *found.problems, *advice), back="/log")
+
+
+async def ask_invite(view: View) -> Asked:
+    """Who is invited, and as what."""
+    name = view.word("operator") or ""
+    known = {each.name: each for each in await known_operators(view.context)}
+    role = known[name].role if name in known else "support"
+    return Asked(
+        subject=name or "a person",
+        lines=(
+            "You get a link, shown once. With it they set their password, and, as finance or "
+            "admin, a one-time code. It is good for 24 hours and one use.",
+            "Whoever has the link can be them: hand it over by a way of its own. For who has a "
+            "password it is the way to set a new one.",
+        ),
+        back="/people",
+        reason=False,
+        fields=(
+            Field(name="name", label="Name", value=name, hint="As the audit trail shall show it."),
+            Field(
+                name="role",
+                label="Role",
+                choices=tuple((each, each) for each in ROLES),
+                value=role,
+            ),
+        ),
+    )
+
+
+async def do_invite(view: View, reason: str) -> Told:
+    """Make the link, and show it this once."""
+    chosen = view.given.get("role")
+    role = next((each for each in ROLES if each == chosen), None)
+    if role is None:
+        raise UsageError(f"role is one of: {', '.join(ROLES)}")
+    name = view.given.get("name", "")
+    token = await invite_operator(view.context, name=name, role=role, by=view.person.name)
+    return Told(
+        title=f"{name} is invited",
+        lines=(
+            f"{name} opens this within 24 hours, once. It is not shown again; another invitation "
+            "ends it.",
+        ),
+        secret=f"{view.console.origin}/invite#{token}",
+        back="/people",
+    )
+
+
+async def _operator(view: View) -> str:
+    name = view.needed("operator")
+    if name not in {each.name for each in await known_operators(view.context)}:
+        raise NotFoundError(f"there is no operator named {name}")
+    return name
+
+
+async def ask_disable(view: View) -> Asked:
+    """Who may do nothing any more."""
+    name = await _operator(view)
+    return Asked(
+        subject=name,
+        lines=(
+            f"{name} may do nothing any more, from this moment on: all their sessions end, and "
+            "they cannot sign in again.",
+            "The trail keeps the name, and it is never given to another person. It cannot be taken "
+            "back.",
+        ),
+        back="/people",
+        reason=False,
+    )
+
+
+async def do_disable(view: View, reason: str) -> str:
+    """Let them do nothing any more."""
+    await retire_operator(view.context, name=await _operator(view), by=view.person.name)
+    return "/people"
+
+
+async def ask_end_sessions(view: View) -> Asked:
+    """Whose sessions end."""
+    name = await _operator(view)
+    return Asked(
+        subject=name,
+        lines=(
+            f"All sessions of {name} end, on every device. They may sign in again at once: to "
+            "prevent that, disable them."
+            + (" This is you: you are sent to sign in." if name == view.person.name else ""),
+        ),
+        back="/people",
+    )
+
+
+async def do_end_sessions(view: View, reason: str) -> str:
+    """End them."""
+    name = await _operator(view)
+    await end_sessions(view.context, name=name, by=view.person.name, reason=reason)
+    return "/people"
+
+
+async def ask_revoke(view: View) -> Asked:
+    """Which token is good for nothing any more."""
+    name = view.needed("token")
+    found = next((each for each in await known_tokens(view.context) if each.name == name), None)
+    if found is None:
+        raise NotFoundError(f"there is no token named {name}")
+    gone = found.revoked_at
+    return Asked(
+        subject=name,
+        lines=(
+            f"It is for: {', '.join(found.scopes)}.",
+            "The next request with it is refused; its program needs a new one first, if it shall "
+            "go on. It cannot be taken back."
+            if gone is None
+            else f"It was revoked at {format_instant(gone)}.",
+        ),
+        back="/tokens",
+        ready=gone is None,
+        reason=False,
+    )
+
+
+async def do_revoke(view: View, reason: str) -> str:
+    """Revoke it."""
+    await withdraw_token(view.context, name=view.needed("token"), by=view.person.name)
+    return "/tokens"
+
+
+async def ask_sign(view: View) -> Asked:
+    """What is stated."""
+    item = view.choice("item", SIGNED)
+    if item is None:
+        raise UsageError("item: say which")
+    return Asked(
+        subject=ITEM_TITLES[item],
+        lines=(
+            f"You state, in your name: {({**REHEARSED, **STATED})[item]}.",
+            "Statements are added, and never changed.",
+        ),
+        back="/golive",
+        why="What you state, and where it is kept",
+    )
+
+
+async def do_sign(view: View, reason: str) -> str:
+    """State it by name."""
+    await sign(view.context, view.needed("item"), by=view.person.name, note=reason)
+    return "/golive"

@@ -1,0 +1,143 @@
+"""The worklist of breaks: what the newest run saw, filtered, ordered, and added up by currency.
+
+A break that nobody has decided about is open; so only the lives of those that somebody has done
+something about are read, and the whole of a break only of those that are shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.database.engine import Connection
+from app.finance.break_acts import SeenBreak, seen_breaks
+from app.finance.break_store import breaks_done_about, breaks_in_run, steps_of
+from app.finance.run_store import Run, last_lived
+from app.receiving.context import AppContext
+from reconcile.instants import Instant
+from reconcile.matching.breaks import Life, State, life
+from reconcile.money import Money
+
+TO_DO: Final[tuple[State, ...]] = ("open", "assigned")
+"""States in which somebody has still to do something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One break as the list is made of it."""
+
+    name: str
+    cause: str
+    money: Money
+    since: Instant
+    state: State = "open"
+    assignee: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is looked for; None: all of it. Without a state: what is to be done."""
+
+    cause: str | None = None
+    state: State | None = None
+    currency: str | None = None
+    assignee: str | None = None
+    order: str = "money"
+    skip: int = 0
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worklist:
+    """What was found.
+
+    run     the newest run that moved the lives of breaks; None: there was none
+    totals  how many, and their money, by currency: of all that fit, shown or not
+    causes  how many of each cause fit, whatever the cause that is looked for; `states` likewise
+    shown   those that are shown, in order
+    found   how many fit
+    """
+
+    run: Run | None
+    totals: tuple[tuple[int, Money], ...] = ()
+    causes: dict[str, int]
+    states: dict[str, int]
+    shown: tuple[SeenBreak, ...] = ()
+    found: int = 0
+
+
+def _by_money(entry: Entry) -> tuple[Any, ...]:
+    """Within a currency: amounts of two currencies have no order."""
+    return (entry.money.currency, -entry.money.minor, entry.since, entry.name)
+
+
+def _by_age(entry: Entry) -> tuple[Any, ...]:
+    return (entry.since, entry.money.currency, -entry.money.minor, entry.name)
+
+
+ORDERS: Final[dict[str, Callable[[Entry], tuple[Any, ...]]]] = {"money": _by_money, "age": _by_age}
+"""The largest first, or the oldest first."""
+
+
+async def worklist(context: AppContext, asked: Asked) -> Worklist:
+    """Look at the newest run that moved the lives of breaks."""
+    async with context.store.reading() as connection:
+        run = await last_lived(connection)
+        if run is None:
+            return Worklist(run=None, causes={}, states={})
+        entries = [
+            each
+            for each in await _entries(connection, run.number)
+            if asked.currency in (None, each.money.currency)
+            and asked.assignee in (None, each.assignee)
+        ]
+        wanted = TO_DO if asked.state is None else (asked.state,)
+        of_state = [each for each in entries if each.state in wanted]
+        of_cause = [each for each in entries if asked.cause in (None, each.cause)]
+        found = [each for each in of_state if asked.cause in (None, each.cause)]
+        found.sort(key=ORDERS[asked.order])
+        names = [each.name for each in found[asked.skip : asked.skip + asked.limit]]
+        seen = {each.identity: each for each in await seen_breaks(connection, names)}
+    return Worklist(
+        run=run,
+        totals=_totals(found),
+        causes=dict(sorted(Counter(each.cause for each in of_state).items())),
+        states=dict(Counter(each.state for each in of_cause)),
+        shown=tuple(seen[name] for name in names),
+        found=len(found),
+    )
+
+
+def _totals(entries: list[Entry]) -> tuple[tuple[int, Money], ...]:
+    counts: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
+    for each in entries:
+        counts[each.money.currency] += 1
+        sums[each.money.currency] += each.money.minor
+    return tuple(
+        (count, Money(minor=sums[currency], currency=currency))
+        for currency, count in sorted(counts.items())
+    )
+
+
+async def _entries(connection: Connection, run: int) -> list[Entry]:
+    lives: dict[str, Life] = {}
+    async for names in breaks_done_about(connection, run):
+        lives |= {name: life(steps) for name, steps in (await steps_of(connection, names)).items()}
+    found = []
+    async for rows in breaks_in_run(connection, run):
+        for name, cause, minor, currency, since in rows:
+            being = lives.get(name)
+            found.append(
+                Entry(
+                    name=name,
+                    cause=cause,
+                    money=Money(minor=minor, currency=currency),
+                    since=Instant(since),
+                    state="open" if being is None else being.state,
+                    assignee=None if being is None else being.assignee,
+                )
+            )
+    return found

@@ -1,0 +1,235 @@
+"""Pages of finance: breaks, late money, runs, periods and reports, and what is done from them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.console.finance_pages import CHECKS
+from app.console.words import BREAK_STATES, CAUSES, STEPS
+from app.finance.match_rules import save_rules
+from reconcile.instants import DAY
+from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
+from tests.console.conftest import ORIGIN, Desk
+from tests.console.test_pages import shown
+
+
+async def of_form(client: httpx2.AsyncClient, path: str) -> str:
+    """The once-only id of a form."""
+    found = re.search(r'name="form" value="([^"]+)"', (await client.get(path)).text)
+    assert found, path
+    return found[1]
+
+
+async def send(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
+    """Open a form and send it."""
+    return await client.post(path, data={"form": await of_form(client, path), **fields})
+
+
+async def breaks(client: httpx2.AsyncClient, query: str = "") -> dict[str, Any]:
+    """The document of the worklist."""
+    found: dict[str, Any] = (await client.get(f"/breaks.json{query}")).json()
+    return found
+
+
+def test_every_word_of_a_break_has_a_sentence() -> None:
+    assert set(CAUSES) == set(BREAK_CAUSES)
+    assert set(STATES) <= set(BREAK_STATES)
+    assert set(DEEDS) <= set(STEPS)
+
+
+async def test_without_a_run_the_page_says_what_to_do(desk: Desk) -> None:
+    async with desk.signed_in("finance") as client:
+        text = shown((await client.get("/breaks")).text)
+        assert (await client.get("/breaks/brk_0")).status_code == 404
+    assert "Nothing has been reconciled yet" in text
+    assert "Start a run" in text
+
+
+async def test_the_worklist_is_ordered_and_added_up(desk_with_breaks: Desk) -> None:
+    """The most money of each currency first, or the oldest; totals are of all that fit."""
+    async with desk_with_breaks.signed_in("support") as client:
+        found = await breaks(client)
+        text = shown((await client.get("/breaks")).text)
+        lines = list(csv.DictReader(io.StringIO((await client.get("/breaks.csv")).text)))
+        aged = await breaks(client, "?order=age")
+        dollars = await breaks(client, "?currency=USD")
+    money = [
+        (each["money"]["currency"], float(each["money"]["amount"])) for each in found["breaks"]
+    ]
+    assert money == sorted(money, key=lambda each: (each[0], -each[1]))
+    assert {each["currency"] for each in [t["money"] for t in found["totals"]]} == {"KES", "USD"}
+    for total in found["totals"]:
+        of_it = [amount for currency, amount in money if currency == total["money"]["currency"]]
+        assert (total["count"], float(total["money"]["amount"])) == (len(of_it), sum(of_it))
+    assert [each["id"] for each in lines] == [each["id"] for each in found["breaks"]]
+    for each in found["breaks"]:
+        assert each["sentence"] in text
+        assert each["next_step"] in text
+    since = [each["since"] for each in aged["breaks"]]
+    assert since == sorted(since)
+    assert {each["money"]["currency"] for each in dollars["breaks"]} == {"USD"}
+
+
+async def test_pages_of_breaks_follow_each_other(
+    desk_with_breaks: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk_with_breaks.signed_in("finance") as client:
+        whole = [each["id"] for each in (await breaks(client))["breaks"]]
+        monkeypatch.setattr("app.console.breaks_pages.ROWS", 1)
+        seen, skip = [], 0
+        while skip is not None:
+            found = await breaks(client, f"?skip={skip}")
+            seen += [each["id"] for each in found["breaks"]]
+            skip = found["next"]
+    assert seen == whole
+    assert len(seen) >= 2
+
+
+async def test_a_break_is_assigned_noted_and_accepted(desk_with_breaks: Desk) -> None:
+    """Each in the name of who is signed in; accepted, it leaves what is to be done."""
+    desk = desk_with_breaks
+    async with desk.signed_in("finance") as client:
+        name = (await breaks(client))["breaks"][0]["id"]
+        assigned = await send(client, f"/do/assign?break={name}", to="a support")
+        assert (assigned.status_code, assigned.headers["location"]) == (
+            303,
+            f"/breaks/{name}?done=assign",
+        )
+        mine = await breaks(client, "?assignee=a+support&state=assigned")
+        assert [each["id"] for each in mine["breaks"]] == [name]
+        noted = await send(client, f"/do/comment?break={name}", reason="asked the provider")
+        accepted = await send(client, f"/do/accept?break={name}", reason="refunded by hand")
+        assert (noted.status_code, accepted.status_code) == (303, 303)
+        page = shown((await client.get(accepted.headers["location"])).text)
+        left = await breaks(client)
+        done = await breaks(client, "?state=accepted")
+    assert "It was accepted" in page
+    assert "“asked the provider”" in page
+    assert name not in {each["id"] for each in left["breaks"]}
+    assert [each["id"] for each in done["breaks"]] == [name]
+    rows = desk.driver.rows("SELECT who, action FROM audit WHERE action LIKE 'break%' ORDER BY at")
+    assert sorted(rows) == [
+        ("a finance", "break_accepted"),
+        ("a finance", "break_assigned"),
+        ("a finance", "break_commented"),
+    ]
+
+
+async def test_a_form_sent_twice_accepts_once(desk_with_breaks: Desk) -> None:
+    async with desk_with_breaks.signed_in("finance") as client:
+        name = (await breaks(client))["breaks"][0]["id"]
+        path = f"/do/accept?break={name}"
+        form = {"form": await of_form(client, path), "reason": "less than a cent"}
+        first, again = await client.post(path, data=form), await client.post(path, data=form)
+    assert (first.status_code, again.status_code) == (303, 409)
+    assert len(desk_with_breaks.driver.rows("SELECT 1 FROM break_deeds")) == 1
+
+
+async def test_a_post_from_another_site_does_nothing(desk_with_breaks: Desk) -> None:
+    async with desk_with_breaks.signed_in("finance") as client:
+        name = (await breaks(client))["breaks"][0]["id"]
+        path = f"/do/accept?break={name}"
+        form = {"form": await of_form(client, path), "reason": "less than a cent"}
+        elsewhere = {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}
+        answer = await client.post(path, data=form, headers=elsewhere)
+    assert answer.status_code == 403
+    assert ORIGIN not in str(answer.headers)
+    assert desk_with_breaks.driver.rows("SELECT 1 FROM break_deeds") == []
+
+
+async def test_above_the_limit_a_second_person_is_needed(desk_with_breaks: Desk) -> None:
+    """The form says so, and how; what is sent all the same is refused."""
+    desk = desk_with_breaks
+    rules = '[accept_alone_max]\nKES = "1.00"\n'
+    await save_rules(desk.context, rules, by="a finance", second=None)
+    async with desk.signed_in("finance") as client:
+        found = (await breaks(client, "?currency=KES"))["breaks"][0]["id"]
+        path = f"/do/accept?break={found}"
+        text = shown((await client.get(path)).text)
+        sent = await client.post(path, data={"form": "made up", "reason": "it is mine"})
+        free = (await breaks(client, "?currency=USD"))["breaks"][0]["id"]
+        alone = await send(client, f"/do/accept?break={free}", reason="no limit in dollars")
+    assert "more than the KES 1.00 that one person may accept" in text
+    assert "--second NAME" in text
+    assert "Accept it" not in text
+    assert sent.status_code == 400
+    assert alone.status_code == 303
+    assert desk.driver.rows("SELECT break_id FROM break_deeds") == [(free,)]
+
+
+async def test_a_break_goes_to_an_operator_only(desk_with_breaks: Desk) -> None:
+    async with desk_with_breaks.signed_in("support") as client:
+        name = (await breaks(client))["breaks"][0]["id"]
+        sent = await send(client, f"/do/assign?break={name}", to="nobody we know")
+        without = await send(client, f"/do/comment?break={name}", reason=" ")
+    assert (sent.status_code, without.status_code) == (400, 400)
+    assert desk_with_breaks.driver.rows("SELECT 1 FROM break_deeds") == []
+
+
+async def test_late_money_is_listed_with_what_is_proposed(desk_with_breaks: Desk) -> None:
+    async with desk_with_breaks.signed_in("finance") as client:
+        found = (await client.get("/late.json")).json()
+        text = shown((await client.get("/late")).text)
+        none = shown((await client.get("/late?state=settled")).text)
+    assert {each["cause"] for each in found["late"]} == {"paid_twice"}
+    assert {each["money"]["currency"] for each in found["totals"]} == {"KES", "USD"}
+    assert "refund" in text
+    assert "No late money is in this state" in none
+
+
+async def test_a_run_is_started_by_who_is_signed_in(desk: Desk) -> None:
+    """Of everything, or of some days; it is in the trail, and a day that is none is refused."""
+    async with desk.signed_in("finance") as client:
+        assert "Nothing has been reconciled yet" in shown((await client.get("/runs")).text)
+        wrong = await send(client, "/do/run", since="last week", until="", reason="month end")
+        whole = await send(client, "/do/run", since="", until="", reason="month end")
+        days = {"since": "2026-10-01", "until": "2026-10-31", "reason": "a look"}
+        look = await send(client, "/do/run", **days)
+        found = (await client.get("/runs.json")).json()["runs"]
+        page = await client.get(look.headers["location"])
+    assert (wrong.status_code, whole.status_code, look.status_code) == (400, 303, 303)
+    assert "write a day" in shown(wrong.text)
+    assert [each["kind"] for each in found] == ["look", "lived"]
+    assert found[0]["to"] == "2026-11-01T00:00:00Z"
+    assert "the list begins with it" in shown(page.text)
+    rows = desk.driver.rows("SELECT who, reason FROM audit WHERE action='reconciled' ORDER BY at")
+    assert sorted(rows) == [("a finance", "a look"), ("a finance", "month end")]
+
+
+async def test_a_month_says_what_is_against_closing_it(desk: Desk) -> None:
+    """The month of now is not over; a month that is says each condition, held or not."""
+    async with desk.signed_in("finance") as client:
+        listed = (await client.get("/periods.json")).json()
+        first = listed["open"][0]["period"]
+        now = (await client.get(f"/periods/{first}.json")).json()
+        assert (await client.get("/periods/yesterday")).status_code == 404
+    desk.driver.clock.put(desk.driver.clock.now() + 45 * DAY)
+    async with desk.signed_in("finance") as client:
+        later = (await client.get(f"/periods/{first}.json")).json()
+        text = shown((await client.get(f"/periods/{first}")).text)
+    assert [each["check"] for each in now["checks"] if each["state"] == "failed"] == ["too_early"]
+    assert {each["check"] for each in later["checks"]} == set(CHECKS)
+    for each in later["checks"]:
+        assert each["sentence"] in text
+    assert desk.driver.rows("SELECT 1 FROM closings") == []
+
+
+@pytest.mark.parametrize("form", ["html", "xlsx", "csv", "json", "table"])
+async def test_a_report_is_a_download_in_each_form(desk: Desk, form: str) -> None:
+    async with desk.signed_in("finance") as client:
+        month = (await client.get("/reports.json")).json()["reports"][0]["period"]
+        answer = await client.get(f"/reports/{month}?as={form}")
+        days = await client.get(f"/reports/period?from={month}-01&to={month}-02&as={form}")
+        wrong = await client.get(f"/reports/{month}?as=odt")
+    async with desk.signed_in("support") as client:
+        refused = await client.get(f"/reports/{month}?as={form}")
+    assert (answer.status_code, days.status_code) == (200, 200)
+    assert answer.headers["content-disposition"].startswith("attachment; filename=")
+    assert len(answer.content) > 100
+    assert (wrong.status_code, refused.status_code) == (400, 403)

@@ -1,0 +1,162 @@
+"""Pages of the service itself, and what is done from them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from app.access.operators import MAY
+from app.access.tokens import issue_token
+from app.bootstrap_evidence import signer_of
+from app.config.load import load_settings
+from app.console.service_pages import ITEM_TITLES, problem_sentence
+from app.console.words import ACTIONS, NOTIFICATIONS
+from app.evidence.seal import seal_all
+from app.golive.golive import ITEMS
+from app.orders.notify_shop import STATES
+from tests.api.driving import environ
+from tests.console.conftest import Desk, session_for
+from tests.console.test_finance_pages import of_form, send
+from tests.console.test_pages import shown
+
+
+def test_every_word_has_a_sentence() -> None:
+    assert set(ACTIONS) == set(MAY)
+    assert set(NOTIFICATIONS) == set(STATES)
+    assert set(ITEM_TITLES) == set(ITEMS)
+    assert problem_sentence("status_503") == "The shop answered with status 503."
+    assert problem_sentence("timed_out") == "The last try failed: timed out."
+
+
+async def test_the_trail_is_newest_first_and_pages_without_gap(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.console.service_pages.ROWS", 2)
+    seen, before = [], ""
+    async with desk.signed_in("finance") as client:
+        while True:
+            found = (await client.get(f"/audit.json?{before}")).json()
+            seen += [each["number"] for each in found["entries"]]
+            if found["next"] is None:
+                break
+            before = f"before={found['next']}"
+        text = shown((await client.get("/audit?action=operator_added")).text)
+        none = shown((await client.get("/audit?who=nobody")).text)
+    numbers = [row[0] for row in desk.driver.rows("SELECT number FROM audit ORDER BY number DESC")]
+    assert seen == numbers
+    assert len(seen) >= 3
+    assert "added an operator" in text
+    assert "Nothing fits these filters" in none
+
+
+async def test_the_log_is_verified_from_its_page(desk: Desk) -> None:
+    """A row that was changed since it was sealed is told."""
+    async with desk.signed_in("viewer") as client:
+        signer = await signer_of(desk.context, load_settings(environ(desk.driver.path.parent)))
+        await seal_all(desk.context, signer, sweep=True, progress=lambda *_: None)
+        found = (await client.get("/log.json")).json()
+        fits = shown((await send(client, "/do/verify-log")).text)
+        async with desk.context.store.writing() as connection:
+            await connection.exec_driver_sql("UPDATE deliveries SET source='other' WHERE 1=1")
+        broken = shown((await send(client, "/do/verify-log")).text)
+    assert found["checkpoint"]["size"] == found["leaves"] > 0
+    assert "The log fits" in fits
+    assert "Something does not fit" in broken
+
+
+async def test_somebody_is_invited_and_the_link_is_shown_once(desk: Desk) -> None:
+    async with desk.signed_in("admin") as client:
+        wrong = await send(client, "/do/invite", name="Ben", role="owner")
+        told = await send(client, "/do/invite", name="Ben", role="support")
+        people = {
+            each["name"]: each for each in (await client.get("/people.json")).json()["people"]
+        }
+        page = (await client.get("/people")).text
+    link = re.search(r"/invite#([\w-]+)", told.text)
+    assert link
+    assert wrong.status_code == 400
+    assert (people["Ben"]["role"], people["Ben"]["invited"]) == ("support", True)
+    assert not people["Ben"]["can_sign_in"]
+    assert people["a admin"]["sessions"] == 1
+    assert link[1] not in page
+    assert desk.driver.rows("SELECT who FROM audit WHERE action='operator_invited'") == [
+        ("a admin",)
+    ]
+
+
+async def test_sessions_are_ended_and_people_disabled_at_once(desk: Desk) -> None:
+    viewer = await session_for(desk.context, "a viewer")
+    support = await session_for(desk.context, "a support")
+    async with desk.signed_in("admin") as client:
+        gone = await send(client, "/do/end-sessions?operator=a+viewer", reason="lost laptop")
+        done = await send(client, "/do/disable?operator=a+support")
+        last = await send(client, "/do/disable?operator=a+admin")
+        assert (await client.get("/do/disable?operator=nobody")).status_code == 404
+    for token in (viewer, support):
+        async with desk.client(token) as other:
+            assert (await other.get("/")).status_code == 303
+    assert (gone.status_code, done.status_code, last.status_code) == (303, 303, 400)
+    assert "is the last admin" in shown(last.text)
+    assert desk.driver.rows("SELECT subject, reason FROM audit WHERE action='sessions_ended'") == [
+        ("a viewer", "lost laptop")
+    ]
+
+
+async def test_a_token_is_revoked_once(desk: Desk) -> None:
+    await issue_token(desk.context, name="books", by="a admin")
+    async with desk.signed_in("admin") as client:
+        path = "/do/revoke-token?token=books"
+        form = {"form": await of_form(client, path)}
+        first, again = await client.post(path, data=form), await client.post(path, data=form)
+        text = shown((await client.get("/tokens")).text)
+        form = shown((await client.get(path)).text)
+    assert (first.status_code, again.status_code) == (303, 409)
+    assert "revoked at" in text
+    assert "It was revoked at" in form
+    assert len(desk.driver.rows("SELECT 1 FROM audit WHERE action='token_revoked'")) == 1
+
+
+async def test_an_item_is_signed_by_who_is_signed_in(desk: Desk) -> None:
+    async with desk.signed_in("support") as client:
+        before = (await client.get("/golive.json")).json()
+        path = "/do/sign-item?item=rollback"
+        cross = await client.post(
+            path,
+            data={"form": await of_form(client, path), "reason": "tried on Monday"},
+            headers={"Sec-Fetch-Site": "cross-site"},
+        )
+        signed = await send(client, path, reason="tried on Monday")
+        unsignable = await client.get("/do/sign-item?item=api_keys")
+        after = (await client.get("/golive.json")).json()
+        text = shown((await client.get("/golive")).text)
+    rollback = next(each for each in after["checklist"] if each["item"] == "rollback")
+    assert (cross.status_code, signed.status_code, unsignable.status_code) == (403, 303, 400)
+    assert (rollback["state"], rollback["by"]) == ("passed", "a support")
+    assert after["left"] == before["left"] - 1
+    assert "“tried on Monday”" in text
+    assert "never checked" in text
+
+
+async def test_the_shop_is_told_again_by_number(desk: Desk) -> None:
+    """Without a shop's address nothing is to be told; the form says so."""
+    async with desk.signed_in("support") as client:
+        empty = shown((await client.get("/notifications")).text)
+        none = shown((await client.get("/do/redeliver?number=1")).text)
+        async with desk.context.store.writing() as connection:
+            sql = (
+                "INSERT INTO notifications (seq, order_key, since, due_at, tries, problem) "
+                "SELECT seq, order_key, at, NULL, 9, 'status_503' FROM revisions"
+            )
+            await connection.exec_driver_sql(sql)
+        dead = (await client.get("/notifications.json?state=dead")).json()["notifications"]
+        number = dead[0]["number"]
+        sent = await send(client, f"/do/redeliver?number={number}", reason="the shop is back")
+        waiting = (await client.get("/notifications.json?state=waiting")).json()["notifications"]
+        text = shown((await client.get("/notifications")).text)
+    assert "The shop has been told nothing yet" in empty
+    assert "never to be told of anything under this number" in none
+    assert sent.status_code == 303
+    assert [each["number"] for each in waiting] == [number]
+    assert "The shop answered with status 503." in text
+    assert [each["number"] for each in dead] == sorted((n["number"] for n in dead), reverse=True)
