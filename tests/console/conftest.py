@@ -44,7 +44,7 @@ async def session_for(context: AppContext, name: str) -> str:
 
 
 @dataclass
-class Desk:
+class RunningConsole:
     """A console that answers without a socket."""
 
     console: Console
@@ -72,7 +72,7 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
     """A paid order, one that was declined, a refused delivery, and an operator of each role."""
     async with driving(tmp_path) as driver:
         await driver.send(event("evt_1", customer={"phone": f"+{PHONE}"}))
@@ -88,22 +88,22 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
                 await register_operator(context, name=f"a {role}", role=role, by="a admin")
         settings = load_settings(environ(tmp_path))
         console = console_of(context, settings, host="127.0.0.1", port=PORT)
-        yield Desk(console=console, application=build_console(console), driver=driver)
+        yield RunningConsole(console=console, application=build_console(console), driver=driver)
 
 
 @pytest.fixture
-async def desk_with_breaks(desk: Desk) -> Desk:
+async def console_with_breaks(console: RunningConsole) -> RunningConsole:
     """The same with an order paid twice, an order of another currency that was, too, and a run."""
-    await desk.driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
+    await console.driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
     for number, claim in enumerate(("pay_a", "pay_b")):
         payment = {"reference": claim, "amount": 20, "currency": "USD"}
         order = {"reference": "ORD-USD", "amount": 20, "currency": "USD"}
         session = {"reference": "cs_usd"}
         name = f"evt_usd_{number}"
-        await desk.driver.send(event(name, order=order, session=session, payment=payment))
-    await reconcile_period(desk.context, RunRequest(), progress=lambda _: None)
-    await issue_token(desk.context, name="books", by="a admin")
-    return desk
+        await console.driver.send(event(name, order=order, session=session, payment=payment))
+    await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
+    await issue_token(console.context, name="books", by="a admin")
+    return console
 
 
 async def until_async(ready: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ from app.console.words import BREAK_STATES, CAUSES, STEPS
 from app.finance.match_rules import save_rules
 from reconcile.instants import DAY
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
-from tests.console.conftest import ORIGIN, Desk
+from tests.console.conftest import ORIGIN, RunningConsole
 from tests.console.test_pages import shown
 
 
@@ -43,17 +43,17 @@ def test_every_word_of_a_break_has_a_sentence() -> None:
     assert set(DEEDS) <= set(STEPS)
 
 
-async def test_without_a_run_the_page_says_what_to_do(desk: Desk) -> None:
-    async with desk.signed_in("finance") as client:
+async def test_without_a_run_the_page_says_what_to_do(console: RunningConsole) -> None:
+    async with console.signed_in("finance") as client:
         text = shown((await client.get("/breaks")).text)
         assert (await client.get("/breaks/brk_0")).status_code == 404
     assert "Nothing has been reconciled yet" in text
     assert "Start a run" in text
 
 
-async def test_the_worklist_is_ordered_and_added_up(desk_with_breaks: Desk) -> None:
+async def test_the_worklist_is_ordered_and_added_up(console_with_breaks: RunningConsole) -> None:
     """The most money of each currency first, or the oldest; totals are of all that fit."""
-    async with desk_with_breaks.signed_in("support") as client:
+    async with console_with_breaks.signed_in("support") as client:
         found = await breaks(client)
         text = shown((await client.get("/breaks")).text)
         lines = list(csv.DictReader(io.StringIO((await client.get("/breaks.csv")).text)))
@@ -77,12 +77,13 @@ async def test_the_worklist_is_ordered_and_added_up(desk_with_breaks: Desk) -> N
 
 
 async def test_pages_of_breaks_follow_each_other(
-    desk_with_breaks: Desk, monkeypatch: pytest.MonkeyPatch
+    console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with desk_with_breaks.signed_in("finance") as client:
+    async with console_with_breaks.signed_in("finance") as client:
         whole = [each["id"] for each in (await breaks(client))["breaks"]]
         monkeypatch.setattr("app.console.breaks_pages.ROWS", 1)
-        seen, skip = [], 0
+        seen: list[str] = []
+        skip: int | None = 0
         while skip is not None:
             found = await breaks(client, f"?skip={skip}")
             seen += [each["id"] for each in found["breaks"]]
@@ -91,10 +92,10 @@ async def test_pages_of_breaks_follow_each_other(
     assert len(seen) >= 2
 
 
-async def test_a_break_is_assigned_noted_and_accepted(desk_with_breaks: Desk) -> None:
+async def test_a_break_is_assigned_noted_and_accepted(console_with_breaks: RunningConsole) -> None:
     """Each in the name of who is signed in; accepted, it leaves what is to be done."""
-    desk = desk_with_breaks
-    async with desk.signed_in("finance") as client:
+    console = console_with_breaks
+    async with console.signed_in("finance") as client:
         name = (await breaks(client))["breaks"][0]["id"]
         assigned = await send(client, f"/do/assign?break={name}", to="a support")
         assert (assigned.status_code, assigned.headers["location"]) == (
@@ -113,7 +114,9 @@ async def test_a_break_is_assigned_noted_and_accepted(desk_with_breaks: Desk) ->
     assert "“asked the provider”" in page
     assert name not in {each["id"] for each in left["breaks"]}
     assert [each["id"] for each in done["breaks"]] == [name]
-    rows = desk.driver.rows("SELECT who, action FROM audit WHERE action LIKE 'break%' ORDER BY at")
+    rows = console.driver.rows(
+        "SELECT who, action FROM audit WHERE action LIKE 'break%' ORDER BY at"
+    )
     assert sorted(rows) == [
         ("a finance", "break_accepted"),
         ("a finance", "break_assigned"),
@@ -121,18 +124,18 @@ async def test_a_break_is_assigned_noted_and_accepted(desk_with_breaks: Desk) ->
     ]
 
 
-async def test_a_form_sent_twice_accepts_once(desk_with_breaks: Desk) -> None:
-    async with desk_with_breaks.signed_in("finance") as client:
+async def test_a_form_sent_twice_accepts_once(console_with_breaks: RunningConsole) -> None:
+    async with console_with_breaks.signed_in("finance") as client:
         name = (await breaks(client))["breaks"][0]["id"]
         path = f"/do/accept?break={name}"
         form = {"form": await of_form(client, path), "reason": "less than a cent"}
         first, again = await client.post(path, data=form), await client.post(path, data=form)
     assert (first.status_code, again.status_code) == (303, 409)
-    assert len(desk_with_breaks.driver.rows("SELECT 1 FROM break_deeds")) == 1
+    assert len(console_with_breaks.driver.rows("SELECT 1 FROM break_deeds")) == 1
 
 
-async def test_a_post_from_another_site_does_nothing(desk_with_breaks: Desk) -> None:
-    async with desk_with_breaks.signed_in("finance") as client:
+async def test_a_post_from_another_site_does_nothing(console_with_breaks: RunningConsole) -> None:
+    async with console_with_breaks.signed_in("finance") as client:
         name = (await breaks(client))["breaks"][0]["id"]
         path = f"/do/accept?break={name}"
         form = {"form": await of_form(client, path), "reason": "less than a cent"}
@@ -140,15 +143,17 @@ async def test_a_post_from_another_site_does_nothing(desk_with_breaks: Desk) -> 
         answer = await client.post(path, data=form, headers=elsewhere)
     assert answer.status_code == 403
     assert ORIGIN not in str(answer.headers)
-    assert desk_with_breaks.driver.rows("SELECT 1 FROM break_deeds") == []
+    assert console_with_breaks.driver.rows("SELECT 1 FROM break_deeds") == []
 
 
-async def test_above_the_limit_a_second_person_is_needed(desk_with_breaks: Desk) -> None:
+async def test_above_the_limit_a_second_person_is_needed(
+    console_with_breaks: RunningConsole,
+) -> None:
     """The form says so, and how; what is sent all the same is refused."""
-    desk = desk_with_breaks
+    console = console_with_breaks
     rules = '[accept_alone_max]\nKES = "1.00"\n'
-    await save_rules(desk.context, rules, by="a finance", second=None)
-    async with desk.signed_in("finance") as client:
+    await save_rules(console.context, rules, by="a finance", second=None)
+    async with console.signed_in("finance") as client:
         found = (await breaks(client, "?currency=KES"))["breaks"][0]["id"]
         path = f"/do/accept?break={found}"
         text = shown((await client.get(path)).text)
@@ -160,20 +165,22 @@ async def test_above_the_limit_a_second_person_is_needed(desk_with_breaks: Desk)
     assert "Accept it" not in text
     assert sent.status_code == 400
     assert alone.status_code == 303
-    assert desk.driver.rows("SELECT break_id FROM break_deeds") == [(free,)]
+    assert console.driver.rows("SELECT break_id FROM break_deeds") == [(free,)]
 
 
-async def test_a_break_goes_to_an_operator_only(desk_with_breaks: Desk) -> None:
-    async with desk_with_breaks.signed_in("support") as client:
+async def test_a_break_goes_to_an_operator_only(console_with_breaks: RunningConsole) -> None:
+    async with console_with_breaks.signed_in("support") as client:
         name = (await breaks(client))["breaks"][0]["id"]
         sent = await send(client, f"/do/assign?break={name}", to="nobody we know")
         without = await send(client, f"/do/comment?break={name}", reason=" ")
     assert (sent.status_code, without.status_code) == (400, 400)
-    assert desk_with_breaks.driver.rows("SELECT 1 FROM break_deeds") == []
+    assert console_with_breaks.driver.rows("SELECT 1 FROM break_deeds") == []
 
 
-async def test_late_money_is_listed_with_what_is_proposed(desk_with_breaks: Desk) -> None:
-    async with desk_with_breaks.signed_in("finance") as client:
+async def test_late_money_is_listed_with_what_is_proposed(
+    console_with_breaks: RunningConsole,
+) -> None:
+    async with console_with_breaks.signed_in("finance") as client:
         found = (await client.get("/late.json")).json()
         text = shown((await client.get("/late")).text)
         none = shown((await client.get("/late?state=settled")).text)
@@ -183,9 +190,9 @@ async def test_late_money_is_listed_with_what_is_proposed(desk_with_breaks: Desk
     assert "No late money is in this state" in none
 
 
-async def test_a_run_is_started_by_who_is_signed_in(desk: Desk) -> None:
+async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> None:
     """Of everything, or of some days; it is in the trail, and a day that is none is refused."""
-    async with desk.signed_in("finance") as client:
+    async with console.signed_in("finance") as client:
         assert "Nothing has been reconciled yet" in shown((await client.get("/runs")).text)
         wrong = await send(client, "/do/run", since="last week", until="", reason="month end")
         whole = await send(client, "/do/run", since="", until="", reason="month end")
@@ -198,36 +205,38 @@ async def test_a_run_is_started_by_who_is_signed_in(desk: Desk) -> None:
     assert [each["kind"] for each in found] == ["look", "lived"]
     assert found[0]["to"] == "2026-11-01T00:00:00Z"
     assert "the list begins with it" in shown(page.text)
-    rows = desk.driver.rows("SELECT who, reason FROM audit WHERE action='reconciled' ORDER BY at")
+    rows = console.driver.rows(
+        "SELECT who, reason FROM audit WHERE action='reconciled' ORDER BY at"
+    )
     assert sorted(rows) == [("a finance", "a look"), ("a finance", "month end")]
 
 
-async def test_a_month_says_what_is_against_closing_it(desk: Desk) -> None:
+async def test_a_month_says_what_is_against_closing_it(console: RunningConsole) -> None:
     """The month of now is not over; a month that is says each condition, held or not."""
-    async with desk.signed_in("finance") as client:
+    async with console.signed_in("finance") as client:
         listed = (await client.get("/periods.json")).json()
         first = listed["open"][0]["period"]
         now = (await client.get(f"/periods/{first}.json")).json()
         assert (await client.get("/periods/yesterday")).status_code == 404
-    desk.driver.clock.put(desk.driver.clock.now() + 45 * DAY)
-    async with desk.signed_in("finance") as client:
+    console.driver.clock.put(console.driver.clock.now() + 45 * DAY)
+    async with console.signed_in("finance") as client:
         later = (await client.get(f"/periods/{first}.json")).json()
         text = shown((await client.get(f"/periods/{first}")).text)
     assert [each["check"] for each in now["checks"] if each["state"] == "failed"] == ["too_early"]
     assert {each["check"] for each in later["checks"]} == set(CHECKS)
     for each in later["checks"]:
         assert each["sentence"] in text
-    assert desk.driver.rows("SELECT 1 FROM closings") == []
+    assert console.driver.rows("SELECT 1 FROM closings") == []
 
 
 @pytest.mark.parametrize("form", ["html", "xlsx", "csv", "json", "table"])
-async def test_a_report_is_a_download_in_each_form(desk: Desk, form: str) -> None:
-    async with desk.signed_in("finance") as client:
+async def test_a_report_is_a_download_in_each_form(console: RunningConsole, form: str) -> None:
+    async with console.signed_in("finance") as client:
         month = (await client.get("/reports.json")).json()["reports"][0]["period"]
         answer = await client.get(f"/reports/{month}?as={form}")
         days = await client.get(f"/reports/period?from={month}-01&to={month}-02&as={form}")
         wrong = await client.get(f"/reports/{month}?as=odt")
-    async with desk.signed_in("support") as client:
+    async with console.signed_in("support") as client:
         refused = await client.get(f"/reports/{month}?as={form}")
     assert (answer.status_code, days.status_code) == (200, 200)
     assert answer.headers["content-disposition"].startswith("attachment; filename=")

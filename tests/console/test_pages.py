@@ -14,7 +14,7 @@ from app.access.operators import MAY, MAY_READ, ROLES
 from app.console.application import split_form
 from app.console.page_list import ACTS, PAGES
 from app.console.words import address
-from tests.console.conftest import AWKWARD, PHONE, Desk
+from tests.console.conftest import AWKWARD, PHONE, RunningConsole
 
 LISTS = [page for page in PAGES if "{subject}" not in page.path]
 
@@ -25,8 +25,8 @@ def shown(html: str) -> str:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_every_role_reads_what_the_table_says(desk: Desk, role: str) -> None:
-    async with desk.signed_in(role) as client:
+async def test_every_role_reads_what_the_table_says(console: RunningConsole, role: str) -> None:
+    async with console.signed_in(role) as client:
         for page in LISTS:
             allowed = role in MAY_READ[page.reads]
             base = "/now" if page.path == "/" else page.path
@@ -35,24 +35,27 @@ async def test_every_role_reads_what_the_table_says(desk: Desk, role: str) -> No
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_every_role_does_what_the_table_says(desk_with_breaks: Desk, role: str) -> None:
+async def test_every_role_does_what_the_table_says(
+    console_with_breaks: RunningConsole, role: str
+) -> None:
     """403 for a form, and for what it sends, where the role may not."""
-    desk = desk_with_breaks
-    async with desk.signed_in("finance") as client:
+    console = console_with_breaks
+    async with console.signed_in("finance") as client:
         name = (await client.get("/breaks.json")).json()["breaks"][0]["id"]
-    async with desk.signed_in(role) as client:
+    async with console.signed_in(role) as client:
+        may = {str(word): roles for each in (MAY, MAY_READ) for word, roles in each.items()}
         for act in ACTS:
             about = f"order=ORD-1&break={name}&number=1&operator=a+viewer&token=books"
             path = f"/do/{act.name}?{about}&item=rollback"
-            allowed = role in {**MAY, **MAY_READ}[act.permission]
+            allowed = role in may[act.permission]
             assert (await client.get(path)).status_code == (200 if allowed else 403)
             if not allowed:
                 sent = await client.post(path, data={"form": "x", "reason": "a good one"})
                 assert sent.status_code == 403
 
 
-async def test_nobody_is_sent_to_sign_in(desk: Desk) -> None:
-    async with desk.client() as client:
+async def test_nobody_is_sent_to_sign_in(console: RunningConsole) -> None:
+    async with console.client() as client:
         for page in LISTS:
             answer = await client.get(page.path)
             assert answer.status_code == 303
@@ -62,8 +65,8 @@ async def test_nobody_is_sent_to_sign_in(desk: Desk) -> None:
         assert (await client.get("/do/evidence?order=ORD-1")).status_code == 303
 
 
-async def test_the_page_of_an_order_says_what_its_json_says(desk: Desk) -> None:
-    async with desk.signed_in("support") as client:
+async def test_the_page_of_an_order_says_what_its_json_says(console: RunningConsole) -> None:
+    async with console.signed_in("support") as client:
         document = (await client.get("/orders/ORD-1.json")).json()
         page = await client.get("/orders/ORD-1")
     text = shown(page.text)
@@ -78,8 +81,8 @@ async def test_the_page_of_an_order_says_what_its_json_says(desk: Desk) -> None:
     assert "Refused, and may be of this order" in text
 
 
-async def test_a_list_is_the_same_as_page_json_and_csv(desk: Desk) -> None:
-    async with desk.signed_in("viewer") as client:
+async def test_a_list_is_the_same_as_page_json_and_csv(console: RunningConsole) -> None:
+    async with console.signed_in("viewer") as client:
         document = (await client.get("/orders.json")).json()
         text = shown((await client.get("/orders")).text)
         lines = list(csv.DictReader(io.StringIO((await client.get("/orders.csv")).text)))
@@ -91,8 +94,10 @@ async def test_a_list_is_the_same_as_page_json_and_csv(desk: Desk) -> None:
         assert each["sentence"] in text
 
 
-async def test_an_order_whose_reference_ends_as_a_form_does_has_its_page(desk: Desk) -> None:
-    async with desk.signed_in("viewer") as client:
+async def test_an_order_whose_reference_ends_as_a_form_does_has_its_page(
+    console: RunningConsole,
+) -> None:
+    async with console.signed_in("viewer") as client:
         page = await client.get(address("orders", AWKWARD))
         assert page.headers["content-type"].startswith("text/html")
         found = (await client.get(address("orders", AWKWARD, "json"))).json()
@@ -115,11 +120,11 @@ def test_a_form_is_told_from_a_name(subject: str, split: tuple[str, str]) -> Non
 
 
 async def test_pages_follow_each_other_without_gap_or_double(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.console.orders_pages.ROWS", 1)
     seen, path = [], "/orders.json"
-    async with desk.signed_in("viewer") as client:
+    async with console.signed_in("viewer") as client:
         for _ in range(3):
             document = (await client.get(path)).json()
             seen += [each["order"] for each in document["orders"]]
@@ -142,31 +147,31 @@ async def test_pages_follow_each_other_without_gap_or_double(
     ],
 )
 async def test_what_is_off_becomes_a_page_that_says_so(
-    desk: Desk, path: str, status: int, said: str
+    console: RunningConsole, path: str, status: int, said: str
 ) -> None:
-    async with desk.signed_in("admin") as client:
+    async with console.signed_in("admin") as client:
         answer = await client.get(path)
     assert answer.status_code == status
     assert said in shown(answer.text)
 
 
-async def test_as_of_shows_what_was_known_then(desk: Desk) -> None:
-    async with desk.signed_in("viewer") as client:
+async def test_as_of_shows_what_was_known_then(console: RunningConsole) -> None:
+    async with console.signed_in("viewer") as client:
         answer = await client.get("/orders/ORD-1?as_of=2020-01-01T00:00:00Z")
     assert answer.status_code == 404
     assert "what is known of it came later" in shown(answer.text)
 
 
-async def test_a_viewer_sees_no_refused_delivery(desk: Desk) -> None:
-    async with desk.signed_in("support") as client:
+async def test_a_viewer_sees_no_refused_delivery(console: RunningConsole) -> None:
+    async with console.signed_in("support") as client:
         rows = (await client.get("/deliveries.json")).json()["deliveries"]
         refused = next(each for each in rows if each["verdict"] == "signature_mismatch")
         one = (await client.get(f"/deliveries/{refused['delivery']}.json")).json()
     assert one["doctor"]["mistakes"] == []
-    assert desk.driver.rows("SELECT who FROM audit WHERE action='rejection_read'") == [
+    assert console.driver.rows("SELECT who FROM audit WHERE action='rejection_read'") == [
         ("a support",)
     ]
-    async with desk.signed_in("viewer") as client:
+    async with console.signed_in("viewer") as client:
         rows = (await client.get("/deliveries.json")).json()["deliveries"]
         assert {each["verdict"] for each in rows} == {"stored"}
         assert (await client.get(f"/deliveries/{refused['delivery']}")).status_code == 404
@@ -174,10 +179,12 @@ async def test_a_viewer_sees_no_refused_delivery(desk: Desk) -> None:
     assert order["refused"] == []
 
 
-async def test_a_phone_is_in_no_page_address_or_log(desk: Desk, log: io.StringIO) -> None:
+async def test_a_phone_is_in_no_page_address_or_log(
+    console: RunningConsole, log: io.StringIO
+) -> None:
     """It stands in bodies that were taken and refused, and is typed into the search."""
     said: list[object] = []
-    async with desk.signed_in("support") as client:
+    async with console.signed_in("support") as client:
         found = await client.post("/orders/find", data={"text": f"+{PHONE}"})
         said.append((found.text, found.headers.get("location", "")))
         for path in ("/", "/orders", "/deliveries", "/orders/ORD-1"):
@@ -189,17 +196,17 @@ async def test_a_phone_is_in_no_page_address_or_log(desk: Desk, log: io.StringIO
     assert PHONE[-8:] not in json.dumps(said) + log.getvalue()
 
 
-async def test_a_search_with_one_hit_goes_there(desk: Desk) -> None:
-    async with desk.signed_in("viewer") as client:
+async def test_a_search_with_one_hit_goes_there(console: RunningConsole) -> None:
+    async with console.signed_in("viewer") as client:
         one = await client.post("/orders/find", data={"text": "ORD-1"})
         none = await client.post("/orders/find", data={"text": "unheard of"})
     assert (one.status_code, one.headers["location"]) == (303, "/orders/ORD-1")
     assert "Nothing was found" in shown(none.text)
 
 
-async def test_a_form_does_its_work_once(desk: Desk) -> None:
+async def test_a_form_does_its_work_once(console: RunningConsole) -> None:
     """The evidence bundle is a download, in the trail; sent again, the form does nothing."""
-    async with desk.signed_in("finance") as client:
+    async with console.signed_in("finance") as client:
         page = (await client.get("/do/evidence?order=ORD-1")).text
         found = re.search(r'name="form" value="([^"]+)"', page)
         assert found
@@ -209,13 +216,13 @@ async def test_a_form_does_its_work_once(desk: Desk) -> None:
     assert first.headers["content-disposition"].startswith("attachment")
     assert first.content.startswith(b"PK")
     assert again.status_code == 409
-    assert desk.driver.rows("SELECT who FROM audit WHERE action='evidence_built'") == [
+    assert console.driver.rows("SELECT who FROM audit WHERE action='evidence_built'") == [
         ("a finance",)
     ]
 
 
-async def test_judging_again_asks_for_a_reason_and_previews(desk: Desk) -> None:
-    async with desk.signed_in("support") as client:
+async def test_judging_again_asks_for_a_reason_and_previews(console: RunningConsole) -> None:
+    async with console.signed_in("support") as client:
         page = await client.get("/do/reverify")
     assert "1 refused delivery is kept" in shown(page.text)
     assert "There is nothing to do" in shown(page.text)

@@ -16,7 +16,7 @@ from app.evidence.seal import seal_all
 from app.golive.golive import ITEMS
 from app.orders.notify_shop import STATES
 from tests.api.driving import environ
-from tests.console.conftest import Desk, session_for
+from tests.console.conftest import RunningConsole, session_for
 from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
 
@@ -30,11 +30,11 @@ def test_every_word_has_a_sentence() -> None:
 
 
 async def test_the_trail_is_newest_first_and_pages_without_gap(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.console.service_pages.ROWS", 2)
     seen, before = [], ""
-    async with desk.signed_in("finance") as client:
+    async with console.signed_in("finance") as client:
         while True:
             found = (await client.get(f"/audit.json?{before}")).json()
             seen += [each["number"] for each in found["entries"]]
@@ -43,21 +43,25 @@ async def test_the_trail_is_newest_first_and_pages_without_gap(
             before = f"before={found['next']}"
         text = shown((await client.get("/audit?action=operator_added")).text)
         none = shown((await client.get("/audit?who=nobody")).text)
-    numbers = [row[0] for row in desk.driver.rows("SELECT number FROM audit ORDER BY number DESC")]
+    numbers = [
+        row[0] for row in console.driver.rows("SELECT number FROM audit ORDER BY number DESC")
+    ]
     assert seen == numbers
     assert len(seen) >= 3
     assert "added an operator" in text
     assert "Nothing fits these filters" in none
 
 
-async def test_the_log_is_verified_from_its_page(desk: Desk) -> None:
+async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> None:
     """A row that was changed since it was sealed is told."""
-    async with desk.signed_in("viewer") as client:
-        signer = await signer_of(desk.context, load_settings(environ(desk.driver.path.parent)))
-        await seal_all(desk.context, signer, sweep=True, progress=lambda *_: None)
+    async with console.signed_in("viewer") as client:
+        signer = await signer_of(
+            console.context, load_settings(environ(console.driver.path.parent))
+        )
+        await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
         found = (await client.get("/log.json")).json()
         fits = shown((await send(client, "/do/verify-log")).text)
-        async with desk.context.store.writing() as connection:
+        async with console.context.store.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET source='other' WHERE 1=1")
         broken = shown((await send(client, "/do/verify-log")).text)
     assert found["checkpoint"]["size"] == found["leaves"] > 0
@@ -65,8 +69,8 @@ async def test_the_log_is_verified_from_its_page(desk: Desk) -> None:
     assert "Something does not fit" in broken
 
 
-async def test_somebody_is_invited_and_the_link_is_shown_once(desk: Desk) -> None:
-    async with desk.signed_in("admin") as client:
+async def test_somebody_is_invited_and_the_link_is_shown_once(console: RunningConsole) -> None:
+    async with console.signed_in("admin") as client:
         wrong = await send(client, "/do/invite", name="Ben", role="owner")
         told = await send(client, "/do/invite", name="Ben", role="support")
         people = {
@@ -80,45 +84,45 @@ async def test_somebody_is_invited_and_the_link_is_shown_once(desk: Desk) -> Non
     assert not people["Ben"]["can_sign_in"]
     assert people["a admin"]["sessions"] == 1
     assert link[1] not in page
-    assert desk.driver.rows("SELECT who FROM audit WHERE action='operator_invited'") == [
+    assert console.driver.rows("SELECT who FROM audit WHERE action='operator_invited'") == [
         ("a admin",)
     ]
 
 
-async def test_sessions_are_ended_and_people_disabled_at_once(desk: Desk) -> None:
-    viewer = await session_for(desk.context, "a viewer")
-    support = await session_for(desk.context, "a support")
-    async with desk.signed_in("admin") as client:
+async def test_sessions_are_ended_and_people_disabled_at_once(console: RunningConsole) -> None:
+    viewer = await session_for(console.context, "a viewer")
+    support = await session_for(console.context, "a support")
+    async with console.signed_in("admin") as client:
         gone = await send(client, "/do/end-sessions?operator=a+viewer", reason="lost laptop")
         done = await send(client, "/do/disable?operator=a+support")
         last = await send(client, "/do/disable?operator=a+admin")
         assert (await client.get("/do/disable?operator=nobody")).status_code == 404
     for token in (viewer, support):
-        async with desk.client(token) as other:
+        async with console.client(token) as other:
             assert (await other.get("/")).status_code == 303
     assert (gone.status_code, done.status_code, last.status_code) == (303, 303, 400)
     assert "is the last admin" in shown(last.text)
-    assert desk.driver.rows("SELECT subject, reason FROM audit WHERE action='sessions_ended'") == [
-        ("a viewer", "lost laptop")
-    ]
+    assert console.driver.rows(
+        "SELECT subject, reason FROM audit WHERE action='sessions_ended'"
+    ) == [("a viewer", "lost laptop")]
 
 
-async def test_a_token_is_revoked_once(desk: Desk) -> None:
-    await issue_token(desk.context, name="books", by="a admin")
-    async with desk.signed_in("admin") as client:
+async def test_a_token_is_revoked_once(console: RunningConsole) -> None:
+    await issue_token(console.context, name="books", by="a admin")
+    async with console.signed_in("admin") as client:
         path = "/do/revoke-token?token=books"
         form = {"form": await of_form(client, path)}
         first, again = await client.post(path, data=form), await client.post(path, data=form)
         text = shown((await client.get("/tokens")).text)
-        form = shown((await client.get(path)).text)
+        asked = shown((await client.get(path)).text)
     assert (first.status_code, again.status_code) == (303, 409)
     assert "revoked at" in text
-    assert "It was revoked at" in form
-    assert len(desk.driver.rows("SELECT 1 FROM audit WHERE action='token_revoked'")) == 1
+    assert "It was revoked at" in asked
+    assert len(console.driver.rows("SELECT 1 FROM audit WHERE action='token_revoked'")) == 1
 
 
-async def test_an_item_is_signed_by_who_is_signed_in(desk: Desk) -> None:
-    async with desk.signed_in("support") as client:
+async def test_an_item_is_signed_by_who_is_signed_in(console: RunningConsole) -> None:
+    async with console.signed_in("support") as client:
         before = (await client.get("/golive.json")).json()
         path = "/do/sign-item?item=rollback"
         cross = await client.post(
@@ -138,12 +142,12 @@ async def test_an_item_is_signed_by_who_is_signed_in(desk: Desk) -> None:
     assert "never checked" in text
 
 
-async def test_the_shop_is_told_again_by_number(desk: Desk) -> None:
+async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None:
     """Without a shop's address nothing is to be told; the form says so."""
-    async with desk.signed_in("support") as client:
+    async with console.signed_in("support") as client:
         empty = shown((await client.get("/notifications")).text)
         none = shown((await client.get("/do/redeliver?number=1")).text)
-        async with desk.context.store.writing() as connection:
+        async with console.context.store.writing() as connection:
             sql = (
                 "INSERT INTO notifications (seq, order_key, since, due_at, tries, problem) "
                 "SELECT seq, order_key, at, NULL, 9, 'status_503' FROM revisions"

@@ -19,7 +19,7 @@ from app.console.gate import CONTENT_POLICY, Tries, network_of
 from app.console.signing_in import local
 from app.core.errors import UsageError
 from reconcile.instants import EARLIEST, SECOND
-from tests.console.conftest import ORIGIN, SAME_SITE, Desk, session_for
+from tests.console.conftest import ORIGIN, SAME_SITE, RunningConsole, session_for
 
 PASSWORD = "correct horse battery"
 
@@ -48,14 +48,14 @@ async def test_a_password_fits_its_own_text_alone() -> None:
     assert not await password_fits(PASSWORD, None)
 
 
-async def invited(desk: Desk, name: str) -> tuple[str, str | None]:
+async def invited(console: RunningConsole, name: str) -> tuple[str, str | None]:
     """A person with a password, and the secret of their codes."""
-    token = await invite_operator(desk.context, name=name, role=None, by="a admin")
-    async with desk.client(**SAME_SITE) as client:
+    token = await invite_operator(console.context, name=name, role=None, by="a admin")
+    async with console.client(**SAME_SITE) as client:
         page = await client.post("/invite", data={"token": token})
         found = re.search(r"secret=(\w+)", page.text)
         secret = found[1] if found else None
-        code = "" if secret is None else totp_code(secret, step_of(desk.driver.clock.now()))
+        code = "" if secret is None else totp_code(secret, step_of(console.driver.clock.now()))
         form = {"token": token, "password": PASSWORD, "again": PASSWORD, "code": code}
         done = await client.post("/invite", data=form)
         assert done.status_code == 303, done.text
@@ -63,31 +63,31 @@ async def invited(desk: Desk, name: str) -> tuple[str, str | None]:
     return token, secret
 
 
-async def test_an_invitation_is_used_once_and_leads_to_a_session(desk: Desk) -> None:
-    _, secret = await invited(desk, "a finance")
+async def test_an_invitation_is_used_once_and_leads_to_a_session(console: RunningConsole) -> None:
+    _, secret = await invited(console, "a finance")
     assert secret is not None
-    desk.driver.clock.put(desk.driver.clock.now() + 90 * SECOND)
-    code = totp_code(secret, step_of(desk.driver.clock.now()))
+    console.driver.clock.put(console.driver.clock.now() + 90 * SECOND)
+    code = totp_code(secret, step_of(console.driver.clock.now()))
     form = {"name": "a finance", "password": PASSWORD, "code": code}
-    async with desk.client(**SAME_SITE) as client:
+    async with console.client(**SAME_SITE) as client:
         done = await client.post("/sign-in?next=/orders", data=form | {"next": "/orders"})
         assert (done.status_code, done.headers["location"]) == (303, "/orders")
         cookie = done.headers["set-cookie"]
-        assert cookie.startswith(f"{desk.console.cookie}=")
+        assert cookie.startswith(f"{console.console.cookie}=")
         assert "HttpOnly" in cookie
         assert "SameSite=lax" in cookie
         assert (await client.get("/orders")).status_code == 200
         again = await client.post("/sign-in", data=form)
         assert again.status_code in (303, 403)
-    async with desk.client(**SAME_SITE) as client:  # the code was used
+    async with console.client(**SAME_SITE) as client:  # the code was used
         assert (await client.post("/sign-in", data=form)).status_code == 403
 
 
-async def test_every_failure_is_told_in_the_same_words(desk: Desk) -> None:
+async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) -> None:
     """No such name, a wrong password, a wrong code, a disabled operator, and too many tries."""
-    await invited(desk, "a finance")
-    await invited(desk, "a viewer")
-    await retire_operator(desk.context, name="a viewer", by="a admin")
+    await invited(console, "a finance")
+    await invited(console, "a viewer")
+    await retire_operator(console.context, name="a viewer", by="a admin")
     forms = [
         {"name": "nobody", "password": PASSWORD, "code": "1"},
         {"name": "a finance", "password": "wrong", "code": "1"},
@@ -95,53 +95,55 @@ async def test_every_failure_is_told_in_the_same_words(desk: Desk) -> None:
         {"name": "a viewer", "password": PASSWORD, "code": ""},
         *({"name": "a support", "password": "x", "code": ""} for _ in range(7)),
     ]
-    async with desk.client(**SAME_SITE) as client:
+    async with console.client(**SAME_SITE) as client:
         answers = [await client.post("/sign-in", data=form) for form in forms]
     assert {each.status_code for each in answers} == {403}
     assert len({each.text for each in answers}) == 1
 
 
-async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(desk: Desk) -> None:
-    clock = desk.driver.clock
-    token = await session_for(desk.context, "a support")
-    async with desk.client(token, **SAME_SITE) as client:
+async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(
+    console: RunningConsole,
+) -> None:
+    clock = console.driver.clock
+    token = await session_for(console.context, "a support")
+    async with console.client(token, **SAME_SITE) as client:
         clock.put(clock.now() + IDLE - SECOND)
         assert (await client.get("/orders")).status_code == 200
         clock.put(clock.now() + IDLE + SECOND)
         assert (await client.get("/orders")).status_code == 303
-    token = await session_for(desk.context, "a support")
-    async with desk.client(token, **SAME_SITE) as client:
+    token = await session_for(console.context, "a support")
+    async with console.client(token, **SAME_SITE) as client:
         for _ in range(LONGEST // (IDLE - SECOND)):
             clock.put(clock.now() + IDLE - SECOND)
             assert (await client.get("/orders")).status_code == 200
         clock.put(clock.now() + IDLE - SECOND)
         assert (await client.get("/orders")).status_code == 303
-    async with desk.signed_in("support") as client:
+    async with console.signed_in("support") as client:
         assert (await client.get("/orders")).status_code == 200
-        await retire_operator(desk.context, name="a support", by="a admin")
+        await retire_operator(console.context, name="a support", by="a admin")
         assert (await client.get("/orders")).status_code == 303
-    async with desk.signed_in("viewer") as client:
-        stolen = client.cookies[desk.console.cookie]
+    async with console.signed_in("viewer") as client:
+        stolen = client.cookies[console.console.cookie]
         assert (await client.post("/sign-out")).status_code == 303
-    async with desk.client(stolen) as client:
+    async with console.client(stolen) as client:
         assert (await client.get("/orders")).status_code == 303
 
 
-async def test_a_session_that_somebody_fixed_is_no_session(desk: Desk) -> None:
+async def test_a_session_that_somebody_fixed_is_no_session(console: RunningConsole) -> None:
     """A cookie that was set before signing in stays worthless; signing in gives another."""
-    await invited(desk, "a viewer")
-    async with desk.client("chosen by a stranger", **SAME_SITE) as client:
+    await invited(console, "a viewer")
+    async with console.client("chosen by a stranger", **SAME_SITE) as client:
         assert (await client.get("/orders")).status_code == 303
         done = await client.post("/sign-in", data={"name": "a viewer", "password": PASSWORD})
         assert done.status_code == 303
         assert "chosen" not in done.headers["set-cookie"]
-    async with desk.client("chosen by a stranger") as client:
+    async with console.client("chosen by a stranger") as client:
         assert (await client.get("/orders")).status_code == 303
 
 
-async def test_only_the_hash_of_a_cookie_is_kept(desk: Desk) -> None:
-    token = await session_for(desk.context, "a viewer")
-    assert token not in str(desk.driver.rows("SELECT * FROM sessions"))
+async def test_only_the_hash_of_a_cookie_is_kept(console: RunningConsole) -> None:
+    token = await session_for(console.context, "a viewer")
+    assert token not in str(console.driver.rows("SELECT * FROM sessions"))
 
 
 @pytest.mark.parametrize(
@@ -159,20 +161,20 @@ async def test_only_the_hash_of_a_cookie_is_kept(desk: Desk) -> None:
     ],
 )
 async def test_a_post_from_elsewhere_is_refused(
-    desk: Desk, headers: dict[str, str], status: int
+    console: RunningConsole, headers: dict[str, str], status: int
 ) -> None:
-    token = await session_for(desk.context, "a admin")
-    async with desk.client(token, **headers) as client:
+    token = await session_for(console.context, "a admin")
+    async with console.client(token, **headers) as client:
         assert (await client.post("/sign-out")).status_code == status
 
 
-async def test_another_name_in_host_is_refused(desk: Desk) -> None:
-    async with desk.client(Host="evil.example:8081") as client:
+async def test_another_name_in_host_is_refused(console: RunningConsole) -> None:
+    async with console.client(Host="evil.example:8081") as client:
         assert (await client.get("/sign-in")).status_code == 421
 
 
-async def test_every_answer_carries_the_headers(desk: Desk) -> None:
-    async with desk.signed_in("admin") as client:
+async def test_every_answer_carries_the_headers(console: RunningConsole) -> None:
+    async with console.signed_in("admin") as client:
         for path in ("/", "/orders.json", "/nothing", "/static/console.css", "/sign-in"):
             headers = (await client.get(path)).headers
             assert headers["content-security-policy"] == CONTENT_POLICY
@@ -181,10 +183,12 @@ async def test_every_answer_carries_the_headers(desk: Desk) -> None:
             assert "no-" in headers["cache-control"]
 
 
-async def test_the_demos_link_works_once_and_only_without_other_operators(desk: Desk) -> None:
+async def test_the_demos_link_works_once_and_only_without_other_operators(
+    console: RunningConsole,
+) -> None:
     with pytest.raises(UsageError, match="operators of its own"):
-        await demo_link(desk.context)
-    async with desk.client(**SAME_SITE) as client:
+        await demo_link(console.context)
+    async with console.client(**SAME_SITE) as client:
         assert (await client.post("/enter", data={"token": "guessed"})).status_code == 403
 
 
