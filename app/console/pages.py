@@ -149,8 +149,7 @@ class Pages:
         return stacked(
             "arrivals",
             title="Deliveries in the last hour",
-            about=f"{total} deliveries in the last hour, {refused} of them refused; one bar a "
-            "minute.",
+            about=f"In the last hour came {total}, {refused} of them refused; one bar a minute.",
             labels=[
                 words.clock_time(words.parsed(each["minute"]), self._console.zone)
                 for each in arrivals

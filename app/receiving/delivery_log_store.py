@@ -17,7 +17,7 @@ from reconcile.ledger.events import Event
 _SHOWN = "id, received_at, source, verdict, digest, size, problem, headers"
 _BOTH = (
     f"SELECT {_SHOWN}, event_id, pruned_at FROM deliveries UNION ALL "  # noqa: S608
-    f"SELECT {_SHOWN}, NULL AS event_id, NULL AS pruned_at FROM rejections"
+    f"SELECT {_SHOWN}, NULL AS event_id, CAST(NULL AS BIGINT) AS pruned_at FROM rejections"
 )
 
 
@@ -78,7 +78,10 @@ def _entry(row: Sequence[Any]) -> LogEntry:
 
 _HALVES = (
     (f"SELECT {_SHOWN}, event_id, pruned_at FROM deliveries", "deliveries"),  # noqa: S608
-    (f"SELECT {_SHOWN}, NULL AS event_id, NULL AS pruned_at FROM rejections", "rejections"),  # noqa: S608
+    (
+        f"SELECT {_SHOWN}, NULL AS event_id, CAST(NULL AS BIGINT) AS pruned_at FROM rejections",  # noqa: S608
+        "rejections",
+    ),
 )
 
 
@@ -155,7 +158,7 @@ async def refused_naming(
     named = {f"name{place}": name.encode() for place, name in enumerate(names)}
     rows = await connection.execute(
         text(
-            f"SELECT {_SHOWN}, NULL AS event_id, NULL AS pruned_at FROM "  # noqa: S608
+            f"SELECT {_SHOWN}, NULL AS event_id, CAST(NULL AS BIGINT) AS pruned_at FROM "  # noqa: S608
             "(SELECT * FROM rejections ORDER BY id DESC LIMIT :looked_at) AS latest "
             f"WHERE {' OR '.join(has.format(name) for name in named)} ORDER BY id DESC LIMIT :limit"
         ),

@@ -73,7 +73,7 @@ def a_demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         )
     pids: set[int] = set()
     try:
-        pids |= children(demo.pid, count=2)
+        pids |= children(demo.pid, count=3)
         yield demo
     finally:
         if demo.poll() is None:
@@ -106,7 +106,7 @@ def alive(pid: int) -> bool:
 
 
 def ports(folder: Path, *pids: int) -> list[int]:
-    """The ports that the demo gave to its two children, from their command lines."""
+    """The ports that the demo gave to its children, from their command lines."""
     found = []
     for pid in pids:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
@@ -150,7 +150,7 @@ def test_a_demo_that_is_told_to_stop_takes_its_children_along(tmp_path: Path) ->
         assert second.stderr.startswith(b"tallyhook: a demo is running here (process %d" % demo.pid)
         assert len(second.stderr.splitlines()) == 1
         assert database.stat().st_ino == before
-        servers = children(demo.pid, count=2)
+        servers = children(demo.pid, count=3)
         listening = ports(tmp_path, *servers)
         demo.send_signal(signal.SIGTERM)
         assert demo.wait(PATIENCE_S) == 128 + signal.SIGTERM
@@ -179,7 +179,7 @@ def test_a_demo_that_stays_up_ends_well(tmp_path: Path, tell: Callable[[int], No
             lambda: demo.poll() is not None or b"stays up until Ctrl-C" in out.read_bytes(),
             otherwise=out.read_text,
         )
-        servers = children(demo.pid, count=2)
+        servers = children(demo.pid, count=3)
         tell(demo.pid)
         assert demo.wait(PATIENCE_S) == 0, out.read_text()
         assert [pid for pid in servers if alive(pid)] == []
@@ -190,7 +190,7 @@ def test_a_demo_that_stays_up_ends_well(tmp_path: Path, tell: Callable[[int], No
 def test_a_demo_that_is_interrupted_while_it_plays_has_not_done_it(tmp_path: Path) -> None:
     """Whoever waits for what it finds must not take an interruption for its success."""
     with a_demo(tmp_path) as demo:
-        servers = children(demo.pid, count=2)
+        servers = children(demo.pid, count=3)
         ctrl_c(demo.pid)
         assert demo.wait(PATIENCE_S) == 130
         assert [pid for pid in servers if alive(pid)] == []
