@@ -75,7 +75,9 @@ def test_none_comes_out(kinds: int, some: int, run: Run, tmp_path: Path) -> None
         before = crash.count
         with crashing(function, crash):
             ended = run(*words)
-        crashed += crash.count > before
+        if crash.count == before:
+            continue  # it did what it does, and one of the commands is to show a phone number
+        crashed += 1
         assert (name, canaries.seen_in(ended.out + ended.err)) == (name, [])
         if "PlantedError" in ended.err:
             unforeseen += 1
