@@ -131,6 +131,11 @@ def format_instant(instant: Instant) -> str:
     return f"{text}.{fraction:06d}Z"
 
 
+def format_known(instant: Instant | None) -> str | None:
+    """The same of an instant that may not be known."""
+    return None if instant is None else format_instant(instant)
+
+
 def format_duration(duration: Duration) -> str:
     """A length of time in words, to the two largest units: `2 h 5 min`, `45 s`, `300 ms`."""
     if duration < 0:

@@ -217,7 +217,6 @@ def _unexplained(verdict: str) -> str:
 
 
 def _row(entry: Any) -> dict[str, Any]:
-
     return {
         "delivery": entry.delivery_id,
         "received_at": format_instant(entry.received_at),

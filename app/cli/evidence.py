@@ -17,13 +17,14 @@ from app.cli.output import (
     JsonOption,
     document,
     measure,
+    moment,
     note,
     progress,
 )
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.instants import Instant, format_instant, parse_instant
+from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -62,7 +63,7 @@ def build(
     from app.evidence.bundle import Built, BundleRequest, build_evidence
 
     asked = _reason(with_personal_data, reason)
-    request = BundleRequest(order=order, as_of=_instant(as_of), reason=asked, by=by)
+    request = BundleRequest(order=order, as_of=moment(as_of, "--as-of"), reason=asked, by=by)
     _refuse_existing(output)
 
     async def build(context: AppContext, settings: Settings) -> Built:
@@ -129,7 +130,7 @@ def scenario(
     from app.bootstrap_evidence import evidence_providers
     from app.evidence.tell_scenario import tell_scenario
 
-    instant = _instant(as_of)
+    instant = moment(as_of, "--as-of")
     _refuse_existing(output)
     told = with_context(
         lambda context, settings: tell_scenario(
@@ -145,7 +146,6 @@ def scenario(
 
 
 def _reason(with_personal_data: bool, reason: str | None) -> str | None:
-
     if with_personal_data and reason is None:
         raise UsageError('say --reason "why personal data go in" beside --with-personal-data')
     if reason is not None and not with_personal_data:
@@ -153,16 +153,7 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
     return reason
 
 
-def _instant(as_of: str | None) -> Instant | None:
-
-    try:
-        return None if as_of is None else parse_instant(as_of)
-    except ValueError as error:
-        raise UsageError(f"--as-of: {error}") from None
-
-
 def _refuse_existing(path: Path) -> None:
-
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists; name another file, or remove it")
     if not path.absolute().parent.is_dir():

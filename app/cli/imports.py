@@ -17,13 +17,14 @@ from app.cli.output import (
     emit,
     emit_up_to,
     measure,
+    moment,
     note,
     say,
 )
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.instants import EARLIEST, Instant, format_instant, parse_instant
+from reconcile.instants import EARLIEST, format_instant, format_known
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -163,21 +164,6 @@ def list_imports(kind: Any, limit: int, form: Format) -> None:
     emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
 
 
-def instant_of(said: str | None) -> Instant | None:
-    """The instant of `--as-of`. Raises UsageError."""
-
-    try:
-        return None if said is None else parse_instant(said)
-    except ValueError as error:
-        raise UsageError(f"--as-of: {error}") from None
-
-
-def shown_instant(instant: Instant | None) -> str | None:
-    """An instant as it is printed."""
-
-    return None if instant is None else format_instant(instant)
-
-
 records_group = typer.Typer(
     help="Order books: what the merchant's own records say is owed and paid.",
     no_args_is_help=True,
@@ -235,7 +221,7 @@ def list_records(
     from app.finance.read_lines import list_book
     from reconcile.money import to_json
 
-    at = instant_of(as_of)
+    at = moment(as_of, "--as-of")
     lines = with_context(
         lambda context, _: list_book(context, reference=reference, as_of=at, limit=limit)
     )
@@ -245,7 +231,7 @@ def list_records(
             "reference": line.reference,
             "kind": line.kind,
             "amount": to_json(line.money),
-            "placed_at": shown_instant(line.placed_at),
+            "placed_at": format_known(line.placed_at),
             "status": line.status,
             "group": line.group,
         }
@@ -346,7 +332,7 @@ def list_statement_lines(
     from app.finance.read_lines import list_statement
     from reconcile.money import Money, to_json
 
-    at = instant_of(as_of)
+    at = moment(as_of, "--as-of")
     lines = with_context(
         lambda context, _: list_statement(context, reference=reference, as_of=at, limit=limit)
     )
@@ -359,7 +345,7 @@ def list_statement_lines(
             "gross": to_json(Money(minor=line.gross, currency=line.currency)),
             "fee": to_json(Money(minor=line.fee, currency=line.currency)),
             "net": to_json(Money(minor=line.net, currency=line.currency)),
-            "settled_at": shown_instant(line.settled_at),
+            "settled_at": format_known(line.settled_at),
             "payout": line.payout,
         }
         for line in lines

@@ -9,7 +9,7 @@ import typer
 from app.cli.output import MAX_NUMBER, DocumentOption, Format, FormatOption, document, emit, note
 from app.cli.running import with_context
 from app.core.errors import UsageError
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import format_instant, format_known
 
 if TYPE_CHECKING:
     from app.access.tokens import TokenScope
@@ -137,7 +137,7 @@ def add_token(
         token = await issue_token(context, name=name, scopes=scopes, until=until, by=by)
         entry = await token_of(context, token)
         assert entry is not None, "it was made just now"
-        made = {"scopes": list(entry.scopes), "until": _said(entry.until)}
+        made = {"scopes": list(entry.scopes), "until": format_known(entry.until)}
         return {"name": name, "token": token, **made}
 
     made = with_context(work, purpose="writing")
@@ -162,11 +162,6 @@ def _scopes(given: list[str]) -> list[TokenScope]:
     return found
 
 
-def _said(instant: Instant | None) -> str | None:
-
-    return None if instant is None else format_instant(instant)
-
-
 TOKEN_COLUMNS = ("name", "scopes", "until", "created_at", "revoked_at", "changed_at")
 
 
@@ -179,10 +174,10 @@ def list_tokens(form: FormatOption = Format.table) -> None:
         {
             "name": entry.name,
             "scopes": " ".join(entry.scopes),
-            "until": _said(entry.until),
-            "created_at": _said(entry.created_at),
-            "revoked_at": _said(entry.revoked_at),
-            "changed_at": _said(entry.changed_at),
+            "until": format_known(entry.until),
+            "created_at": format_known(entry.created_at),
+            "revoked_at": format_known(entry.revoked_at),
+            "changed_at": format_known(entry.changed_at),
         }
         for entry in with_context(lambda context, settings: known_tokens(context))
     ]

@@ -16,13 +16,14 @@ from app.cli.output import (
     document,
     emit,
     emit_up_to,
+    moment,
     note,
     say,
 )
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.instants import Instant, format_instant, parse_instant
+from reconcile.instants import format_known
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.ledger.records import HOLD_REASONS
 
@@ -179,10 +180,7 @@ def show_order(
 ) -> None:
     """Show one order's ledger: what happened, why we say so, and what would change it."""
 
-    try:
-        instant = None if as_of is None else parse_instant(as_of)
-    except ValueError as error:
-        raise UsageError(f"--as-of: {error}") from None
+    instant = moment(as_of, "--as-of")
 
     async def look(
         context: AppContext, settings: Settings
@@ -407,18 +405,14 @@ def redeliver(
 
 
 def _notification_row(entry: Entry) -> dict[str, Any]:
-
-    def moment(instant: Instant | None) -> str | None:
-        return None if instant is None else format_instant(instant)
-
     return {
         "id": entry.seq,
         "order": entry.order,
         "outcome": entry.outcome,
         "state": entry.state,
         "tries": entry.tries,
-        "published_at": moment(entry.published_at),
-        "due_at": moment(entry.due_at),
-        "delivered_at": moment(entry.delivered_at),
+        "published_at": format_known(entry.published_at),
+        "due_at": format_known(entry.due_at),
+        "delivered_at": format_known(entry.delivered_at),
         "problem": entry.problem,
     }

@@ -28,7 +28,7 @@ from app.cli.output import (
 from app.cli.running import with_context
 from app.core.errors import ConfigurationError
 from app.core.text import counted
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import Instant, format_instant, format_known
 
 if TYPE_CHECKING:
     from app.finance.reconcile_period import Ran
@@ -185,16 +185,13 @@ def list_runs(
     """List runs, newest first."""
     from app.finance.break_acts import finished_runs
 
-    def shown(instant: Instant | None) -> str | None:
-        return None if instant is None else format_instant(instant)
-
     rows = [
         {
             "run": each.number,
-            "at": shown(each.at),
-            "as_of": shown(each.as_of),
-            "from": shown(each.since),
-            "to": shown(each.until),
+            "at": format_known(each.at),
+            "as_of": format_known(each.as_of),
+            "from": format_known(each.since),
+            "to": format_known(each.until),
             "rules": each.rules,
             "kind": "lived" if each.lived else "look",
             "breaks": each.breaks,

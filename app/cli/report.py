@@ -190,7 +190,6 @@ def _scope(
 
 
 def _text_of(path: Path) -> str:
-
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

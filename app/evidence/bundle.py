@@ -31,7 +31,7 @@ from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant, format_duration, format_instant
+from reconcile.instants import Instant, format_duration, format_instant, format_known
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.records import Record
@@ -219,7 +219,7 @@ def _add_delivery(files: Files, told: DeliveryEvidence, dossier: Dossier) -> Non
         "signed": _part(files, f"{name}.signed", proven.content),
         "headers_shown": [_shown(each, value, dossier) for each, value in told.headers],
         "signature": _signature(proven, told.arrived.received_at),
-        "let_go_at": _instant(told.arrived.pruned_at),
+        "let_go_at": format_known(told.arrived.pruned_at),
     }
     files.shown[f"{name}.json"] = _json(document)
     if proven.public is not None:
@@ -245,14 +245,10 @@ def _signature(proven: Proven, received_at: Instant) -> dict[str, Any]:
         "where": proven.where,
         "over": proven.signed,
         "key": proven.key,
-        "signed_at": _instant(proven.signed_at),
+        "signed_at": format_known(proven.signed_at),
         "age_at_arrival": None if age is None else format_duration(age),
         "sentence": proven.sentence,
     }
-
-
-def _instant(instant: Instant | None) -> str | None:
-    return None if instant is None else format_instant(instant)
 
 
 # --- what else is known --------------------------------------------------------------------------

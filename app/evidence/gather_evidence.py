@@ -29,7 +29,7 @@ from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers, restored
 from app.sealing.log_store import identity, leaves_of
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import Instant, format_known
 from reconcile.ledger.events import Delivery, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
@@ -150,7 +150,7 @@ def book_document(line: BookLine) -> dict[str, Any]:
         "reference": line.reference,
         "kind": line.kind,
         "money": to_json(line.money),
-        "placed_at": _instant(line.placed_at),
+        "placed_at": format_known(line.placed_at),
         "status": line.status,
         "group": line.group,
     }
@@ -169,13 +169,9 @@ def statement_document(line: StatementLine) -> dict[str, Any]:
             name: to_json(Money(minor=minor, currency=line.currency))
             for name, minor in amounts.items()
         },
-        "settled_at": _instant(line.settled_at),
+        "settled_at": format_known(line.settled_at),
         "payout": line.payout,
     }
-
-
-def _instant(instant: Instant | None) -> str | None:
-    return None if instant is None else format_instant(instant)
 
 
 Text = TypeVar("Text", Event, Record)

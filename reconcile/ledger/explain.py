@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from reconcile.canonical import fingerprint
-from reconcile.instants import Duration, Instant, format_duration, format_instant
+from reconcile.instants import Duration, Instant, format_duration, format_instant, format_known
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS
 from reconcile.ledger.ledger import (
@@ -305,7 +305,7 @@ def ledger_document(ledger: Ledger) -> dict[str, Any]:
         ],
         "timeline": _timeline(ledger),
         "findings": [_finding_document(finding) for finding in ledger.findings],
-        "next_decision_at": _instant(ledger.next_decision_at),
+        "next_decision_at": format_known(ledger.next_decision_at),
     }
     mark = fingerprint(document)
     return {
@@ -314,10 +314,6 @@ def ledger_document(ledger: Ledger) -> dict[str, Any]:
         **document,
         "fingerprint": mark,
     }
-
-
-def _instant(instant: Instant | None) -> str | None:
-    return None if instant is None else format_instant(instant)
 
 
 def _totals(ledger: Ledger) -> dict[str, Any]:
@@ -371,7 +367,7 @@ def _attempt_document(attempt: Attempt) -> dict[str, Any]:
         "reference": attempt.reference,
         "source": attempt.source,
         "outcome": attempt.outcome,
-        "deadline": _instant(attempt.deadline),
+        "deadline": format_known(attempt.deadline),
         "reasons": [
             {
                 "code": reason.code,
@@ -402,7 +398,7 @@ def _timeline_row(heard: Heard, ledger: Ledger, *, attempt: str | None) -> dict[
     """One event. `attempt` is the one it was taken to speak of; None where it could be several."""
     event = heard.event
     return {
-        "occurred_at": _instant(event.occurred_at),
+        "occurred_at": format_known(event.occurred_at),
         "received_at": format_instant(heard.first),
         "event": event.event_id,
         "source": event.source,
@@ -441,5 +437,5 @@ def ledger_summary(ledger: Ledger) -> dict[str, Any]:
         "totals": _totals(ledger),
         "findings": list(dict.fromkeys(finding.code for finding in ledger.findings)),
         "explanation": headline(ledger),
-        "next_decision_at": _instant(ledger.next_decision_at),
+        "next_decision_at": format_known(ledger.next_decision_at),
     }
