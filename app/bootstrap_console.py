@@ -1,13 +1,10 @@
-"""Wiring: the console on a socket of its own, and the process of it that `serve` starts."""
+"""Wiring: the console on a socket of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 import signal
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC
 from socket import socket
 from typing import Final
@@ -21,6 +18,7 @@ from app.access.sessions import somebody_can_sign_in
 from app.bootstrap import destination
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import evidence_providers, signer_of
+from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.settings import Settings
 from app.console.application import build_console
@@ -30,13 +28,12 @@ from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.monitoring.watchdog import Watched
 from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
+from app.worker_process import leave_signals_to_parent
 
 log = structlog.get_logger()
 
 SHUTDOWN_S: Final = 3
-AGAIN_S: Final = 1.0
-MOST_S: Final = 60.0
-STOP_S: Final = 10.0
+"""Seconds that requests under way have to finish when the console is told to stop."""
 
 
 def is_loopback(host: str) -> bool:
@@ -88,19 +85,19 @@ def console_of(context: AppContext, settings: Settings, *, host: str, port: int)
     )
 
 
-class _Server(uvicorn.Server):
-    """Uvicorn without its own signal handling, which would end the process before we close."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 async def serve_console(
-    settings: Settings, *, host: str, port: int, listener: socket | None = None
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    listener: socket | None = None,
+    parent: socket | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for an address that others reach and
-    nobody can sign in to, PortTaken where it cannot listen."""
+    """Serve until SIGTERM or SIGINT; where there is a parent, until its socket is closed.
+
+    Raises ConfigurationError for an address that others reach and nobody can sign in to, PortTaken
+    where it cannot listen.
+    """
     check_reachable(settings, host=host)
     async with open_context(settings, purpose="writing") as context:
         if not is_loopback(host) and not await somebody_can_sign_in(context):
@@ -123,12 +120,26 @@ async def serve_console(
             forwarded_allow_ips=list(settings.forwarded_allow_ips),
             timeout_graceful_shutdown=SHUTDOWN_S,
         )
-        server = _Server(config)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        server = SignallessServer(config)
+        _end_when_told(server, parent)
         log.info("the console is open", host=host, port=bound.getsockname()[1])
         await server.serve(sockets=[bound])
+
+
+def _end_when_told(server: uvicorn.Server, parent: socket | None) -> None:
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        server.should_exit = True
+        if parent is not None:
+            loop.remove_reader(parent)
+
+    if parent is not None:
+        leave_signals_to_parent()
+        loop.add_reader(parent, end)
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
 
 
 def _bound(host: str, port: int) -> socket:
@@ -136,47 +147,3 @@ def _bound(host: str, port: int) -> socket:
         return uvicorn.Config(lambda: None, host=host, port=port, log_config=None).bind_socket()
     except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
         raise PortTaken(host, port) from failed
-
-
-@asynccontextmanager
-async def console_beside(*, host: str, port: int) -> AsyncIterator[None]:
-    """A console in a process of its own, started again whenever it ends: its end never ends who
-    started it."""
-    stopping = asyncio.Event()
-    keeping = asyncio.create_task(_keep(stopping, host=host, port=port))
-    try:
-        yield
-    finally:
-        stopping.set()
-        await keeping
-
-
-async def _keep(stopping: asyncio.Event, *, host: str, port: int) -> None:
-    pause = AGAIN_S
-    while not stopping.is_set():
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "app", "console", "--host", host, "--port", str(port)),
-            stdin=asyncio.subprocess.DEVNULL,
-        )
-        ended = asyncio.ensure_future(process.wait())
-        told = asyncio.ensure_future(stopping.wait())
-        await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
-        if not ended.done():
-            await _stop(process, ended)
-            return
-        log.error("the console ended, and is started again", exit_code=process.returncode)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await stopping.wait()
-        pause = min(2 * pause, MOST_S)
-
-
-async def _stop(process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
-    process.terminate()
-    try:
-        async with asyncio.timeout(STOP_S):
-            await ended
-    except TimeoutError:
-        process.kill()
-        await process.wait()

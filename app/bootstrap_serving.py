@@ -12,11 +12,11 @@ import structlog
 import uvicorn
 
 from app.bootstrap import Part, Service, open_service, working_parts
-from app.bootstrap_console import console_beside
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import askers, storing_sources
 from app.config.settings import Settings
+from app.console_process import console_beside
 from app.core.errors import PortTaken, StorePoisoned, UnreachableError, UsageError
 from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
@@ -38,7 +38,7 @@ BACKLOG = 2048
 """Connections that may wait to be accepted."""
 
 
-class _Server(uvicorn.Server):
+class SignallessServer(uvicorn.Server):
     """Uvicorn without its own signal handling, which would end the process before we close."""
 
     @contextmanager
@@ -69,7 +69,7 @@ async def serve(
         )
         await _warn_unfinished(service)
         log.info("this instance serves one merchant: one order reference is one order")
-        server = _Server(_uvicorn(service, settings, host=host, port=port))
+        server = SignallessServer(_uvicorn(service, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _stop, service, server)

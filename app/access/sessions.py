@@ -213,7 +213,7 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class SignInState:
     """An operator, and how they come in.
 
     password  whether they have set one
@@ -234,7 +234,7 @@ class Seat:
         return self.password and self.operator.disabled_at is None
 
 
-async def seats(context: DatabaseContext) -> list[Seat]:
+async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
     """All operators by name, the disabled included."""
     now = context.clock.now()
     async with context.store.reading() as connection:
@@ -243,7 +243,7 @@ async def seats(context: DatabaseContext) -> list[Seat]:
         asked = await invited(connection, now=now)
         open_ = await sessions_by_name(connection, now=now, used_after=now - IDLE)
     return [
-        Seat(
+        SignInState(
             operator=each,
             password=each.name in able,
             invited=each.name in asked and each.disabled_at is None,

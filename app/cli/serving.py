@@ -92,6 +92,11 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
+ParentOption = Annotated[
+    int | None,
+    typer.Option("--parent", hidden=True, help="For `serve`: the socket to its parent."),
+]
+
 Inherited = Annotated[
     int | None,
     typer.Option(
@@ -182,6 +187,7 @@ def console(
         int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
     ] = CONSOLE_PORT,
     fd: Inherited = None,
+    parent: ParentOption = None,
 ) -> None:
     """Serve the console: pages for finance, support and the shop's developer, beside `serve`.
 
@@ -200,7 +206,8 @@ def console(
         level=settings.log_level,
         lines_per_minute=settings.log_lines_per_minute,
     )
-    run_loop(serve_console(settings, host=host, port=port, listener=listener))
+    told = None if parent is None else socket.socket(fileno=parent)
+    run_loop(serve_console(settings, host=host, port=port, listener=listener, parent=told))
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
@@ -213,12 +220,7 @@ def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socke
     return *address_of(listener), listener
 
 
-def worker(
-    parent: Annotated[
-        int | None,
-        typer.Option("--parent", hidden=True, help="For `serve`: the socket to its parent."),
-    ] = None,
-) -> None:
+def worker(parent: ParentOption = None) -> None:
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
     from app.bootstrap_serving import work

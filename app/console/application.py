@@ -17,11 +17,11 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from app.access.sessions import first_use
-from app.console.gate import Gate
 from app.console.live import Live
 from app.console.orders_pages import find_document
 from app.console.page_list import ACTS, PAGES
 from app.console.pages import FOLDER, Pages, as_csv, as_json
+from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, form_of
 from app.console.view import FORMS, Act, Console, Page, Person, Told, View
 from app.console.words import address
@@ -79,7 +79,7 @@ class Application:
         self._signing = SigningIn(console, self._pages)
         self._live = Live(console.context)
 
-    def asgi(self) -> Gate:
+    def asgi(self) -> SecurityMiddleware:
         """The ASGI application."""
         signing = self._signing
         application = Starlette(
@@ -102,7 +102,7 @@ class Application:
             lifespan=self._lifespan,
         )
         application.router.redirect_slashes = False
-        return Gate(application, self._console)
+        return SecurityMiddleware(application, self._console)
 
     @asynccontextmanager
     async def _lifespan(self, application: Starlette) -> AsyncIterator[None]:
@@ -299,6 +299,6 @@ def _sentence(error: Exception) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
-def build_console(console: Console) -> Gate:
+def build_console(console: Console) -> SecurityMiddleware:
     """The ASGI application; everything it uses has been opened by whoever calls this."""
     return Application(console).asgi()

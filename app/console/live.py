@@ -50,8 +50,8 @@ class Live:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
         seen = ""
-        yield "retry: 2000\n\n"
         try:
+            yield "retry: 2000\n\n"  # whoever has hung up by now is counted no more, either
             while not self._over and await still():
                 async with self._changed:
                     with suppress(TimeoutError):

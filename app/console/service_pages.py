@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.access.operators import MAY, trail
-from app.access.sessions import seats
+from app.access.sessions import sign_in_states
 from app.access.tokens import known_tokens
 from app.console.view import ROWS, Document, View
 from app.console.words import ACTIONS, NOTIFICATIONS
@@ -161,7 +161,7 @@ async def people_document(view: View) -> Document:
                 "sessions": each.sessions,
                 "used_at": _said(each.used_at),
             }
-            for each in await seats(view.context)
+            for each in await sign_in_states(view.context)
         ]
     }
 

@@ -26,8 +26,8 @@ from app.access.sessions import (
     sign_in,
     sign_out,
 )
-from app.console.gate import Tries, network_of
 from app.console.pages import Pages
+from app.console.security import RateLimiter, network_of
 from app.console.view import Console, Person
 from app.core.errors import UsageError
 from reconcile.instants import SECOND
@@ -69,8 +69,8 @@ class SigningIn:
     def __init__(self, console: Console, pages: Pages) -> None:
         self._console = console
         self._pages = pages
-        self._by_name = Tries(NAME_TRIES)
-        self._by_network = Tries(NETWORK_TRIES)
+        self._by_name = RateLimiter(NAME_TRIES)
+        self._by_network = RateLimiter(NETWORK_TRIES)
 
     async def person(self, request: Request) -> Person | None:
         """Who asks; None where nobody is signed in."""

@@ -30,7 +30,7 @@ GROUPS = (
     ("cli",),
 )
 """The rooms of app from left to right: each may use those of the groups before its own. Files
-beside them that wire, `bootstrap*.py` and `worker_process.py`, are one room, and `__main__.py` is
+beside them that wire, `bootstrap*.py` and `*_process.py`, are one room, and `__main__.py` is
 of the command line."""
 
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")
@@ -123,7 +123,7 @@ def room_of(name: str) -> str | None:
     room = rest.partition(".")[0]
     if top != "app" or room in ("", "__init__"):
         return None
-    if room.startswith("bootstrap") or room == "worker_process":
+    if room.startswith("bootstrap") or room in ("worker_process", "console_process"):
         return "bootstrap"
     return "cli" if room == "__main__" else room
 

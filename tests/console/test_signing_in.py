@@ -15,7 +15,7 @@ from app.access.credentials import (
 )
 from app.access.operators import retire_operator
 from app.access.sessions import IDLE, LONGEST, demo_link, invite_operator
-from app.console.gate import CONTENT_POLICY, Tries, network_of
+from app.console.security import CONTENT_POLICY, RateLimiter, network_of
 from app.console.signing_in import local
 from app.core.errors import UsageError
 from reconcile.instants import EARLIEST, SECOND
@@ -208,7 +208,7 @@ def test_nobody_is_sent_elsewhere_after_signing_in(asked: str, given: str) -> No
 
 def test_tries_are_counted_by_the_minute_and_forgotten() -> None:
     now = [0.0]
-    tries = Tries(2, clock=lambda: now[0])
+    tries = RateLimiter(2, clock=lambda: now[0])
     assert [tries.take("a") for _ in range(3)] == [True, True, False]
     assert tries.take("b")
     now[0] = 61.0

@@ -136,6 +136,31 @@ class VerdictContract:
         assert sum(sizes) == len(rows) * width
         assert max(sizes) <= statements.MAX_PARAMETERS
 
+    def test_few_statements_stay_prepared(self) -> None:
+        """Whatever sizes batches have, statements have a few only, and each row and each value is
+        in one: of every size there is they filled hundreds of megabytes."""
+        inserted, asked = dict[str, int](), dict[str, int]()
+        seen: list[Any] = []
+
+        class Preparing:
+            dialect = "sqlite"
+
+            def ask(self, sql: str, values: Sequence[Any] = ()) -> statements.Rows:
+                (inserted if sql.startswith("INSERT") else asked)[sql] = len(values)
+                seen.extend(values)
+                return []
+
+        for count in range(1, 700):
+            seen.clear()
+            rows = [(number, 0) for number in range(count)]
+            statements.insert_rows(Preparing(), table="t", columns=("a", "b"), rows=rows)
+            assert seen[::2] == list(range(count))
+            seen.clear()
+            statements.select_rows(Preparing(), sql="SELECT a IN ({})", values=range(count))
+            assert set(seen) == set(range(count))
+        assert len(inserted) <= 10
+        assert len(asked) <= 11
+
     async def test_the_real_parameter_limit(self, store: Store) -> None:
         """The database takes statements of the size that we believe it takes."""
         count = 2 * statements.MAX_PARAMETERS // 3 + 7

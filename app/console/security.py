@@ -1,4 +1,4 @@
-"""The gate before every page: Host, cross-site requests, headers, and how often somebody may try.
+"""Security middleware: Host, cross-site requests, headers of every answer; and a rate limiter.
 
 1 the Host header is one of ours        else a page of another name could speak for us
 2 a POST comes from a page of ours      Sec-Fetch-Site, which a page cannot set; else Origin
@@ -35,7 +35,7 @@ HEADERS: Final = {
 READING: Final = ("GET", "HEAD")
 
 
-class Gate:
+class SecurityMiddleware:
     """ASGI middleware: steps 1 to 3."""
 
     def __init__(self, application: ASGIApp, console: Console) -> None:
@@ -48,7 +48,7 @@ class Gate:
             await self._application(scope, receive, send)
             return
 
-        async def dressed(message: Message) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -61,9 +61,9 @@ class Gate:
         refused = self._refused(scope["method"], Headers(scope=scope))
         if refused is not None:
             answer = PlainTextResponse(refused[1], status_code=refused[0])
-            await answer(scope, receive, dressed)
+            await answer(scope, receive, with_headers)
             return
-        await self._application(scope, receive, dressed)
+        await self._application(scope, receive, with_headers)
 
     def _refused(self, method: str, headers: Headers) -> tuple[int, str] | None:
         if headers.getlist("host") not in [[host] for host in self._console.hosts]:  # 1
@@ -79,8 +79,8 @@ class Gate:
         return None if ours else (403, "This came from another site, and nothing was done.\n")
 
 
-class Tries:
-    """Rate limiter of tries: so many a minute under each name. Names that are not tried any more
+class RateLimiter:
+    """Rate limiter: so many a minute under each name. Names that are not tried any more
     are dropped, the longest unused first where there are too many."""
 
     MOST: Final = 10_000
