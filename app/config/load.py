@@ -293,13 +293,19 @@ SECRET: Final = PREFIX + "SHOP__SECRET"
 
 
 def _shop_is_whole(settings: Settings, reading: SettingsReading) -> None:
-    secrets = {SECRET, SECRET + "_FILE"}
-    if secrets <= reading.given.keys():
-        reading.problem(SECRET, f"is given beside {SECRET}_FILE; keep one of the two")
-    if URL in reading.given and not secrets & reading.given.keys():
-        reading.problem(SECRET, f"is missing beside {URL}; give it, or {SECRET}_FILE")
-    if secrets & reading.given.keys() and URL not in reading.given:
-        reading.problem(URL, "is missing beside the secret; write where the shop listens")
+    missing = "is missing beside the secret; write where the shop listens"
+    _is_whole(reading, url=URL, secret=SECRET, missing=missing)
+
+
+def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) -> None:
+    """An address goes with its secret, given once. missing: what is said where it lacks."""
+    given = {secret, secret + "_FILE"} & reading.given.keys()
+    if len(given) == 2:
+        reading.problem(secret, f"is given beside {secret}_FILE; keep one of the two")
+    if url in reading.given and not given:
+        reading.problem(secret, f"is missing beside {url}; give it, or {secret}_FILE")
+    if given and url not in reading.given:
+        reading.problem(url, missing)
 
 
 def _shop_is_encrypted(settings: Settings, reading: SettingsReading) -> None:
@@ -548,13 +554,8 @@ def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str
 
 def _checkout_is_whole(settings: Settings, reading: SettingsReading) -> None:
     url, token = PREFIX + "CHECKOUT__BASE_URL", PREFIX + "CHECKOUT__TOKEN"
-    tokens = {token, token + "_FILE"}
-    if tokens <= reading.given.keys():
-        reading.problem(token, f"is given beside {token}_FILE; keep one of the two")
-    if url in reading.given and not tokens & reading.given.keys():
-        reading.problem(token, f"is missing beside {url}; give it, or {token}_FILE")
-    if tokens & reading.given.keys() and url not in reading.given:
-        reading.problem(url, "is missing beside the token; write the payment service's address")
+    missing = "is missing beside the token; write the payment service's address"
+    _is_whole(reading, url=url, secret=token, missing=missing)
 
 
 def _checkout_is_encrypted(settings: Settings, reading: SettingsReading) -> None:

@@ -7,7 +7,7 @@ transaction that takes it out of the ring. Everything else stays where it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -99,18 +99,26 @@ async def _pass(
     environment: str,
     progress: Callable[[int], None],
 ) -> Reverified:
-    done, after, pace = Reverified(), "", Pace(first=FIRST_ACCEPTED, most=AT_ONCE)
-    while True:
-        async with context.store.reading() as connection:
-            page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
-        if not page:
-            return done
-        after = page[-1].delivery_id
+    done, pace = Reverified(), Pace(first=FIRST_ACCEPTED, most=AT_ONCE)
+    async for page in _pages(context):
         wanted = [each for each in page if only is None or each.source == only]
         await _judge_page(
             context, wanted, sources=sources, environment=environment, done=done, pace=pace
         )
         progress(len(page))
+    return done
+
+
+async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
+    """All that is kept of refused deliveries, in the order of their ids."""
+    after = ""
+    while True:
+        async with context.store.reading() as connection:
+            page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
+        if not page:
+            return
+        after = page[-1].delivery_id
+        yield page
 
 
 async def previewed(
@@ -118,13 +126,8 @@ async def previewed(
 ) -> Reverified:
     """What a pass would do now; nothing is changed. What is accepted has its old verdict beside
     it."""
-    done, after = Reverified(), ""
-    while True:
-        async with context.store.reading() as connection:
-            page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
-        if not page:
-            return done
-        after = page[-1].delivery_id
+    done = Reverified()
+    async for page in _pages(context):
         for each in page:
             if only in (None, each.source):
                 done.judged += 1
@@ -136,6 +139,7 @@ async def previewed(
                 elif judged:
                     done.accepted.append((each.delivery_id, each.verdict))
         await asyncio.sleep(0)  # other requests have their turn
+    return done
 
 
 async def count_genuine(
@@ -148,17 +152,13 @@ async def count_genuine(
 ) -> int:
     """How many kept rejections that arrived from `since` on and before `until` would be accepted
     now; nothing is changed."""
-    count, after = 0, ""
-    while True:
-        async with context.store.reading() as connection:
-            page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
-        if not page:
-            return count
-        after = page[-1].delivery_id
+    count = 0
+    async for page in _pages(context):
         for each in page:
             if since <= each.received_at < until:
                 judged = _judged(each, sources.get(each.source), environment)
                 count += isinstance(judged, list) and bool(judged)
+    return count
 
 
 async def _judge_page(

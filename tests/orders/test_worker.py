@@ -27,13 +27,13 @@ async def test_orders_wait_while_there_is_a_backlog_to_read(
     monkeypatch.setattr(worker, "BACKLOG_S", 60.0)
     async with driving(tmp_path, with_worker=False) as driver:
         drained = driver.context.store.drained
-        await driver.send(event("e1", "pending"))
         folding = FoldWorker(driver.context, batch=10)
-        drained.clear()
-        running = asyncio.create_task(folding.run())
-        await soon(lambda: published(driver) == 1)
-        with monkeypatch.context() as patched:  # the reader sees no end of it
+        with monkeypatch.context() as patched:  # the reader sees no end of it, from the first row
             patched.setattr(drained, "set", lambda: None)
+            drained.clear()
+            await driver.send(event("e1", "pending"))
+            running = asyncio.create_task(folding.run())
+            await soon(lambda: published(driver) == 1)
             await driver.send(event("e2"))
             await asyncio.sleep(0.1)
             assert published(driver) == 1
