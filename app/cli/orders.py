@@ -36,12 +36,18 @@ if TYPE_CHECKING:
 
 
 def print_ledger(ledger: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> None:
-    """Outcome first, then why, then the events, the money and who told us what.
+    """The answer first, then why, then the events, the money and who told us what.
 
     told  the records of the merchant's side, as JSON values
     """
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
     say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
+    print()
+    plain = ledger["plain"]
+    for sentence in [*plain["answer"], *[each["sentence"] for each in plain["findings"]]]:
+        say(f"  {sentence}")
+    print()
+    print("What it rests on, with the ids of the evidence in brackets:")
     print()
     for sentence in ledger["explanation"]:
         say(f"  {sentence}")
