@@ -116,9 +116,7 @@ async def do_accept(view: View, reason: str) -> str:
     because = await why_not_alone(view.context, found)
     if because is not None:
         raise UsageError(f"{because}: a second person must agree")
-    await accept_break(
-        view.context, found.identity, reason=reason, by=view.person.name, second=None
-    )
+    await accept_break(view.context, found.identity, reason=reason, by=view.person.name)
     return address("breaks", found.identity)
 
 

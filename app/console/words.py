@@ -184,6 +184,10 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "price_changed": "changed an order's price",
     "restored": "put back a backup",
     "inbox_adopted": "took over an inbox",
+    "proposed": "proposed what needs a second person",
+    "proposal_approved": "approved a proposal",
+    "proposal_rejected": "rejected a proposal",
+    "proposal_withdrawn": "withdrew a proposal",
 }
 """What each action of the audit trail was, in words that follow a name."""
 

@@ -152,7 +152,7 @@ async def test_above_the_limit_a_second_person_is_needed(
     """The form says so, and how; what is sent all the same is refused."""
     console = console_with_breaks
     rules = '[accept_alone_max]\nKES = "1.00"\n'
-    await save_rules(console.context, rules, by="a finance", second=None)
+    await save_rules(console.context, rules, by="a finance")
     async with console.signed_in("finance") as client:
         found = (await breaks(client, "?currency=KES"))["breaks"][0]["id"]
         path = f"/do/accept?break={found}"
