@@ -45,6 +45,9 @@ TONES: Final[Mapping[str, str]] = {
     "assigned": "wait",
     "accepted": "good",
     "closed": "quiet",
+    "approved": "good",
+    "rejected": "bad",
+    "withdrawn": "quiet",
     "to_decide": "look",
     "waits_for_refund": "wait",
     "settled": "good",
@@ -151,6 +154,15 @@ NOTIFICATIONS: Final[Mapping[str, str]] = {
     "dead": "The shop did not take it for three days. It is sent again when a person asks.",
 }
 """What each state of a notification means."""
+
+PROPOSALS: Final[Mapping[str, str]] = {
+    "waiting": "It waits for a second person. Until then nothing is done.",
+    "expired": "Nobody decided in time, and nothing was done.",
+    "approved": "Another operator approved it, and it was done.",
+    "rejected": "Another operator rejected it, and nothing was done.",
+    "withdrawn": "The proposer took it back, and nothing was done.",
+}
+"""What each state of a proposal means."""
 
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
