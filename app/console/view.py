@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role
+from app.access.proposals import Proposals
 from app.core.errors import UsageError
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
@@ -51,6 +52,7 @@ class Console:
     accounts: Mapping[str, Account]
     watched: Watched
     closing_margin_days: int
+    proposals: Proposals
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
 
     @property
