@@ -76,7 +76,14 @@ async def orders_document(view: View) -> Document:
 
 async def find_document(view: View, text: str) -> Document:
     """POST /orders/find. What was typed may be a phone number: it is not shown again."""
-    found = await find_orders(view.context, text, sources=view.console.sources, limit=FOUND)
+    found = await find_orders(
+        view.context,
+        text,
+        sources=view.console.sources,
+        limit=FOUND,
+        country=view.console.phone_country,
+        refused=view.person.may_read("refused_deliveries"),
+    )
     return {
         "looked_for": found.looked_for,
         "orders": [
