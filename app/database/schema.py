@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "d886e0c874c576dd30c0d665eada6f920bb6ee523d0a32ac80f69b3b4dcc51bb",
-    "postgresql": "59e39f1c86750df9a0eb975d9271ef8603b2779d7793b9d9f693eddbbe7561eb",
+    "sqlite": "443fbe42b83d7eddebac795d5632101994daeb3fe2a9dc048c23d08a2396e9e5",
+    "postgresql": "88ebc9eaeb1008ba2b0b2b2d8fbb59be2c4006d05c6aaae43a317f78125e0488",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

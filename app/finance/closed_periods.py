@@ -24,9 +24,10 @@ CLOSING_BASIS: Final[Basis] = "captured"
 RULES_BEFORE: Final = "v1"
 """The engine's rules by which months were closed whose closing does not name them."""
 
-MATCHING_FORM: Final = "m2"
+MATCHING_FORM: Final = "m3"
 """The form of the matching and of the report, where they find more than before in equal evidence.
-m2: what went back and no statement takes, won disputes, lines of payments in doubt."""
+m2: what went back and no statement takes, won disputes, lines of payments in doubt. m3: rows of one
+order that add up are one story; what groups, decisions and payments join is of one month whole."""
 
 
 def rules_form(policy: Policy) -> str:

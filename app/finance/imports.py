@@ -18,7 +18,14 @@ from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
 from app.finance.book_line_store import compare_book, write_book
-from app.finance.files.books import REFERENCES, BookForm, Form, Understanding
+from app.finance.files.books import (
+    REFERENCES,
+    REFUND_ALONE,
+    BookForm,
+    Form,
+    Understanding,
+    story_of,
+)
 from app.finance.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
 from app.finance.files.opening import digest_of, open_table
 from app.finance.files.statements import StatementForm
@@ -157,6 +164,7 @@ class Imported:
     totals   the first rows that add up those above, as totals of the file: none of them is taken,
              nor counted as read
     totals_found  how many there are
+    told_with  rows that were read with another row of their order, and are no lines of their own
     """
 
     file: str
@@ -175,6 +183,7 @@ class Imported:
     passed_over: list[str] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     totals_found: int = 0
+    told_with: int = 0
 
     @property
     def left_out(self) -> int:
@@ -501,6 +510,8 @@ class _Reading:
         """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
         kind, before = self._wanted.kind, None
         column = understanding.name_of(kind.names)
+        if kind is BOOK:
+            self._tell_stories(understanding)
         for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
             if first == row:
                 before = row
@@ -516,14 +527,34 @@ class _Reading:
         self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
         if kind.at_most == 1:
             self.staged.drop_without(kind.names)
-        self.done.rejected = self.done.read - self.staged.count()
+        self._count_rejected()
+
+    def _tell_stories(self, understanding: Understanding) -> None:
+        """Bring together the rows of one order that add up; refuse refunds without their order."""
+        stories, parts = list[Sequence[Any]](), list[int]()
+        for rows in self.staged.crowds(BOOK.identity):
+            story = story_of(rows)
+            if story is not None:
+                stories.append(story)
+                parts += [row[0] for row in rows]
+        self.staged.drop(parts)
+        self.staged.add(stories)
+        self.done.told_with = len(parts) - len(stories)
+        column, alone = understanding.name_of("amount"), list[int]()
+        for rows in self.staged.negative("minor"):
+            alone += [row[0] for row in rows if row[2] != "entry"]
+        self._note([Problem(row=row, column=column, sentence=REFUND_ALONE) for row in alone])
+        self.staged.drop(alone)
+
+    def _count_rejected(self) -> None:
+        self.done.rejected = self.done.read - self.done.told_with - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
         """Take none of these rows: what they name pays another order."""
         if unfit:
             self.tell_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
-            self.done.rejected = self.done.read - self.staged.count()
+            self._count_rejected()
 
     def tell_unfit(self, unfit: Sequence[Unfit]) -> None:
         """Note why these rows, or what they name, are not taken."""
