@@ -203,8 +203,9 @@ def https_url(value: Any) -> Any:
 
 
 def time_zone(value: Any) -> Any:
-    """The name of a time zone, such as Africa/Nairobi. Raises ValueError where none is known."""
-    if not isinstance(value, str) or value == "UTC":
+    """The name of a time zone, such as Africa/Nairobi, or nothing. Raises ValueError where none is
+    known."""
+    if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
         ZoneInfo(value)
@@ -415,7 +416,7 @@ class Settings(BaseSettings):
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
     console: ConsoleSettings = Field(default_factory=ConsoleSettings)
     erasure_journal: Path | None = None
-    timezone: TimeZone = "UTC"
+    timezone: TimeZone = ""
 
     require_order_record: Switch = "auto"
 

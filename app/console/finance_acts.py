@@ -152,9 +152,10 @@ async def ask_run(view: View) -> Asked:
 
 async def do_run(view: View, reason: str) -> str:
     """Run it now."""
+    zone = view.context.calendar_zone
     asked = RunRequest(
-        since=day(view.given.get("since", ""), "From"),
-        until=day(view.given.get("until", ""), "To", after=True),
+        since=day(view.given.get("since", ""), "From", zone=zone),
+        until=day(view.given.get("until", ""), "To", zone=zone, after=True),
     )
     await reconcile_for(
         view.context, asked, by=view.person.name, reason=reason, progress=lambda _: None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -609,7 +610,7 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    mapping = _mapping(request, BookForm.FIELDS)
+    mapping = _mapping(request, BookForm.FIELDS, zone=context.zone)
     wanted = Wanted(
         path=request.path,
         mapping=mapping,
@@ -631,7 +632,7 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    mapping = _mapping(request, StatementForm.FIELDS)
+    mapping = _mapping(request, StatementForm.FIELDS, zone=context.zone)
     wanted = Wanted(
         path=request.path,
         mapping=mapping,
@@ -651,7 +652,8 @@ def _rejects(request: ImportRequest) -> Path | None:
     return request.rejects or rejects_beside(request.path)
 
 
-def _mapping(request: ImportRequest, fields: Fields) -> FileMapping:
+def _mapping(request: ImportRequest, fields: Fields, *, zone: tzinfo | None) -> FileMapping:
+    """What was declared of the file; zone: of its times without one, where it declares none."""
     content = b""
     if request.mapping is not None:
         try:
@@ -661,13 +663,14 @@ def _mapping(request: ImportRequest, fields: Fields) -> FileMapping:
             raise NotFoundError(f"there is no mapping {request.mapping.name}") from None
         except OSError as error:
             raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
-    return read_mapping(
+    found = read_mapping(
         content,
         fields,
         name="the mapping" if request.mapping is None else request.mapping.name,
         delimiter=request.delimiter,
         encoding=request.encoding,
     )
+    return found if found.zone is not None else replace(found, zone=zone)
 
 
 async def past_imports(context: AppContext, *, kind: ImportKind, limit: int) -> list[Import]:

@@ -13,6 +13,7 @@ import pytest
 from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
+from app.core.zones import zone_named
 from app.finance import imports
 from app.finance.files.tables import BATCH
 from app.finance.import_store import Import, begin_import, go_on
@@ -26,7 +27,7 @@ from app.finance.imports import (
 )
 from app.finance.read_lines import list_book, list_statement
 from app.receiving.context import AppContext
-from reconcile.instants import EARLIEST, TICK, format_instant, parse_instant
+from reconcile.instants import EARLIEST, TICK, format_instant, format_known, parse_instant
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 
@@ -483,3 +484,27 @@ async def test_rows_of_one_order_that_do_not_add_up_are_told(
     done = await import_book(context, ImportRequest(path=path))
     assert sorted({problem.row for problem in done.problems}) == rejected
     assert (done.number, done.rejected) == (None, len(lines))
+
+
+@pytest.mark.parametrize(
+    ("setting", "mapping", "placed_at"),
+    [
+        (None, None, None),
+        ("Africa/Nairobi", None, "2026-10-31T21:30:00Z"),
+        ("Africa/Nairobi", "UTC", "2026-11-01T00:30:00Z"),
+        (None, "America/New_York", "2026-11-01T04:30:00Z"),
+        ("UTC", None, "2026-11-01T00:30:00Z"),
+    ],
+)
+async def test_local_times_are_those_of_the_mapping_else_of_the_setting(
+    context: AppContext, path: Path, setting: str | None, mapping: str | None, placed_at: str | None
+) -> None:
+    """Where neither says, the row is a problem that says what to do."""
+    put(path, "reference,amount,currency,placed_at\nA,1,KES,2026-11-01 00:30\n")
+    said = path.with_suffix(".toml")
+    said.write_text("" if mapping is None else f'zone = "{mapping}"\n')
+    zoned = replace(context, zone=zone_named(setting) if setting else None)
+    done = await import_book(zoned, ImportRequest(path=path, mapping=said))
+    lines = await list_book(replace_clock(context), reference=None, as_of=None, limit=9)
+    assert [format_known(line.placed_at) for line in lines] == ([placed_at] if placed_at else [])
+    assert told(done) == ([] if placed_at else [(2, "placed_at")])
