@@ -104,7 +104,9 @@ async def periods_document(view: View) -> Document:
     }
 
 
-async def _month(context: AppContext, name: str) -> Month:
+async def month_of(context: AppContext, name: str) -> Month:
+    """The month of this name, as it was closed or is counted now. Raises NotFoundError for what is
+    none."""
     try:
         return await month_in_books(context, name)
     except UsageError as error:
@@ -113,7 +115,7 @@ async def _month(context: AppContext, name: str) -> Month:
 
 async def period_document(view: View) -> Document:
     """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
-    month = await _month(view.context, view.subject)
+    month = await month_of(view.context, view.subject)
     closed, left = await months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
     told: dict[str, Any] = {
@@ -122,6 +124,7 @@ async def period_document(view: View) -> Document:
         "closed_at": None if done is None else format_instant(done.closed_at),
         "digest": None if done is None else done.digest,
         "first": left[0].name if left else None,
+        "closable": view.person.may("period_closed"),
     }
     if done is not None:
         return told | {"over": True, "checks": []}
@@ -196,7 +199,7 @@ async def report_download(view: View) -> Response:
         name = f"{view.needed('from')}-{view.needed('to')}"
         content = await _reported(view, await on_the_books(view.context, scope), form)
     else:
-        month = await _month(view.context, name)
+        month = await month_of(view.context, name)
         try:
             content = await closed_report(view.context, month.name, form)
         except NotFoundError:

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "443fbe42b83d7eddebac795d5632101994daeb3fe2a9dc048c23d08a2396e9e5",
-    "postgresql": "88ebc9eaeb1008ba2b0b2b2d8fbb59be2c4006d05c6aaae43a317f78125e0488",
+    "sqlite": "995e373367f921e7acd4a04aabc76d1c4e6b2e86e0f82e4b81500e6cce39fc94",
+    "postgresql": "6efa71091b1d51a3361312adc57dfef77cbe25a962c007e991b3c9b0698bc6c3",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 
