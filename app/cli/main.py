@@ -16,6 +16,7 @@ import typer
 from app.cli import (
     breaks,
     deliveries,
+    deploy,
     evidence,
     golive,
     imports,
@@ -55,6 +56,7 @@ GROUPS = {
     "checkout": orders.checkout_group,
     "db": store.group,
     "deliveries": deliveries.group,
+    "deploy": deploy.group,
     "evidence": evidence.evidence_group,
     "golive": golive.group,
     "late": breaks.late_group,
