@@ -5,6 +5,7 @@ __all__ = (
     "break_acts",
     "close_period",
     "closed_periods",
+    "files.presets",
     "imports",
     "ledger_line_store",
     "ledger_lines",
