@@ -246,6 +246,21 @@ async def test_a_copy_of_a_preset_is_said_by_its_path(context: AppContext, tmp_p
     assert (done.preset, done.new) == ("till", 4)
 
 
+async def test_rows_that_were_rejected_are_corrected_and_imported_as_the_same_export(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """An order of several rows is set aside as the one that it is."""
+    export, rejects = tmp_path / "orders.csv", tmp_path / "orders.rejects.csv"
+    text = sample("shopify_orders").read_text()
+    export.write_text(text.replace("paid,2026-10-30 09", "odd,2026-10-30 09"))
+    done = await import_book(context, ImportRequest(path=export, accept_good=True))
+    assert (done.new, done.rejected) == (3, 1)
+    rejects.write_text(rejects.read_text().replace("odd", "paid", 1))
+    done = await import_book(context, ImportRequest(path=rejects))
+    assert (done.preset, done.new, done.problems) == ("shopify_orders", 1, [])
+    assert await lines_of(context, "shopify_orders") == golden()["shopify_orders"]
+
+
 async def test_what_is_no_preset_is_told_with_the_nearest(context: AppContext) -> None:
     request = ImportRequest(path=sample("mpesa_portal"), preset="mpesa")
     with pytest.raises(NotFoundError, match="the nearest one is mpesa_portal"):

@@ -18,6 +18,7 @@ from app.core.references import MAX_REFERENCE, fault_of
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.mapping import Dates, Fields, FileMapping
 from app.finance.files.shaping import (
+    MAX_WORD,
     Ignored,
     MadeCells,
     Shaped,
@@ -379,7 +380,7 @@ class Vocabulary:
         plain = cell.strip().casefold()
         if plain not in self._meaning:
             for pattern, meaning in self._patterns:
-                if pattern.fullmatch(plain):
+                if pattern.fullmatch(plain[:MAX_WORD]):
                     return meaning
             raise UnclearCell(
                 f"{quoted(cell)} is none of {', '.join(self._vocabulary)}: say in a mapping which "

@@ -70,10 +70,13 @@ class Words:
         if cell not in self._known:
             if len(self._known) > MAX_REMEMBERED:
                 self._known.clear()
-            text = cell.strip().casefold()
+            text = cell.strip().casefold()[:MAX_WORD]
             self._known[cell] = next((w for w, p in self._words if p.fullmatch(text)), None)
         return self._known[cell]
 
+
+MAX_WORD: Final = 200
+"""Characters of a cell that is compared with words: patterns take long over long texts."""
 
 MAX_REMEMBERED: Final = 10_000
 """Cells of which it is remembered what they are: few columns of words have more."""
@@ -140,7 +143,7 @@ class Shaped:
             return
         for batch in batches:
             pairs = zip(batch.numbers, batch.rows, strict=True)
-            kept = [pair for pair in pairs if self._is_chosen(pair[1])]
+            kept = [each for each in pairs if each[0] in batch.broken or self._is_chosen(each[1])]
             yield Batch([row for _, row in kept], [number for number, _ in kept], batch.broken)
 
     def _is_chosen(self, row: Sequence[str]) -> bool:
@@ -200,10 +203,14 @@ class _Folding:
             if not "".join(row).strip():
                 continue
             name = _cell(row, self._by).strip()
-            if group and name and name != _cell(group[0][1], self._by).strip():
+            alone = number in broken
+            if group and (alone or (name and name != _cell(group[0][1], self._by).strip())):
                 yield self._one(group, broken)
                 group = []
-            group.append((number, row))
+            if alone:
+                yield number, row
+            else:
+                group.append((number, row))
         if group:
             yield self._one(group, broken)
 

@@ -97,6 +97,19 @@ def test_rows_of_one_order_that_do_not_agree_are_a_problem(tmp_path: Path) -> No
     ]
 
 
+def test_a_line_that_is_no_row_is_a_problem_whatever_is_kept(tmp_path: Path) -> None:
+    content = (
+        '{"reference": "A", "amount": "1.00", "currency": "KES", "state": "done"}\n{"refer\n'
+        '{"reference": "A", "state": "done"}\n'
+    )
+    mapping = '[keep]\nstate = ["done"]\n[fold]\nby = "reference"\n'
+    rows, problems = book(content, mapping, folder=tmp_path)
+    assert ([row["reference"] for row in rows], [problem[0] for problem in problems]) == (
+        ["A"],
+        [2, 3],
+    )
+
+
 def test_brackets_are_negative_where_that_is_declared(tmp_path: Path) -> None:
     content = "reference,amount,currency,kind\nA,(1.00),KES,entry\n"
     rows, _ = book(content, 'brackets = "negative"', folder=tmp_path)
