@@ -104,7 +104,8 @@ async def periods_document(view: View) -> Document:
     }
 
 
-def _month(name: str) -> Month:
+def month_of(name: str) -> Month:
+    """The month of this name. Raises NotFoundError for what is none."""
     try:
         return month_named(name)
     except ValueError as error:
@@ -113,7 +114,7 @@ def _month(name: str) -> Month:
 
 async def period_document(view: View) -> Document:
     """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
-    month = _month(view.subject)
+    month = month_of(view.subject)
     closed, left = await months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
     told: dict[str, Any] = {
@@ -122,6 +123,7 @@ async def period_document(view: View) -> Document:
         "closed_at": None if done is None else format_instant(done.closed_at),
         "digest": None if done is None else done.digest,
         "first": left[0].name if left else None,
+        "closable": view.person.may("period_closed"),
     }
     if done is not None:
         return told | {"over": True, "checks": []}
@@ -195,7 +197,7 @@ async def report_download(view: View) -> Response:
         name = f"{view.needed('from')}-{view.needed('to')}"
         content = await _reported(view, scope, form)
     else:
-        month = _month(name)
+        month = month_of(name)
         try:
             content = await closed_report(view.context, month.name, form)
         except NotFoundError:
