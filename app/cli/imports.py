@@ -45,6 +45,10 @@ PresetOption = Annotated[
 DatesOption = Annotated[
     str | None, typer.Option(help="How dates are written, such as day_first or month_first.")
 ]
+ZoneOption = Annotated[
+    str | None,
+    typer.Option(help="The zone of times that name none, such as Africa/Nairobi or +03:00."),
+]
 CurrencyOption = Annotated[
     str | None, typer.Option(help="The currency of rows that name none, such as KES.")
 ]
@@ -207,6 +211,7 @@ def import_records(
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     dates: DatesOption = None,
+    zone: ZoneOption = None,
     currency: CurrencyOption = None,
     by: ByOption = None,
     form: DocumentOption = Format.table,
@@ -229,6 +234,7 @@ def import_records(
         delimiter=delimiter,
         encoding=encoding,
         dates=dates,
+        zone=zone,
         currency=currency,
         by=by,
     )
@@ -301,6 +307,7 @@ def import_statement(
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     dates: DatesOption = None,
+    zone: ZoneOption = None,
     currency: CurrencyOption = None,
     by: ByOption = None,
     form: DocumentOption = Format.table,
@@ -321,6 +328,7 @@ def import_statement(
         delimiter=delimiter,
         encoding=encoding,
         dates=dates,
+        zone=zone,
         currency=currency,
         by=by,
     )

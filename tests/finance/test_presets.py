@@ -61,7 +61,7 @@ SAMPLE: Final[Mapping[str, Sample]] = {
     "shopify_orders": Sample(read=4),
     "stripe_balance": Sample(read=3, ignored=1),
     "stripe_payouts": Sample(read=6),
-    "woocommerce_orders": Sample(read=4),
+    "woocommerce_orders": Sample(read=4, said={"zone": "Africa/Nairobi"}),
     "xero_invoices": Sample(read=2, ignored=2, said={"dates": "day_first"}),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from app.core.errors import NotFoundError, UsageError
 from app.finance.files.amounts import read_currencies
@@ -39,6 +40,7 @@ class Asked:
     delimiter: str | None = None
     encoding: str | None = None
     dates: str | None = None
+    zone: str | None = None
     currency: str | None = None
 
 
@@ -110,9 +112,13 @@ def _with_preset(request: Asked, name: str, kind: PresetKind) -> Chosen:
     return Chosen(mapping=mapping, preset=replace(preset, mapping=mapping))
 
 
+BESIDE: Final = ("delimiter", "encoding", "dates", "zone")
+"""Keys of a mapping that may be said beside it."""
+
+
 def _beside(request: Asked) -> dict[str, str]:
     """What was said beside the mapping, as keys of it."""
-    said = {key: getattr(request, key) for key in ("delimiter", "encoding", "dates")}
+    said = {key: getattr(request, key) for key in BESIDE}
     return {key: value for key, value in said.items() if value is not None}
 
 
