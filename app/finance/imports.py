@@ -18,7 +18,14 @@ from app.core.errors import StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
 from app.finance.book_line_store import compare_book, write_book
-from app.finance.files.books import REFERENCES, BookForm, Form, Understanding
+from app.finance.files.books import (
+    REFERENCES,
+    REFUND_ALONE,
+    BookForm,
+    Form,
+    Understanding,
+    story_of,
+)
 from app.finance.files.choosing import Asked, Chosen, choose
 from app.finance.files.opening import digest_of
 from app.finance.files.shaping import Ignored
@@ -161,6 +168,7 @@ class Imported:
     preset   the name of the one it was read with; None for none
     notes    how the file was read, and why so, one sentence each
     ignored  how many rows the mapping leaves out, by its column and word
+    told_with  rows that were read with another row of their order, and are no lines of their own
     """
 
     file: str
@@ -182,6 +190,7 @@ class Imported:
     preset: str | None = None
     notes: list[str] = field(default_factory=list)
     ignored: Mapping[Ignored, int] = field(default_factory=dict)
+    told_with: int = 0
 
     @property
     def left_out(self) -> int:
@@ -514,6 +523,8 @@ class _Reading:
         """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
         kind, before = self._wanted.kind, None
         column = understanding.name_of(kind.names)
+        if kind is BOOK:
+            self._tell_stories(understanding)
         for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
             if first == row:
                 before = row
@@ -529,14 +540,34 @@ class _Reading:
         self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
         if kind.at_most == 1:
             self.staged.drop_without(kind.names)
-        self.done.rejected = self.done.read - self.staged.count()
+        self._count_rejected()
+
+    def _tell_stories(self, understanding: Understanding) -> None:
+        """Bring together the rows of one order that add up; refuse refunds without their order."""
+        stories, parts = list[Sequence[Any]](), list[int]()
+        for rows in self.staged.crowds(BOOK.identity):
+            story = story_of(rows)
+            if story is not None:
+                stories.append(story)
+                parts += [row[0] for row in rows]
+        self.staged.drop(parts)
+        self.staged.add(stories)
+        self.done.told_with = len(parts) - len(stories)
+        column, alone = understanding.name_of("amount"), list[int]()
+        for rows in self.staged.negative("minor"):
+            alone += [row[0] for row in rows if row[2] != "entry"]
+        self._note([Problem(row=row, column=column, sentence=REFUND_ALONE) for row in alone])
+        self.staged.drop(alone)
+
+    def _count_rejected(self) -> None:
+        self.done.rejected = self.done.read - self.done.told_with - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
         """Take none of these rows: what they name pays another order."""
         if unfit:
             self.tell_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
-            self.done.rejected = self.done.read - self.staged.count()
+            self._count_rejected()
 
     def tell_unfit(self, unfit: Sequence[Unfit]) -> None:
         """Note why these rows, or what they name, are not taken."""
@@ -587,7 +618,7 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    chosen = choose(request, BOOK.name)
+    chosen = choose(request, BOOK.name, zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
@@ -609,7 +640,7 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    chosen = choose(request, STATEMENT.name)
+    chosen = choose(request, STATEMENT.name, zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,

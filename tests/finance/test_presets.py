@@ -89,7 +89,8 @@ async def lines_of(context: AppContext, name: str) -> list[str]:
     later = replace(context, clock=context_of(context.store, at=120).clock)
     if load_preset(name).kind == "book":
         return [
-            f"{each.reference} {each.kind} {each.money} {_at(each.placed_at)} {each.status}"
+            f"{each.reference} {each.kind} {each.money} {_at(each.placed_at)} {each.status} "
+            f"refunded {each.refunded}"
             for each in await list_book(later, reference=None, as_of=None, limit=99)
         ]
     return [

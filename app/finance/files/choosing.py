@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from pathlib import Path
 from typing import Final
 
@@ -62,12 +63,19 @@ class Chosen:
         return open_table(path, self.mapping, form.FIELDS, check=check)
 
 
-def choose(request: Asked, kind: PresetKind) -> Chosen:
+def choose(request: Asked, kind: PresetKind, *, zone: tzinfo | None) -> Chosen:
     """The mapping or preset that is said, else the preset that the file looks like, else the usual
-    names of columns.
+    names of columns. zone: of times without one, where none is declared; None: nobody has said.
 
     Raises UsageError or NotFoundError for one that is none, and where several presets fit.
     """
+    found = _chosen(request, kind)
+    if found.mapping.zone is not None:
+        return found
+    return replace(found, mapping=replace(found.mapping, zone=zone))
+
+
+def _chosen(request: Asked, kind: PresetKind) -> Chosen:
     if request.mapping is not None and request.preset is not None:
         raise UsageError(
             "say --preset or --mapping: a preset is a mapping. `tallyhook presets show NAME` "
@@ -108,8 +116,7 @@ def _with_preset(request: Asked, name: str, kind: PresetKind) -> Chosen:
             f"the preset {preset.name} reads {KIND_NAMES[preset.kind]} ({preset.title}): say "
             f"`{COMMANDS[preset.kind]}`"
         )
-    mapping = _in_currency(preset.mapping, request)
-    return Chosen(mapping=mapping, preset=replace(preset, mapping=mapping))
+    return Chosen(mapping=_in_currency(preset.mapping, request), preset=preset)
 
 
 BESIDE: Final = ("delimiter", "encoding", "dates", "zone")
