@@ -20,10 +20,9 @@ from app.finance.files.mapping import Dates, Fields, FileMapping
 from app.finance.files.shaping import (
     MAX_WORD,
     Ignored,
-    MadeCells,
     Shaped,
     Zones,
-    made_cells,
+    all_made,
     pattern_of,
     place_of,
 )
@@ -112,7 +111,7 @@ class Understanding:
 
     def __init__(self, table: SourceTable, form: Form, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
-        self._made = self._made_cells(table, mapping)
+        self._made = all_made(mapping, table.heading, row=table.heading_row)
         self._places = self._places_of(table, form, mapping)
         lacking = list(form.missing(self._places))
         if lacking:
@@ -123,19 +122,6 @@ class Understanding:
         place = None if zone is None else place_of(zone, table.heading, row=table.heading_row)
         self._zones = None if place is None else Zones(place, mapping.zones)
         self._totals = self._totals_of(form, mapping)
-
-    def _made_cells(self, table: SourceTable, mapping: FileMapping) -> dict[str, MadeCells]:
-        made = {
-            name: made_cells(
-                each,
-                table.heading,
-                row=table.heading_row,
-                optional=name in mapping.optional,
-                marks=mapping.marks,
-            )
-            for name, each in mapping.made.items()
-        }
-        return {name: cells for name, cells in made.items() if cells is not None}
 
     def _places_of(self, table: SourceTable, form: Form, mapping: FileMapping) -> dict[str, int]:
         """The column of each field; of one that is made of several the first."""
@@ -504,7 +490,7 @@ class BookForm:
         if "currency" not in places and not self._has_currency:
             yield (
                 "there is no column 'currency': name it in the heading, or say in a mapping "
-                '(currency = "KES" under [defaults])'
+                '(currency = "KES" under [defaults]), or with --currency KES'
             )
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:

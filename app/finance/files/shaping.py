@@ -289,6 +289,18 @@ def made_cells(
     return SummedCells(made, places, marks)
 
 
+def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
+    """How each field that is made of several columns is read under this heading, in this row of
+    the file. Raises RefusedTable as `made_cells` does."""
+    found = {
+        name: made_cells(
+            made, heading, row=row, optional=name in mapping.optional, marks=mapping.marks
+        )
+        for name, made in mapping.made.items()
+    }
+    return {name: cells for name, cells in found.items() if cells is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class FirstCells:
     """The first that says something."""

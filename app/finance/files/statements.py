@@ -99,7 +99,7 @@ class StatementForm:
         if "currency" not in places and not self._has_currency:
             yield (
                 "there is no column 'currency': name it in the heading, or say in a mapping "
-                '(currency = "KES" under [defaults])'
+                '(currency = "KES" under [defaults]), or with --currency KES'
             )
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:

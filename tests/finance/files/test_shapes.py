@@ -210,7 +210,7 @@ def test_day_time_and_zone_may_stand_in_columns_of_their_own(tmp_path: Path) -> 
 ])  # fmt: skip
 def test_days_as_excel_counts_them(cell: str, instant: str, tmp_path: Path) -> None:
     content = f"reference,amount,currency,placed_at\nA,1.00,KES,{cell}\n"
-    rows, problems = book(content, 'dates = "excel"', folder=tmp_path)
+    rows, problems = book(content, 'dates = "excel"\nzone = "UTC"', folder=tmp_path)
     assert (problems, rows[0]["placed_at"]) == ([], instant)
 
 
