@@ -10,7 +10,7 @@ from app.console.view import ROWS, Asked, Document, Told, View
 from app.console.words import PROPOSALS, address
 from reconcile.instants import format_instant
 
-SUBJECTS = {"accept_above_limit": "breaks", "close_period": "periods"}
+SUBJECTS = {"accept_above_limit": "breaks", "close_period": "periods", "erase": "orders"}
 """The pages of what proposals of these kinds are about."""
 
 
