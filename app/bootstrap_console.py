@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import signal
-from datetime import UTC
 from socket import socket
 from typing import Final
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 import structlog
 import uvicorn
@@ -25,6 +23,7 @@ from app.config.settings import Settings
 from app.console.application import build_console
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
+from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.monitoring.watchdog import Watched
 from app.receiving.context import AppContext
@@ -73,12 +72,13 @@ def console_of(context: AppContext, settings: Settings, *, host: str, port: int)
     return Console(
         context=context,
         environment=settings.environment,
-        zone=UTC if settings.timezone == "UTC" else ZoneInfo(settings.timezone),
+        zone=zone_named(settings.timezone or "UTC"),
         origin=origin,
         hosts=frozenset({urlsplit(public).netloc} if public else hosts),
         loopback=not public and is_loopback(host),
         cookie="__Host-tallyhook" if public else f"tallyhook-{port}",
         sources=compile_sources(settings),
+        phone_country=settings.phone_country,
         accounts=accounts(settings),
         watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
         closing_margin_days=settings.closing_margin_days,

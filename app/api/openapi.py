@@ -74,6 +74,12 @@ _LEDGER: Final = {
             "description": "`sha256:` and the digest of the members above, without `as_of`, as "
             "canonical JSON.",
         },
+        "plain": {
+            "type": "object",
+            "description": "What can be read to a customer: `answer`, sentences without ids, and "
+            "`findings`, a code and a sentence each. The fingerprint does not cover it.",
+            "properties": {"answer": _TEXTS, "findings": _OBJECTS},
+        },
         "pruned": {
             "type": "object",
             "description": "What of its deliveries was deleted; there only where something was. "

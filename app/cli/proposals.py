@@ -99,7 +99,7 @@ def _decided(decide: Decide) -> Proposal:
 
 @group.command(
     "approve",
-    epilog="Such as: tallyhook --token-file my.token proposals approve ID --reason fits",
+    epilog="Such as: tallyhook --token-file my.token proposals approve ID --reason seen",
 )
 def approve(name: Name, reason: Reason) -> None:
     """Agree to what another operator proposed; it is done at once."""

@@ -120,7 +120,7 @@ async def do_accept(view: View, reason: str) -> str | Told:
 
 async def ask_close(view: View) -> Asked:
     """What closing does, and whether one person may."""
-    month = month_of(view.needed("month")).name
+    month = (await month_of(view.context, view.needed("month"))).name
     alone = await may_close_alone(view.context)
     return Asked(
         subject=month,
@@ -140,7 +140,7 @@ async def ask_close(view: View) -> Asked:
 
 async def do_close(view: View, reason: str) -> str | Told:
     """Close the month, or propose that. Raises UsageError with everything that is against it."""
-    month = month_of(view.needed("month")).name
+    month = (await month_of(view.context, view.needed("month"))).name
     request = CloseRequest(
         period=month,
         by=view.person.name,
@@ -187,9 +187,10 @@ async def ask_run(view: View) -> Asked:
 
 async def do_run(view: View, reason: str) -> str:
     """Run it now."""
+    zone = view.context.calendar_zone
     asked = RunRequest(
-        since=day(view.given.get("since", ""), "From"),
-        until=day(view.given.get("until", ""), "To", after=True),
+        since=day(view.given.get("since", ""), "From", zone=zone),
+        until=day(view.given.get("until", ""), "To", zone=zone, after=True),
     )
     await reconcile_for(
         view.context, asked, by=view.person.name, reason=reason, progress=lambda _: None

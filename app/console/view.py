@@ -34,11 +34,12 @@ FORMS: Final = ("html", "json", "csv")
 class Console:
     """What pages work with.
 
-    zone      in which times are shown
-    origin    scheme and host as browsers know them
-    hosts     what may stand in a request's Host header
-    loopback  whether it is for this machine alone
-    cookie    the name of the sessions' cookie
+    zone           in which times are shown
+    origin         scheme and host as browsers know them
+    hosts          what may stand in a request's Host header
+    loopback       whether it is for this machine alone
+    cookie         the name of the sessions' cookie
+    phone_country  the calling code of phone numbers without one; empty where none is set
     """
 
     context: AppContext
@@ -49,6 +50,7 @@ class Console:
     loopback: bool
     cookie: str
     sources: Mapping[str, Source]
+    phone_country: str
     accounts: Mapping[str, Account]
     watched: Watched
     closing_margin_days: int

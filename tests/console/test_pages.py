@@ -87,7 +87,7 @@ async def test_the_page_of_an_order_says_what_its_json_says(console: RunningCons
         document = (await client.get("/orders/ORD-1.json")).json()
         page = await client.get("/orders/ORD-1")
     text = shown(page.text)
-    assert document["answer"] == "The money has arrived. KES 1,500.00 was received."
+    assert document["answer"] == "Paid in full: KES 1,500.00. The order can be shipped."
     assert document["answer"] in text
     assert document["money"]["due"] == {"amount": "1500.00", "currency": "KES"}
     for sentence in document["sentences"]:
