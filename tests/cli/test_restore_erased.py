@@ -357,7 +357,10 @@ def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, fil
         for table in ("inbox", "suspects", "credentials", "invitations", "sessions", "used_forms",
                       "proposals", "proposal_decisions"):  # fmt: skip
             database.execute(f"DROP TABLE {table}")
-        database.execute("ALTER TABLE tokens DROP COLUMN operator")
+        for table, column in (("tokens", "operator"), ("book_lines", "refunded"),
+                              ("book_lines", "refunded_at"), ("imports", "withdraws"),
+                              ("imports", "reason")):  # fmt: skip
+            database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         for index in ("ix_revisions_outcome", "ix_breaks_order_ref"):
             database.execute(f"DROP INDEX {index}")
         database.execute("DELETE FROM counters WHERE name GLOB 'read*' OR name GLOB 'inbox*'")
