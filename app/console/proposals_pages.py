@@ -14,6 +14,10 @@ SUBJECTS = {"accept_above_limit": "breaks", "close_period": "periods", "erase": 
 """The pages of what proposals of these kinds are about."""
 
 
+FOR_GOOD = ("erase", "close_period")
+"""Kinds of which nothing takes back what was done: approving asks for the password once more."""
+
+
 async def proposals_document(view: View) -> Document:
     """GET /proposals?before=: those that wait, then the others, the newest first."""
     before = view.word("before")
@@ -86,6 +90,7 @@ async def _asked(view: View, *consequence: str, own: bool = False, second: bool 
         lines=(*lines, *(consequence if why is None else (f"{why[:1].upper()}{why[1:]}",))),
         back=address("proposals", found.id),
         ready=why is None,
+        password=second and found.kind in FOR_GOOD,
     )
 
 
