@@ -69,7 +69,6 @@ def console_of(context: AppContext, settings: Settings, *, host: str, port: int)
         providers, signer = evidence_providers(settings), await signer_of(context, settings)
         return await build_evidence(context, asked, providers=providers, signer=signer)
 
-    sources = compile_sources(settings)
     return Console(
         context=context,
         environment=settings.environment,
@@ -78,12 +77,12 @@ def console_of(context: AppContext, settings: Settings, *, host: str, port: int)
         hosts=frozenset({urlsplit(public).netloc} if public else hosts),
         loopback=not public and is_loopback(host),
         cookie="__Host-tallyhook" if public else f"tallyhook-{port}",
-        sources=sources,
+        sources=compile_sources(settings),
         phone_country=settings.phone_country,
         accounts=accounts(settings),
         watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
         closing_margin_days=settings.closing_margin_days,
-        proposals=proposals_of(context, sources=sources),
+        proposals=proposals_of(context, settings),
         build_evidence=build,
     )
 

@@ -78,6 +78,8 @@ Action = Literal[
     "proposal_approved",
     "proposal_rejected",
     "proposal_withdrawn",
+    "signed_in",
+    "sign_in_failed",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -120,6 +122,8 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "proposal_approved": _FINANCE,
     "proposal_rejected": _FINANCE,
     "proposal_withdrawn": _FINANCE,
+    "signed_in": frozenset(ROLES),
+    "sign_in_failed": frozenset(),  # it is nobody's act
 }
 """What each role may do: the whole of it, as data."""
 

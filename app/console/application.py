@@ -227,6 +227,11 @@ class Application:
                 reason = checked_reason(form.get("reason", ""), [])
             except UsageError as error:
                 return await self._ask(view, act, str(error).replace("--reason", "The reason"))
+        if asked.password and not await self._signing.confirms(
+            view.request, view.person, form.get("password", "")
+        ):
+            return await self._ask(view, act, "That is not your password; look again, and wait "
+                                   "a minute after some tries")  # fmt: skip
         if not await first_use(self._console.context, form.get("form", "")):
             return self._pages.problem(
                 409,

@@ -46,6 +46,7 @@ from app.console.proposals_pages import (
     proposals_document,
 )
 from app.console.service_acts import (
+    ask_add_token,
     ask_disable,
     ask_end_sessions,
     ask_invite,
@@ -53,6 +54,7 @@ from app.console.service_acts import (
     ask_revoke,
     ask_sign,
     ask_verify,
+    do_add_token,
     do_disable,
     do_end_sessions,
     do_invite,
@@ -423,6 +425,14 @@ ACTS: Final = (
         ask=ask_end_sessions,
         do=do_end_sessions,
         said="All their sessions have ended.",
+    ),
+    Act(
+        name="add-token",
+        title="Make a token",
+        button="Make it",
+        permission="token_added",
+        ask=ask_add_token,
+        do=do_add_token,
     ),
     Act(
         name="revoke-token",

@@ -21,7 +21,9 @@ from app.access.sessions import (
     LinkRefused,
     SignInRefused,
     accept_invitation,
+    confirmed,
     enter_demo,
+    note_failure,
     read_link,
     session_of,
     sign_in,
@@ -37,6 +39,8 @@ log = structlog.get_logger()
 
 NAME_TRIES: Final = 5
 NETWORK_TRIES: Final = 20
+FAILURES_NOTED: Final = 30
+"""A minute, in the trail, which is kept for ever and must not be filled by who guesses."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 
@@ -72,6 +76,7 @@ class SigningIn:
         self._pages = pages
         self._by_name = RateLimiter(NAME_TRIES)
         self._by_network = RateLimiter(NETWORK_TRIES)
+        self._noted = RateLimiter(FAILURES_NOTED)
 
     async def person(self, request: Request) -> Person | None:
         """Who asks; None where nobody is signed in."""
@@ -104,6 +109,12 @@ class SigningIn:
         shown: dict[str, Any] = {"problem": None, **values}
         return self._pages.plain(template, title=title, status=status, values=shown)
 
+    async def confirms(self, request: Request, person: Person, password: str) -> bool:
+        """Whether who is signed in has given their password once more, within the tries."""
+        return self._may_try(request, person.name) and await confirmed(
+            self._console.context, name=person.name, password=password
+        )
+
     async def sign_in(self, request: Request) -> Response:
         """GET and POST /sign-in"""
         where = local(request.query_params.get("next", "/"))
@@ -123,6 +134,8 @@ class SigningIn:
                 code=form.get("code", ""),
             )
         except SignInRefused as error:
+            if self._noted.take(""):
+                await note_failure(self._console.context)
             return self._form(
                 "sign_in.html", title="Sign in", status=403, next=where, problem=str(error)
             )

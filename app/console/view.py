@@ -189,6 +189,7 @@ class Asked:
     lines    sentences: the money and the consequence
     ready    whether there is anything to do
     reason   whether a reason is asked for, and `why` its label
+    password whether the person's password is asked for once more: what is done cannot be taken back
     back     the page from which it came
     fields   what else is asked for
     """
@@ -199,6 +200,7 @@ class Asked:
     ready: bool = True
     reason: bool = True
     why: str = "Why"
+    password: bool = False
     fields: tuple[Field, ...] = ()
 
 

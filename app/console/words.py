@@ -199,6 +199,8 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "proposal_approved": "approved a proposal",
     "proposal_rejected": "rejected a proposal",
     "proposal_withdrawn": "withdrew a proposal",
+    "signed_in": "signed in to the console",
+    "sign_in_failed": "tried to sign in, and did not fit",
 }
 """What each action of the audit trail was, in words that follow a name."""
 

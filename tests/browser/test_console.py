@@ -20,7 +20,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.operators import register_operator
+from app.access.operators import Proven, register_operator
+from app.access.proposal import Proposal
+from app.finance.match_rules import save_rules
 from reconcile.instants import Instant
 from tests.api.driving import driving, environ, event, of_order, signed
 from tests.browser.conftest import Looking
@@ -37,7 +39,10 @@ AXE_SHA512 = (
 KEPT = Path(sys.prefix) / "axe-core-4.14.1.tgz"
 """Beside the environment, so that it is fetched once."""
 
-PATHS = ("/", "/orders", "/orders/ORD-1", "/deliveries", "/do/tell-again?order=ORD-1", "/orders/no")
+PATHS = (
+    "/", "/orders", "/orders/ORD-1", "/deliveries", "/proposals", "/do/tell-again?order=ORD-1",
+    "/orders/no",
+)  # fmt: skip
 SIZES = ((1280, 900), (390, 844))
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -59,8 +64,9 @@ def axe() -> str | None:
         return script.read().decode()
 
 
-async def prepared(folder: Path) -> str:
-    """A database with orders, a refused delivery and an admin; the cookie of their session."""
+async def prepared(folder: Path) -> tuple[str, str]:
+    """A database with orders, a refused delivery, an admin, and a proposal of somebody else; the
+    cookie of the admin's session, and the proposal's id."""
     async with driving(folder, at=_now()) as driver:
         await driver.send(event("evt_1"))
         await driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
@@ -74,7 +80,12 @@ async def prepared(folder: Path) -> str:
         await until_async(lambda: len(driver.rows("SELECT 1 FROM revisions")) >= 3)
         context = driver.service.context
         await register_operator(context, name="Ann", role="admin", by=None)
-        return await session_for(context, "Ann")
+        await register_operator(context, name="Ben", role="finance", by="Ann")
+        await save_rules(context, "close_alone = false\n", by="Ann")
+        other = '[accept_alone_max]\nKES = "5000.00"  # as agreed with the accountant in October\n'
+        proposal = await save_rules(context, other, by=Proven("Ben"), reason="prices rose")
+        assert isinstance(proposal, Proposal)
+        return await session_for(context, "Ann"), proposal.id
 
 
 def _now() -> Instant:
@@ -129,7 +140,8 @@ class Seen:
 def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """All pages, looked at by one browser over one console."""
     folder = tmp_path_factory.mktemp("console")
-    token = asyncio.run(prepared(folder))
+    token, proposal = asyncio.run(prepared(folder))
+    decided = (f"/proposals/{proposal}", f"/do/approve?proposal={proposal}")
     found, script = Seen(), axe()
     with console_on(folder) as url:
 
@@ -144,7 +156,7 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
                     context.add_cookies([cookie])
                     page = context.new_page()
                     _listen(page, url, found)
-                    for path in PATHS:
+                    for path in (*PATHS, *decided):
                         page.goto(url + path)
                         name = f"{path} {width} {scheme}"
                         found.wide[name] = page.evaluate(WIDE)
