@@ -9,6 +9,7 @@ from app.access.proposals import Proposals
 from app.finance.break_acts import acceptance_kind
 from app.finance.close_period import closing_kind
 from app.finance.match_rules import rules_kind
+from app.finance.withdraw_import import withdrawal_kind
 from app.providers.source import Source
 from app.receiving.context import AppContext
 
@@ -21,5 +22,6 @@ def proposals_of(context: AppContext, *, sources: Mapping[str, Source]) -> Propo
             acceptance_kind(context),
             rules_kind(context),
             closing_kind(context, sources=sources),
+            withdrawal_kind(context),
         ),
     )
