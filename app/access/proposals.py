@@ -81,6 +81,7 @@ class ProposalKind:
     perform  does the act: in the transaction in which it writes it calls `agree` first, once, and
              writes what follows in the name of `Agreed.who`. Raises UsageError where it cannot be
              done; the proposal then still waits
+    takes_long  whether `perform` may take minutes: then no receiver does it
     """
 
     name: str
@@ -88,6 +89,7 @@ class ProposalKind:
     action: Action
     state: Callable[[Connection, str, Mapping[str, str]], Awaitable[str]]
     perform: Callable[[Proposal, Agree], Awaitable[None]]
+    takes_long: bool = False
 
 
 def proved(who: Operator) -> bool:

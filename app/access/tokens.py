@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from app.access.operator_store import (
@@ -203,7 +204,15 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
     return entry.name
 
 
-async def holder_of(context: DatabaseContext, token: str) -> Proven:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An operator who proved who they are by a token of their own."""
+
+    name: Proven
+    role: str
+
+
+async def holder_of(context: DatabaseContext, token: str) -> Holder:
     """The operator whose own token this is. Raises TokenRefused for what is none in force, and
     ScopeMissing for a program's."""
     now = context.clock.now()
@@ -216,7 +225,8 @@ async def holder_of(context: DatabaseContext, token: str) -> Proven:
                 f"The token {entry.name} is a program's, and this takes an operator's own. "
                 "`tallyhook operators token NAME --until T` makes one."
             )
-        return Proven((await _in_force(connection, entry.operator)).name)
+        who = await _in_force(connection, entry.operator)
+        return Holder(name=Proven(who.name), role=who.role)
 
 
 def _refused(entry: TokenEntry | None) -> TokenRefused:

@@ -91,6 +91,6 @@ async def _holder(context: AppContext) -> Proven | None:
     if token is None:
         return None
     try:
-        return await holder_of(context, token)
+        return (await holder_of(context, token)).name
     except (ScopeMissing, TokenRefused) as error:
         raise UsageError(f"the operator's token was refused: {error}") from None

@@ -166,6 +166,7 @@ def closing_kind(
         action="period_closed",
         state=_months_state,
         perform=perform,
+        takes_long=True,
     )
 
 
