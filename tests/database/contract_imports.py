@@ -11,7 +11,7 @@ import pytest
 from app.access.operator_store import audit_entries
 from app.access.operators import Proven, Role, register_operator
 from app.access.proposal import Proposal
-from app.bootstrap_proposals import proposals_of
+from app.access.proposals import Proposals
 from app.core.errors import NotFoundError, UsageError
 from app.finance import imports as importing
 from app.finance.book_line_store import (
@@ -28,7 +28,7 @@ from app.finance.import_store import Import, ImportKind, begin_import, go_on, im
 from app.finance.imports import Imported, ImportRequest, import_book, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.statement_store import statement_lines_of, statement_rows
-from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import
+from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, withdrawal_kind
 from app.receiving.store import Store
 from reconcile.instants import EARLIEST, LATEST, TICK
 from tests.database.builders import arrival, context, keep, rows, said
@@ -336,7 +336,7 @@ class ImportContract:
         assert isinstance(small, Withdrawn)
         with pytest.raises(UsageError, match="a second operator must approve it"):
             await withdraw_import(at, 2, kind="book", by="bob", reason="not ours")
-        proposals = proposals_of(at, sources={})
+        proposals = Proposals(at, (withdrawal_kind(at),))
         made = await withdraw_import(at, 2, kind="book", by=Proven("bob"), reason="not ours")
         assert isinstance(made, Proposal)
         assert made.sentence == ("Take back import 2 of book lines (book.csv): 1 line, KES 11.00.")
