@@ -39,6 +39,7 @@ SERVICE_AUTHOR: Final = "service"
 Action = Literal[
     "records_imported",
     "statement_imported",
+    "bank_imported",
     "rules_saved",
     "break_assigned",
     "break_commented",
@@ -77,6 +78,7 @@ _ADMIN: Final = frozenset[Role]({"admin"})
 MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "records_imported": _FINANCE,
     "statement_imported": _FINANCE,
+    "bank_imported": _FINANCE,
     "rules_saved": _FINANCE,
     "break_assigned": _FINANCE | _SUPPORT,
     "break_commented": _FINANCE | _SUPPORT,

@@ -12,7 +12,7 @@ SECTIONS: Final = {
     "Go live": ("doctor", "rehearse", "golive", "tokens", "operators"),
     "Orders and payments": ("orders", "deliveries", "checkout", "notifications"),
     "Providers": ("profiles", "signature"),
-    "Finance": ("records", "statement", "reconcile", "breaks", "late", "report", "period"),
+    "Finance": ("records", "statement", "bank", "reconcile", "breaks", "late", "report", "period"),
     "Evidence and personal data": ("evidence", "log", "audit", "erase"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
 }

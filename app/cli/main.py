@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from app.cli import (
+    bank,
     breaks,
     deliveries,
     evidence,
@@ -48,6 +49,7 @@ application = typer.Typer(
 
 GROUPS = {
     "audit": operators.audit_group,
+    "bank": bank.bank_group,
     "breaks": breaks.breaks_group,
     "checkout": orders.checkout_group,
     "db": store.group,

@@ -117,6 +117,9 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "unresolved": "What arrived does not fit the order.",
     "payment_in_doubt": "The order is paid, and a further payment of it may have brought more.",
     "ambiguous": "Several lines could be meant, and nothing says which.",
+    "payout_not_in_bank": "The provider says that it paid this out, and the bank does not have it.",
+    "bank_line_unknown": "Money came to the bank, and no payout of a statement explains it.",
+    "payout_amount_differs": "The bank booked another amount than the provider paid out.",
 }
 """What each cause of a break means, in one sentence."""
 
@@ -155,6 +158,7 @@ NOTIFICATIONS: Final[Mapping[str, str]] = {
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
     "statement_imported": "imported a statement",
+    "bank_imported": "imported a bank's file",
     "rules_saved": "put matching rules in force",
     "break_assigned": "assigned a break",
     "break_commented": "commented on a break",

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "d886e0c874c576dd30c0d665eada6f920bb6ee523d0a32ac80f69b3b4dcc51bb",
-    "postgresql": "59e39f1c86750df9a0eb975d9271ef8603b2779d7793b9d9f693eddbbe7561eb",
+    "sqlite": "3853ba3c72b9decbf0795aa6c61186fdc477311dbb38478e159df5d19e57b354",
+    "postgresql": "a57a5e96cb7db11b374c6ca8fb93d2b1a3c92e57c93f89e5103cb822bdd916c8",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -1,4 +1,4 @@
-"""Order books and statements: import one from a file, and list what was imported."""
+"""Order books, statements and bank lines: import them from a file, and list what was imported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from app.access.operators import Action, author_of_import, note_in_trail, permit
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
+from app.finance.bank_store import compare_bank, write_bank
 from app.finance.book_line_store import compare_book, write_book
+from app.finance.files.bank import BankForm
+from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import REFERENCES, BookForm, Form, Understanding
 from app.finance.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
 from app.finance.files.opening import digest_of, open_table
@@ -25,6 +28,7 @@ from app.finance.files.statements import StatementForm
 from app.finance.files.tables import (
     Problem,
     RefusedTable,
+    SourceTable,
     refuse_to_replace,
     rejects_beside,
     write_rejects,
@@ -71,6 +75,7 @@ class ImportForm:
     names           the field of the file that a row too many is told of; where only one row may be,
                     a column that every good row has, too
     compare, write  what the store does with staged rows
+    opens           opens a file as a table
     """
 
     name: ImportKind
@@ -81,6 +86,7 @@ class ImportForm:
     names: str
     compare: Write
     write: Write
+    opens: Callable[[Path, FileMapping, Fields], SourceTable] = open_table
 
     def too_many(self, other: int) -> str:
         """What a row is told that is equal to another one, of row `other`."""
@@ -127,6 +133,20 @@ STATEMENT: Final = ImportForm(
     compare=compare_statement,
     write=write_statement,
 )
+
+BANK: Final = ImportForm(
+    name="bank",
+    action="bank_imported",
+    order=("subject",),
+    identity=("subject",),
+    at_most=2_000,  # alike bookings of one day; a till that is paid in by coins has some dozens
+    names="entry_reference",
+    compare=compare_bank,
+    write=write_bank,
+    opens=open_bank_table,
+)
+
+FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK, STATEMENT, BANK)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,10 +306,10 @@ async def _begin(context: AppContext, wanted: Wanted, done: Imported, who: Opera
 
 
 async def _undo(context: AppContext, begun: Import) -> None:
-    """Take back what a killed import wrote. It may have been of either kind: whoever is killed
+    """Take back what a killed import wrote. It may have been of any kind: whoever is killed
     while undoing leaves no word of what was to be undone."""
     looked = 0
-    for kind in (BOOK.name, STATEMENT.name):
+    for kind in FORMS:
         async with context.store.reading() as connection:
             ends = [end async for end in stretches(connection, kind)]
         after: str | None = None
@@ -322,7 +342,7 @@ async def _publish(
     await note_in_trail(
         connection,
         who,
-        action=(BOOK if done.kind == BOOK.name else STATEMENT).action,
+        action=FORMS[done.kind].action,
         subject=done.file,
         at=at,
         facts={"import": done.number, "sha256": done.sha256, **counts},
@@ -470,7 +490,7 @@ class _Reading:
 
     async def _read_rows(self) -> Understanding:
         wanted, done = self._wanted, self.done
-        table = open_table(wanted.path, wanted.mapping, wanted.form.FIELDS)
+        table = wanted.kind.opens(wanted.path, wanted.mapping, wanted.form.FIELDS)
         understanding = Understanding(table, wanted.form, wanted.mapping)
         done.passed_over = understanding.passed_over()
         for batch in table.batches():
@@ -539,7 +559,7 @@ class _Reading:
         wanted = self._wanted
         if wanted.rejects is None or not self.done.found:
             return
-        table = open_table(wanted.path, wanted.mapping, wanted.form.FIELDS)
+        table = wanted.kind.opens(wanted.path, wanted.mapping, wanted.form.FIELDS)
         problems = (
             Problem(row=row, column=column, sentence=sentence)
             for rows in self._problems.in_order()
@@ -606,6 +626,29 @@ async def import_statement(
         mapping=mapping,
         form=StatementForm(mapping, source=source, own_orders=own_orders),
         kind=STATEMENT,
+        dry_run=request.dry_run,
+        rejects=_rejects(request),
+    )
+    return await import_file(context, wanted, by=request.by, progress=progress)
+
+
+async def import_bank(
+    context: AppContext,
+    request: ImportRequest,
+    *,
+    account: str = "",
+    progress: Progress = lambda done, total: None,
+) -> Imported:
+    """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does.
+    account: of which account it is, where its rows do not say."""
+    mapping = _mapping(request, BankForm.FIELDS)
+    if account:
+        mapping = replace(mapping, defaults={**mapping.defaults, "account": account})
+    wanted = Wanted(
+        path=request.path,
+        mapping=mapping,
+        form=BankForm(mapping),
+        kind=BANK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
     )

@@ -109,6 +109,7 @@ def line_of(row: StatementRow) -> StatementLine:
         net=row.net,
         settled_at=row.settled_at,
         payout=row.payout,
+        source=row.source,
     )
 
 

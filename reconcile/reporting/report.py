@@ -147,12 +147,24 @@ Flow = Literal[
     "differs",
     "not_notified",
     "no_movement",
+    "in_bank",
+    "exchanged",
+    "bank_differs",
+    "not_in_bank",
+    "no_payout",
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """The rows of the money table. The first five come from ledgers and fees, the rest lead from net
 to the statement: net = settled + not_settled + differs − not_notified − no_movement. not_notified:
 statement lines of which no webhook has told us. no_movement: lines of which webhooks have, and that
-are no certain movement of money: of disputes that are open or were won, of payments in doubt."""
+are no certain movement of money: of disputes that are open or were won, of payments in doubt. The
+last five are there once files of the bank are, and lead from the statement to it: settled = in_bank
++ exchanged + bank_differs + not_in_bank + no_payout. exchanged: payouts that the bank booked in
+another currency. bank_differs: what it booked less than was paid out."""
+
+BANK_FLOWS: Final[frozenset[Flow]] = frozenset(
+    {"in_bank", "exchanged", "bank_differs", "not_in_bank", "no_payout"}
+)
 
 NoOrder = Literal["no_order"]
 

@@ -16,6 +16,8 @@ from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
 from reconcile.matching.books import StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.matching.ledger_lines import Taken, Taking
+from reconcile.money import Money
+from reconcile.reporting.bank import BankView
 from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen, Settled, settled
 from reconcile.reporting.orders import (
     NO_CURRENCY,
@@ -27,6 +29,7 @@ from reconcile.reporting.orders import (
 )
 from reconcile.reporting.report import (
     AGES,
+    BANK_FLOWS,
     FLOWS,
     Age,
     BreakLine,
@@ -200,6 +203,11 @@ class MoneySums:
         self._counts[currency, flow] += 1
         self._sums[currency, flow] += minor
 
+    def differ(self, missing: Money) -> None:
+        """So much of what was paid out is not in the bank, or so much more, with a minus."""
+        self.add(missing.currency, "bank_differs", missing.minor)
+        self._sums[missing.currency, "in_bank"] -= missing.minor
+
     def currencies(self) -> list[str]:
         """Those in which anything moved."""
         return sorted({currency for currency, _ in self._counts})
@@ -213,9 +221,11 @@ class MoneySums:
         gone = self.sum(currency, "refunded", "lost_in_disputes", "fees")
         return self.sum(currency, "captured") - gone
 
-    def rows(self) -> tuple[MoneyRow, ...]:
-        """Every flow of every currency, in the order of the way."""
-        return tuple(self._row(currency, flow) for currency in self.currencies() for flow in FLOWS)
+    def rows(self, *, bank: bool) -> tuple[MoneyRow, ...]:
+        """Every flow of every currency, in the order of the way; those of the bank where it is
+        known."""
+        flows = [flow for flow in FLOWS if bank or flow not in BANK_FLOWS]
+        return tuple(self._row(currency, flow) for currency in self.currencies() for flow in flows)
 
     def _row(self, currency: str, flow: Flow) -> MoneyRow:
         if flow == "net":
@@ -326,8 +336,13 @@ def ties(
     money: Sequence[MoneyRow],
 ) -> tuple[Tie, ...]:
     """Every equation of the period, by name, then by currency."""
-    found = [*_orders(flow), *_buckets(flow, control), *_placed(control, money), *_net(money)]
-    return tuple(found)
+    return (
+        *_orders(flow),
+        *_buckets(flow, control),
+        *_placed(control, money),
+        *_net(money),
+        *_to_bank(money),
+    )
 
 
 def _orders(flow: Sequence[FlowRow]) -> Iterator[Tie]:
@@ -401,6 +416,21 @@ def _net(money: Sequence[MoneyRow]) -> Iterator[Tie]:
         )
 
 
+def _to_bank(money: Sequence[MoneyRow]) -> Iterator[Tie]:
+    """What was settled is in the bank, or it is known why not."""
+    for currency in dict.fromkeys(row.currency for row in money):
+        own = {row.flow: row.sum for row in money if row.currency == currency}
+        if "in_bank" in own:
+            yield Tie(
+                name="settled and the bank",
+                currency=currency,
+                left="settled",
+                left_value=own["settled"],
+                right="in bank + exchanged + bank differs + not in bank + no payout",
+                right_value=sum(own[flow] for flow in BANK_FLOWS),
+            )
+
+
 # --- adds a period up, one order, break or change at a time, and makes the report of it -----------
 
 
@@ -420,13 +450,19 @@ LATE_LINES_MAX: Final = 10_000
 class PeriodTally:
     """One period being added up. Everything given must be as it was known at `scope.as_of`."""
 
-    def __init__(self, scope: Scope, *, break_lines: int = BREAK_LINES_MAX) -> None:
-        self._scope = scope
+    def __init__(
+        self, scope: Scope, *, break_lines: int = BREAK_LINES_MAX, bank: BankView | None = None
+    ) -> None:
+        """bank: None where nobody says what the bank has."""
+        self._scope, self._bank = scope, bank
+        self._money = MoneySums()
+        if bank is not None:
+            for missing in bank.differing(start=scope.start, end=scope.end):
+                self._money.differ(missing)
         self._flow = FlowSums()
         self._control = ControlSums()
         self._outcomes = OutcomeSums()
         self._times = TimeSums(scope)
-        self._money = MoneySums()
         self._fees = FeeSums()
         self._delays = DelaySums()
         self._late = LateSums(LATE_LINES_MAX)
@@ -465,7 +501,8 @@ class PeriodTally:
         notes: tuple[str, ...] = (),
     ) -> PeriodReport:
         """Everything added up so far. `matching`: the totals of the run that found the breaks."""
-        flow, control, money = self._flow.rows(), self._control.rows(), self._money.rows()
+        flow, control = self._flow.rows(), self._control.rows()
+        money = self._money.rows(bank=self._bank is not None)
         own = ties(flow=flow, control=control, money=money)
         return PeriodReport(
             scope=self._scope,
@@ -561,6 +598,8 @@ class PeriodTally:
     def _fee(self, each: Settled) -> None:
         self._fees.add(each)
         self._money.add(each.line.currency, "settled", each.net)
+        if self._bank is not None:
+            self._money.add(each.line.currency, self._bank.flow_of(each.line), each.net)
         if each.fee:
             self._money.add(each.line.currency, "fees", each.fee)
 

@@ -16,7 +16,7 @@ from heapq import merge
 from reconcile.instants import DAY, HOUR, Instant
 from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
 from reconcile.matching.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
-from reconcile.matching.breaks import BREAK_CAUSES
+from reconcile.matching.breaks import ORDER_CAUSES
 from reconcile.matching.ledger_lines import Doubted, Taken, Taking
 from reconcile.matching.rows import (
     BookRow,
@@ -474,7 +474,7 @@ CALM: dict[str, Callable[[Case], Case]] = {
 }  # fmt: skip
 """Cases without a break that are not plain either."""
 
-assert set(TROUBLES) == set(BREAK_CAUSES)
+assert set(TROUBLES) == set(ORDER_CAUSES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -452,7 +452,7 @@ _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 def open_table(path: Path, mapping: FileMapping, fields: Fields) -> SourceTable:
     """The table in a file. Raises RefusedTable, NotFoundError or UsageError where there is none,
     and OSError where it cannot be read."""
-    start = _start(path)
+    start = start_of(path)
     if start.startswith(_OLD_OFFICE):
         raise RefusedTable(
             1,
@@ -484,13 +484,14 @@ def _begins_an_object(start: bytes) -> bool:
 
 def digest_of(path: Path) -> str:
     """The SHA-256 of a file, in hex. Raises as `open_table` does."""
-    _start(path)
+    start_of(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _start(path: Path) -> bytes:
-    """The first bytes."""
+def start_of(path: Path) -> bytes:
+    """The first bytes. Raises NotFoundError or UsageError where there is no file, RefusedTable for
+    one that is too large."""
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():
