@@ -17,6 +17,7 @@ from app.access.operators import Action
 from app.console.view import FORMS
 from reconcile.instants import Duration, Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BreakCause
+from reconcile.matching.control import Bucket
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -53,6 +54,8 @@ TONES: Final[Mapping[str, str]] = {
     "info": "quiet",
     "warning": "look",
     "error": "bad",
+    "matched": "good",
+    "break": "look",
 }
 """How a word is coloured; its sign and its text say the same without colour."""
 
@@ -122,6 +125,21 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "payout_amount_differs": "The bank booked another amount than the provider paid out.",
 }
 """What each cause of a break means, in one sentence."""
+
+BANK_PLACES: Final[Mapping[Bucket, str]] = {
+    "by_reference": "It names its payout, and is as much.",
+    "by_group": "Several payouts or bookings that name each other, and are as much together.",
+    "by_tolerance": "It names its payout, and differs by less than the rules tolerate.",
+    "by_date_window": "As much as a payout of those days; neither names the other.",
+    "by_hand": "A person matched it with its payout.",
+    "by_exchange": "It names its payout, which was in another currency.",
+    "payout_amount_differs": "It names its payout, and is another sum.",
+    "bank_line_unknown": "No payout of any provider's statement is known for it.",
+    "awaiting_statement": "Booked after the last payout that a statement tells of.",
+    "not_covered": "Booked before the first payout that a statement tells of.",
+    "other_business": "No payout: money that left, or that came from nobody who pays out.",
+}
+"""Where a bank line can stand, in one sentence each."""
 
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",

@@ -13,8 +13,9 @@ from app.finance.matching_store import rules_in_force
 from app.finance.reconcile_rows import bank_leg
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant, format_known
-from reconcile.matching.bank import BankLeg, BankLine, Payout, implied_rate
+from reconcile.matching.bank import BankLeg, BankLine, Payout
 from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
+from reconcile.matching.exchange import implied_rate
 from reconcile.matching.rows import subject_of
 from reconcile.matching.rules import MatchRules
 from reconcile.money import Money, to_json

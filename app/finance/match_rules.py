@@ -41,8 +41,8 @@ from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
-from reconcile.matching.bank import MICROS
 from reconcile.matching.breaks import Break, break_sentence
+from reconcile.matching.exchange import MICROS
 from reconcile.matching.match import Change, Decision, compare
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tolerance
 from reconcile.money import Money, MoneyError, exponent_of, from_major, to_json

@@ -244,11 +244,12 @@ async def report_journal(
     check_scope(scope, now=context.clock.now())
     totals = JournalTotals()
     async with snapshot_of(context, scope.as_of, progress) as snapshot:
-        bank = await _bank_then(snapshot, scope.as_of)
+        rules = await rules_then(snapshot, scope.as_of)
+        bank = await _bank_then(snapshot, scope.as_of, rules)
 
         def work() -> None:
             in_bank = () if bank is None else confirmed(bank, start=scope.start, end=scope.end)
-            moved = _moved(snapshot, scope, bank, progress)
+            moved = _moved(snapshot, scope, bank, rules, progress)
             for each in chain(moved, in_bank, _written_off(snapshot, scope)):
                 totals.add(each)
                 write(each)
@@ -257,22 +258,28 @@ async def report_journal(
     return totals
 
 
-async def _bank_then(snapshot: Snapshot, as_of: Instant) -> BankView | None:
+async def _bank_then(snapshot: Snapshot, as_of: Instant, rules: MatchRules) -> BankView | None:
     connection = snapshot.connection
     leg = await bank_leg(
         connection,
         as_of=as_of,
-        rules=await rules_then(snapshot, as_of),
+        rules=rules,
         hands=tuple(await hand_matches(connection, as_of=as_of)),
     )
     return None if leg is None else BankView(leg)
 
 
 def _moved(
-    snapshot: Snapshot, scope: Scope, bank: BankView | None, progress: Progress
+    snapshot: Snapshot,
+    scope: Scope,
+    bank: BankView | None,
+    rules: MatchRules,
+    progress: Progress,
 ) -> Iterator[Transaction]:
     for seen in orders_then(snapshot, scope.as_of, progress):
-        yield from transactions(seen, start=scope.start, end=scope.end, bank=bank)
+        yield from transactions(
+            seen, start=scope.start, end=scope.end, bank=bank, rates=rules.rates
+        )
 
 
 def _written_off(snapshot: Snapshot, scope: Scope) -> Iterator[Transaction]:

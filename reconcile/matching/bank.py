@@ -25,12 +25,13 @@ from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.candidates import Index, Searchable, entry_of
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
+from reconcile.matching.exchange import expected_of, implied_rate
 from reconcile.matching.funds import left_of
 from reconcile.matching.judge import MATCH_KINDS, Decision, Match
 from reconcile.matching.period import Period
 from reconcile.matching.rows import subject_of
-from reconcile.matching.rules import ExpectedRate, HandMatch, MatchRules
-from reconcile.money import MAX_MINOR, Money, exponent_of
+from reconcile.matching.rules import HandMatch, MatchRules
+from reconcile.money import MAX_MINOR, Money
 from reconcile.values import frozen
 
 # --- what is matched ------------------------------------------------------------------------------
@@ -284,20 +285,7 @@ class BankLeg:
 
     def _exchanged(self, link: Link) -> Link:
         """The rate is what the two sums imply; a rule may say which one was expected."""
-        paid, booked = link.paid, link.booked
-        rule = next(
-            (
-                each
-                for each in self._rules.rates
-                if (each.currency, each.into) == (paid.currency, booked.currency)
-            ),
-            None,
-        )
-        if rule is None:
-            return _at(link, "by_exchange", expected=booked)
-        due = Money(minor=exchanged(paid, rule), currency=booked.currency)
-        most = abs(due.minor) * rule.tolerance_per_million // 1_000_000
-        within = abs(due.minor - booked.minor) <= most
+        due, within = expected_of(link.paid, link.booked, self._rules.rates)
         return _at(link, "by_exchange" if within else "payout_amount_differs", expected=due)
 
     def _by_date(self) -> Iterator[Link]:
@@ -458,29 +446,6 @@ def _connected(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     for edge in edges:
         found[root(edge.payout.payout_id)].append(edge)
     return [found[name] for name in sorted(found)]
-
-
-# --- rates of exchange ----------------------------------------------------------------------------
-
-
-MICROS: Final = 1_000_000
-"""A rate is so many millionths of one major unit for one major unit."""
-
-
-def exchanged(amount: Money, rate: ExpectedRate) -> int:
-    """Minor units of the other currency at this rate, rounded half away from zero."""
-    above = abs(amount.minor) * rate.micros * 10 ** exponent_of(rate.into)
-    below = MICROS * 10 ** exponent_of(amount.currency)
-    found = (2 * above + below) // (2 * below)
-    return int(found if amount.minor >= 0 else -found)
-
-
-def implied_rate(paid: Money, booked: Money) -> str:
-    """What one major unit of the one came to in the other, with six decimals."""
-    above = abs(booked.minor) * MICROS * 10 ** exponent_of(paid.currency)
-    below = abs(paid.minor) * 10 ** exponent_of(booked.currency)
-    micros = (2 * above + below) // (2 * below)
-    return f"{micros // MICROS}.{micros % MICROS:06}"
 
 
 # --- breaks and matches ---------------------------------------------------------------------------

@@ -472,6 +472,11 @@ _STEPS_BY_HOW: Final = {
 }
 """Of `refund_not_settled`, where it is no refund."""
 
+_SETTLED_AT_ANOTHER_RATE: Final = (
+    "{captured} was captured, and the statement settles {settled} for it, a rate of {rate}: by the "
+    "rate of the rules it would be {expected}, {difference} apart"
+)
+
 _EXCHANGED_OTHERWISE: Final = (
     "The provider's payout {payout} is {paid_out}, and the bank booked {in_bank} for it, a rate of "
     "{rate}: by the rate of the rules it would be {expected}, {difference} apart"
@@ -493,7 +498,8 @@ def break_sentence(found: Break) -> str:
     if ("won", True) in found.facts:
         form = _DISPUTE_TAKEN_ELSEWHERE
     elif any(name == "rate" for name, _ in found.facts):
-        form = _EXCHANGED_OTHERWISE
+        banked = found.cause in BANK_CAUSES
+        form = _EXCHANGED_OTHERWISE if banked else _SETTLED_AT_ANOTHER_RATE
     sentence = filled(form, tuple(facts)) + "."
     if any(name == "in_doubt" for name, _ in found.facts):
         sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)
@@ -508,8 +514,9 @@ def next_step(found: Break) -> str:
         return "Import the statement that took the dispute's money, or ask the provider for it."
     words = NEXT_STEPS[found.cause]
     if any(name == "rate" for name, _ in found.facts):
+        who = "bank" if found.cause in BANK_CAUSES else "provider"
         return (
-            "Ask the bank at which rate it exchanged and what it charged, or correct the rate in "
+            f"Ask the {who} at which rate it exchanged and what it charged, or correct the rate in "
             "the rules; then accept the difference."
         )
     if found.cause == "refund_not_settled":

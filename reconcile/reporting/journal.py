@@ -12,6 +12,10 @@ and its postings add up to nothing.
     exchanged      exchange +   in_transit -     in the payout's currency, on the bank's date, and
                    bank +       exchange -       in the bank's; of what it has more than by the rate
                    exchange +   exchange_gains - of the rules
+    settled in another currency:
+                   exchange +   clearing -       in the payment's currency, and
+                   clearing +   exchange -       in the statement's; of what it has more than by the
+                   exchange +   exchange_gains - rate of the rules, on the statement's date
     written off    write_offs + clearing -       when a person accepted the break; in_transit - of a
                                                  payout or a bank line
     taken back     clearing +   write_offs -     when evidence ended that, or its money changed
@@ -23,19 +27,21 @@ of in_transit is what is not yet in the bank and what breaks of payouts and bank
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.bank import BankLine, Link
-from reconcile.matching.books import StatementKind
+from reconcile.matching.books import StatementKind, StatementLine
 from reconcile.matching.breaks import BANK_CAUSES, Accepted, Break, BreakCause, Step, acceptances
+from reconcile.matching.exchange import expected_of
 from reconcile.matching.funds import left_of
 from reconcile.matching.ledger_lines import Taken
+from reconcile.matching.rules import ExpectedRate
 from reconcile.money import Money
 from reconcile.reporting.bank import BankView, dated
-from reconcile.reporting.input import OrderSeen, Settled, settled
+from reconcile.reporting.input import OrderSeen, Settled, settled, settled_abroad
 from reconcile.values import frozen
 
 Role = Literal[
@@ -95,10 +101,18 @@ class Transaction:
 
 
 def transactions(
-    seen: OrderSeen, *, start: Instant, end: Instant, bank: BankView | None = None
+    seen: OrderSeen,
+    *,
+    start: Instant,
+    end: Instant,
+    bank: BankView | None = None,
+    rates: Sequence[ExpectedRate] = (),
 ) -> Iterator[Transaction]:
-    """One order's transactions dated from `start` on and before `end`. bank: None where nobody says
-    what the bank has; then what is settled is in the bank."""
+    """One order's transactions dated from `start` on and before `end`.
+
+    bank   None where nobody says what the bank has; then what is settled is in the bank
+    rates  by which what arrives in another currency is expected
+    """
     order = None if seen.taking is None else seen.taking.order
     for taken in () if seen.taking is None else seen.taking.taken:
         if start <= taken.at < end:
@@ -108,6 +122,43 @@ def transactions(
         if at is not None and start <= at < end and (each.gross or each.fee or each.net):
             transit = bank is not None and bank.on_its_way(each.line)
             yield _settled(order or each.line.order, each, at, "in_transit" if transit else "bank")
+
+    for taken, lines in settled_abroad(seen):
+        found = _abroad(order, taken, lines, rates)
+        yield from (step for step in found if start <= step.at < end)
+
+
+def _abroad(
+    order: str | None,
+    taken: Taken,
+    lines: Sequence[StatementLine],
+    rates: Sequence[ExpectedRate],
+) -> Iterator[Transaction]:
+    """What takes a payment out of clearing in its own currency, and puts it there in the other, at
+    the rate of the rules; what arrived beyond that is a gain. Beyond what they tolerate the rest
+    stays in clearing: its break tells of it."""
+    came = Money(minor=taken.minor, currency=taken.currency)
+    arrived = Money(minor=sum([line.gross for line in lines]), currency=lines[0].currency)
+    due, within = expected_of(came, arrived, rates)
+    steps: list[tuple[str, Money, Role, Role]] = [
+        ("exchanged", came, "exchange", "clearing"),
+        ("exchanged", due, "clearing", "exchange"),
+    ]
+    if within and arrived != due:
+        more = Money(minor=arrived.minor - due.minor, currency=due.currency)
+        # What is more in clearing than the rate makes is a gain.
+        steps.append(("exchanged at another rate", more, "clearing", "exchange_gains"))
+    for what, money, into, out_of in steps:
+        yield Transaction(
+            at=max([line.settled_at for line in lines if line.settled_at is not None]),
+            what=what,
+            currency=money.currency,
+            postings=_moving(into, out_of, money.minor),
+            order=order,
+            payment=taken.payment,
+            source=taken.source,
+            cites=(*[line.line_id for line in lines], *taken.cites),
+        )
 
 
 def _moved(order: str | None, taken: Taken) -> Transaction:

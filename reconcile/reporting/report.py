@@ -145,6 +145,7 @@ Flow = Literal[
     "settled",
     "not_settled",
     "differs",
+    "other_currency",
     "not_notified",
     "no_movement",
     "in_bank",
@@ -155,7 +156,9 @@ Flow = Literal[
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """The rows of the money table. The first five come from ledgers and fees, the rest lead from net
-to the statement: net = settled + not_settled + differs − not_notified − no_movement. not_notified:
+to the statement: net = settled + not_settled + differs + other_currency − not_notified −
+no_movement. other_currency: what was settled in another one, less what was settled of another one;
+there only where any was. not_notified:
 statement lines of which no webhook has told us. no_movement: lines of which webhooks have, and that
 are no certain movement of money: of disputes that are open or were won, of payments in doubt. The
 last five are there once files of the bank are, and lead from the statement to it: settled = in_bank

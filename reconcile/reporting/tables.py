@@ -138,7 +138,8 @@ TABLES: Final[tuple[Table, ...]] = (
         r.MoneyRow,
         "currency flow count:count sum:money",
         about="Net is captured less refunded, lost in disputes and fees. Not settled: no statement "
-        "line yet; differs: the statement says less than the ledger; not notified: only the "
+        "line yet; differs: the statement says less than the ledger; other currency: what was "
+        "settled in another one, less what was settled of another one; not notified: only the "
         "statement knows of it; no movement: lines of open and won disputes and of payments in "
         "doubt, of which webhooks have told and no sum is certain. Where files of "
         "the bank are there: in bank, what it has of what was settled; exchanged, what it booked "

@@ -224,7 +224,9 @@ class MoneySums:
     def rows(self, *, bank: bool) -> tuple[MoneyRow, ...]:
         """Every flow of every currency, in the order of the way; those of the bank where it is
         known."""
+        abroad = any(flow == "other_currency" for _, flow in self._counts)
         flows = [flow for flow in FLOWS if bank or flow not in BANK_FLOWS]
+        flows = [flow for flow in flows if abroad or flow != "other_currency"]
         return tuple(self._row(currency, flow) for currency in self.currencies() for flow in flows)
 
     def _row(self, currency: str, flow: Flow) -> MoneyRow:
@@ -407,10 +409,13 @@ def _net(money: Sequence[MoneyRow]) -> Iterator[Tie]:
             currency=currency,
             left="captured − refunded − lost in disputes − fees",
             left_value=own["captured"] - own["refunded"] - own["lost_in_disputes"] - own["fees"],
-            right="settled + not settled + differs − not notified − no movement",
+            right="settled + not settled + differs "
+            + ("+ other currency " if "other_currency" in own else "")
+            + "− not notified − no movement",
             right_value=own["settled"]
             + own["not_settled"]
             + own["differs"]
+            + own.get("other_currency", 0)
             - own["not_notified"]
             - own["no_movement"],
         )
@@ -567,6 +572,7 @@ class PeriodTally:
         """Movements by their dates; a line by that of its first movement, else by its own."""
         moved = False
         apart: Counter[str] = Counter()
+        abroad = {taken for each in lines if each.exchanged for taken in each.taken}
         settled_by_now = {taken for each in lines for taken in each.taken}
         for taken in () if taking is None else taking.taken:
             if not self._within(self._placed(taken)):
@@ -576,7 +582,9 @@ class PeriodTally:
             flow = FLOW_OF[taken.kind]
             self._move(taken.currency, taking.outcome, flow=flow, minor=taken.minor)
             self._delays.add(taken)
-            if taken in settled_by_now:
+            if taken in abroad:
+                self._money.add(taken.currency, "other_currency", taken.minor)
+            elif taken in settled_by_now:
                 apart[taken.currency] += taken.minor
             else:
                 self._money.add(taken.currency, "not_settled", taken.minor)
@@ -585,7 +593,9 @@ class PeriodTally:
             if self._within(placed):
                 moved = True
                 self._fee(each)
-                if each.taken:
+                if each.exchanged:
+                    self._money.add(each.line.currency, "other_currency", -each.gross)
+                elif each.taken:
                     apart[each.line.currency] -= each.gross
                 elif each.gross:
                     flow = "no_movement" if _notified(taking, each.line) else "not_notified"

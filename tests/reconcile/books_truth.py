@@ -468,6 +468,10 @@ CALM: dict[str, Callable[[Case], Case]] = {
         .settles()
         .matches_as("by_group")
     ),
+    "settled in another currency": lambda c: (
+        c.pays().books().settles(gross=c.minor * 2 + 1, currency="UGX", fee=0)
+        .matches_as("by_exchange")
+    ),
     "known by its payment only": lambda c: (
         c.pays().books().settles(order="").matches_as("by_payment")
     ),

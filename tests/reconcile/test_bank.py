@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.instants import DAY, EARLIEST, Instant
-from reconcile.matching.bank import BankLeg, BankLine, Payout, exchanged, implied_rate, named_in
+from reconcile.matching.bank import BankLeg, BankLine, Payout, named_in
 from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import (
     BANK_CAUSES,
@@ -24,6 +24,7 @@ from reconcile.matching.breaks import (
     next_step,
 )
 from reconcile.matching.control import FAMILIES
+from reconcile.matching.exchange import exchanged, implied_rate
 from reconcile.matching.period import Period
 from reconcile.matching.rules import ExpectedRate, HandMatch, MatchRules, Tolerance
 from reconcile.money import Money
