@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role
+from app.access.proposals import Proposals
 from app.core.errors import UsageError
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
@@ -33,11 +34,12 @@ FORMS: Final = ("html", "json", "csv")
 class Console:
     """What pages work with.
 
-    zone      in which times are shown
-    origin    scheme and host as browsers know them
-    hosts     what may stand in a request's Host header
-    loopback  whether it is for this machine alone
-    cookie    the name of the sessions' cookie
+    zone           in which times are shown
+    origin         scheme and host as browsers know them
+    hosts          what may stand in a request's Host header
+    loopback       whether it is for this machine alone
+    cookie         the name of the sessions' cookie
+    phone_country  the calling code of phone numbers without one; empty where none is set
     """
 
     context: AppContext
@@ -48,9 +50,11 @@ class Console:
     loopback: bool
     cookie: str
     sources: Mapping[str, Source]
+    phone_country: str
     accounts: Mapping[str, Account]
     watched: Watched
     closing_margin_days: int
+    proposals: Proposals
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
 
     @property

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "3853ba3c72b9decbf0795aa6c61186fdc477311dbb38478e159df5d19e57b354",
-    "postgresql": "a57a5e96cb7db11b374c6ca8fb93d2b1a3c92e57c93f89e5103cb822bdd916c8",
+    "sqlite": "4534790d6971e2cf6f914e7f5700b1891411e63a29e6884f21a5e39439e5cb8f",
+    "postgresql": "b848c4bcf5014126a12115ccaa0c88acd7eab1c5804f3282f0e3d395388ccf74",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

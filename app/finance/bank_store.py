@@ -120,7 +120,7 @@ def _decide(
         known[subject][ordinal] = tuple(rest)
     counts, fresh, behind = WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
     for subject, group in groupby(given, key=lambda row: row[0]):
-        for ordinal, (_, told) in enumerate(group):
+        for ordinal, told in enumerate(sorted(row[1] for row in group)):
             before = known[subject].get(ordinal)
             if before is None:
                 counts.new += 1

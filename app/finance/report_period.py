@@ -14,6 +14,7 @@ from typing import Final
 
 from app.core.errors import UsageError
 from app.core.text import counted
+from app.core.zones import zone_named
 from app.finance.break_store import hand_matches, latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, stated_before
 from app.finance.ledger_line_store import whole_takings
@@ -30,11 +31,11 @@ from reconcile.matching.control import FAMILIES, Control
 from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
+from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.bank import BankView
 from reconcile.reporting.closing import adjustments, figures
 from reconcile.reporting.input import BreakSeen, OrderSeen, merged
 from reconcile.reporting.journal import Role, Transaction, confirmed, transactions, written_off
-from reconcile.reporting.orders import next_month
 from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
 from reconcile.reporting.tally import PeriodTally
 
@@ -57,7 +58,7 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
         raise UsageError("the period had not begun at --as-of: choose a later moment")
     month = scope.start
     for _ in range(MONTHS_MAX):
-        month = next_month(month)
+        month = IN_UTC.next_month(month)
     if scope.end > month:
         raise UsageError(f"a period has at most {MONTHS_MAX} months: choose a shorter one")
 
@@ -74,7 +75,11 @@ async def report_period(context: AppContext, scope: Scope, *, progress: Progress
         told: list[AdjustmentRow] = []
         for stated in await stated_before(snapshot.connection, scope):
             again = replace(
-                scope, start=stated.month.start, end=stated.month.end, basis=CLOSING_BASIS
+                scope,
+                start=stated.month.start,
+                end=stated.month.end,
+                basis=CLOSING_BASIS,
+                zone=stated.month.zone,
             )
             now = await _reported(context, snapshot, again, progress)
             told += adjustments(stated, figures(now))
@@ -92,7 +97,11 @@ async def _reported(
         period=Period(since=scope.start, until=scope.end),
     )
     leg = await snapshot.bank(known)
-    tally = PeriodTally(scope, bank=None if leg is None else BankView(leg))
+    tally = PeriodTally(
+        scope,
+        calendar=Calendar(zone_named(scope.zone)),
+        bank=None if leg is None else BankView(leg),
+    )
     control = await in_step(
         snapshot.connection, lambda: _match(snapshot, known, tally, leg, progress)
     )

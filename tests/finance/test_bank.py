@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -109,6 +110,14 @@ async def test_the_same_lines_again_change_nothing(context: AppContext, tmp_path
     assert {each.action for each in trail} == {"bank_imported"}
 
 
+async def test_another_zone_makes_no_other_lines(context: AppContext, tmp_path: Path) -> None:
+    """The days of the same file begin at another moment, and are the same days."""
+    assert counts(await bank(context, tmp_path)) == (6, 0, 0)
+    nairobi = replace(context, zone=ZoneInfo("Africa/Nairobi"))
+    assert counts(await bank(nairobi, tmp_path)) == (0, 6, 0)
+    assert counts(await bank(nairobi, tmp_path)) == (0, 0, 6)
+
+
 async def test_bookings_that_look_alike_are_as_many_as_the_file_has(
     context: AppContext, tmp_path: Path
 ) -> None:
@@ -181,7 +190,7 @@ async def test_a_match_by_hand_closes_both_and_an_acceptance_holds(
     then = replace(later, clock=context_of(later.store, at=900).clock)
     await match_break(then, missing.identity, line=line, reason="the bank says so", by=None)
     accepting = found["payout_amount_differs"].identity
-    await accept_break(then, accepting, reason="the bank's charge", by=None, second=None)
+    await accept_break(then, accepting, reason="the bank's charge", by=None)
     after = replace(later, clock=context_of(later.store, at=1_200).clock)
     again = await reconcile_period(after, RunRequest(), progress=lambda _: None)
     states = [(each.life.state, str(each.seen.money)) for each in await told(after, again)]

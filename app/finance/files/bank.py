@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from app.core.text import printable
@@ -11,6 +12,9 @@ from app.finance.files.mapping import Amounts, Dates, Fields, FileMapping, read_
 from app.finance.files.tables import UnclearCell
 from reconcile.instants import Instant, format_instant
 from reconcile.money import Money, to_json
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK: Final = timedelta(microseconds=1)
 
 MAX_TEXT: Final = 4_000
 """Characters of one text of a line: what a batch entry of CAMT.053 has."""
@@ -58,6 +62,7 @@ class BankForm:
         self._fill_currency = with_default(mapping.defaults.get("currency"))
         self._amounts = Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone)
+        self._zone = mapping.zone or UTC
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         """A bank's file needs a day, an amount (or credit and debit) and a currency."""
@@ -91,7 +96,8 @@ class BankForm:
         references = attempt("reference", _names, cells["reference"])
         parties = attempt("counterparty", _texts, cells["counterparty"])
         told = attempt("text", _texts, cells["text"])
-        identity = (accounts, currencies, minor, booked, entries, references, parties, told)
+        days = attempt("booked_at", self._days, booked)
+        identity = (accounts, currencies, minor, days, entries, references, parties, told)
         return (
             attempt(WHOLE_ROW, _subjects, *identity),
             accounts,
@@ -109,6 +115,12 @@ class BankForm:
         if len(found) != len(cells):
             raise UnclearCell("is empty: a booking has a day")
         return found
+
+    def _days(self, booked: Sequence[Instant]) -> list[str]:
+        """The bank's days: another zone for the same file makes no other lines of them."""
+        return [
+            (_EPOCH + each * _TICK).astimezone(self._zone).date().isoformat() for each in booked
+        ]
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
         """A staged row, after its number, as people see it."""
@@ -164,8 +176,6 @@ def _subjects(*columns: Sequence[Any]) -> list[str]:
     return [_subject(*row) for row in zip(*columns, strict=True)]
 
 
-def _subject(
-    account: str, currency: str, minor: int, booked: Instant, entry: str, *told: str
-) -> str:
+def _subject(account: str, currency: str, minor: int, day: str, entry: str, *told: str) -> str:
     names = (f"={entry}",) if entry else told
-    return "\x1f".join((account, currency, str(minor), str(booked), *names))
+    return "\x1f".join((account, currency, str(minor), day, *names))
