@@ -12,6 +12,7 @@ from app.console.acts import (
     do_reverify,
     do_tell_again,
 )
+from app.console.bank_page import bank_document
 from app.console.breaks_pages import break_document, breaks_document, late_money_document
 from app.console.deliveries_pages import deliveries_document, delivery_document
 from app.console.finance_acts import (
@@ -146,6 +147,17 @@ PAGES: Final = (
         rows="late",
         menu="Late money",
         group="Finance",
+    ),
+    Page(
+        path="/bank",
+        title="Bank",
+        reads="bank",
+        load=bank_document,
+        template="bank.html",
+        rows="lines",
+        menu="Bank",
+        group="Finance",
+        live=False,
     ),
     Page(
         path="/proposals",

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "995e373367f921e7acd4a04aabc76d1c4e6b2e86e0f82e4b81500e6cce39fc94",
-    "postgresql": "6efa71091b1d51a3361312adc57dfef77cbe25a962c007e991b3c9b0698bc6c3",
+    "sqlite": "4534790d6971e2cf6f914e7f5700b1891411e63a29e6884f21a5e39439e5cb8f",
+    "postgresql": "b848c4bcf5014126a12115ccaa0c88acd7eab1c5804f3282f0e3d395388ccf74",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -1,4 +1,4 @@
-"""Order books and statements: import one from a file, and list what was imported."""
+"""Order books, statements and bank lines: import them from a file, and list what was imported."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import anyio
 import anyio.lowlevel
 
 from app.access.operator_store import Operator
-from app.access.operators import Action, author_of_import, note_in_trail, permitted
+from app.access.operators import Action, note_in_trail, permitted
 from app.core.errors import StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
+from app.finance.bank_store import compare_bank, write_bank
 from app.finance.book_line_store import compare_book, write_book
+from app.finance.files.bank import BankForm
+from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import (
     REFERENCES,
     REFUND_ALONE,
@@ -26,13 +29,14 @@ from app.finance.files.books import (
     Understanding,
     story_of,
 )
-from app.finance.files.choosing import Asked, Chosen, choose
-from app.finance.files.opening import digest_of
+from app.finance.files.choosing import Asked, Chosen, Open, choose, choose_mapping
+from app.finance.files.opening import digest_of, open_table
 from app.finance.files.shaping import Ignored
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import (
     Problem,
     RefusedTable,
+    SourceTable,
     refuse_to_replace,
     rejects_beside,
     write_rejects,
@@ -50,12 +54,10 @@ from app.finance.import_store import (
     undo_stretch,
 )
 from app.finance.import_store import imports as stored_imports
+from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.statement_store import compare_statement, write_statement
-from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
-from app.orders.record_store import add_records, owners_of, records_of
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
-from reconcile.instants import EARLIEST, TICK
 
 # --- what can be imported, how it is asked for, and what became of it -----------------------------
 
@@ -79,6 +81,7 @@ class ImportForm:
     names           the field of the file that a row too many is told of; where only one row may be,
                     a column that every good row has, too
     compare, write  what the store does with staged rows
+    opens           opens a file as a table
     """
 
     name: ImportKind
@@ -89,6 +92,7 @@ class ImportForm:
     names: str
     compare: Write
     write: Write
+    opens: Open = open_table
 
     def too_many(self, other: int) -> str:
         """What a row is told that is equal to another one, of row `other`."""
@@ -135,6 +139,20 @@ STATEMENT: Final = ImportForm(
     compare=compare_statement,
     write=write_statement,
 )
+
+BANK: Final = ImportForm(
+    name="bank",
+    action="bank_imported",
+    order=("subject",),
+    identity=("subject",),
+    at_most=2_000,  # alike bookings of one day; a till that is paid in by coins has some dozens
+    names="entry_reference",
+    compare=compare_bank,
+    write=write_bank,
+    opens=open_bank_table,
+)
+
+FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK, STATEMENT, BANK)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,10 +320,10 @@ async def _begin(context: AppContext, wanted: Wanted, done: Imported, who: Opera
 
 
 async def _undo(context: AppContext, begun: Import) -> None:
-    """Take back what a killed import wrote. It may have been of either kind: whoever is killed
+    """Take back what a killed import wrote. It may have been of any kind: whoever is killed
     while undoing leaves no word of what was to be undone."""
     looked = 0
-    for kind in (BOOK.name, STATEMENT.name):
+    for kind in FORMS:
         async with context.store.reading() as connection:
             ends = [end async for end in stretches(connection, kind)]
         after: str | None = None
@@ -338,77 +356,11 @@ async def _publish(
     await note_in_trail(
         connection,
         who,
-        action=(BOOK if done.kind == BOOK.name else STATEMENT).action,
+        action=FORMS[done.kind].action,
         subject=done.file,
         at=at,
         facts={"import": done.number, "sha256": done.sha256, **counts},
     )
-
-
-FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Orders named in the first transaction, and in any."""
-
-_ORDER = 3
-"""The place of the reference in a staged row: after its number, key and kind."""
-
-Unfit = tuple[int, str]
-"""The number of a row, and why it cannot be taken."""
-
-
-async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
-    """Rows that name what another row names, or what belongs to another order."""
-    found: dict[int, str] = {}
-    for kind in ("session", "payment"):
-        for first, number in staged.crowded(("source", kind), at_most=1):
-            if first != number:
-                found[number] = f"names the {kind} that row {first:,} names: it pays one order"
-                found.setdefault(first, f"names the {kind} that row {number:,} names, too")
-    for rows in staged.having("source"):
-        async with context.store.reading() as connection:
-            references = [_triple(each) for row in rows for each in _references(row)]
-            owners = await owners_of(connection, references, lasting=False)
-        for row in rows:
-            for each in _references(row):
-                owner = owners.get(_triple(each))
-                if owner is not None and owner != row[_ORDER]:
-                    found.setdefault(row[0], f"{each.name} belongs to order {owner}")
-    return sorted(found.items())
-
-
-async def name_references(context: AppContext, staged: Staged, *, number: int) -> list[Unfit]:
-    """Write down what the rows name. Returns those that others were faster with."""
-    unfit: list[Unfit] = []
-    author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
-    for rows in staged.having("source"):
-        while rows:
-            part, rows = rows[: pace.size], rows[pace.size :]
-            async with pace.writing(context.store, pieces=len(part)) as connection:
-                for row in part:
-                    order, references = row[_ORDER], list(_references(row))
-                    try:
-                        await refuse_taken(connection, order, references)
-                    except ReferenceTaken as error:
-                        unfit.append((row[0], f"{error.reference.name} belongs to {error.order}"))
-                        continue
-                    known = await records_of(connection, order)
-                    earlier = max([record.recorded_at for record in known], default=EARLIEST - TICK)
-                    now = max(context.clock.now(), earlier + TICK)
-                    fresh = named(known, order, references, now=now, author=author)
-                    await add_records(connection, fresh)
-            context.store.evidence_arrived.set()
-    return unfit
-
-
-def _references(row: Sequence[Any]) -> Iterator[Reference]:
-    source, session, payment = row[-len(REFERENCES) :]
-    if session is not None:
-        yield Reference(source=source, session=session)
-    if payment is not None:
-        yield Reference(source=source, payment=payment)
-
-
-def _triple(each: Reference) -> tuple[str, str | None, str | None]:
-    return each.source, each.session, each.payment
 
 
 SHOWN: Final = 5
@@ -484,12 +436,16 @@ class _Reading:
             raise RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
+    def _open(self) -> SourceTable:
+        wanted = self._wanted
+        return wanted.chosen.open(wanted.path, wanted.form, opens=wanted.kind.opens)
+
     async def _read_rows(self) -> Understanding:
         wanted, done = self._wanted, self.done
         chosen = wanted.chosen
         done.preset = None if chosen.preset is None else chosen.preset.name
         done.notes += chosen.notes
-        table = chosen.open(wanted.path, wanted.form)
+        table = self._open()
         understanding = Understanding(table, wanted.form, chosen.mapping)
         done.notes += table.notes
         done.passed_over = understanding.passed_over()
@@ -583,7 +539,7 @@ class _Reading:
         wanted = self._wanted
         if wanted.rejects is None or not self.done.found:
             return
-        table = wanted.chosen.open(wanted.path, wanted.form)
+        table = self._open()
         problems = (
             Problem(row=row, column=column, sentence=sentence)
             for rows in self._problems.in_order()
@@ -618,7 +574,7 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    chosen = choose(request, BOOK.name, zone=context.zone)
+    chosen = choose(request, "book", zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
@@ -640,12 +596,36 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    chosen = choose(request, STATEMENT.name, zone=context.zone)
+    chosen = choose(request, "statement", zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
         form=StatementForm(chosen.mapping, source=source, own_orders=own_orders),
         kind=STATEMENT,
+        dry_run=request.dry_run,
+        rejects=_rejects(request),
+    )
+    return await import_file(context, wanted, by=request.by, progress=progress)
+
+
+async def import_bank(
+    context: AppContext,
+    request: ImportRequest,
+    *,
+    account: str = "",
+    progress: Progress = lambda done, total: None,
+) -> Imported:
+    """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does.
+    account: of which account it is, where its rows do not say."""
+    chosen = choose_mapping(request, BankForm.FIELDS, zone=context.zone)
+    if account:
+        defaults = {**chosen.mapping.defaults, "account": account}
+        chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
+    wanted = Wanted(
+        path=request.path,
+        chosen=chosen,
+        form=BankForm(chosen.mapping),
+        kind=BANK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
     )

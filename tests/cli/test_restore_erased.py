@@ -354,13 +354,15 @@ def test_the_subject_is_not_in_the_journal(run: Run, tmp_path: Path, file: Path)
 def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, file: Path) -> None:
     """One of a version that knew of no journal: by the journal at its place."""
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
-        for table in ("inbox", "suspects", "credentials", "invitations", "sessions", "used_forms",
-                      "proposals", "proposal_decisions"):  # fmt: skip
+        newer = "inbox suspects credentials invitations sessions used_forms bank_lines proposals"
+        for table in [*newer.split(), "proposal_decisions"]:
             database.execute(f"DROP TABLE {table}")
-        for table, column in (("tokens", "operator"), ("book_lines", "refunded"),
-                              ("book_lines", "refunded_at"), ("imports", "withdraws"),
-                              ("imports", "reason")):  # fmt: skip
-            database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        for column in (
+            "tokens.operator", "book_lines.refunded", "book_lines.refunded_at", "imports.withdraws",
+            "imports.reason",
+        ):  # fmt: skip
+            table, _, name = column.partition(".")
+            database.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
         for index in ("ix_revisions_outcome", "ix_breaks_order_ref"):
             database.execute(f"DROP INDEX {index}")
         database.execute("DELETE FROM counters WHERE name GLOB 'read*' OR name GLOB 'inbox*'")
@@ -391,5 +393,5 @@ def test_postgresql_without_the_setting_erases_nobody() -> None:
 def test_restored_json_is_one_document(run: Run, tmp_path: Path, file: Path) -> None:
     assert set(json.loads(restore(run, file).out)["erasures"]) == {
         "lines", "subjects", "orders", "deliveries", "rejections", "session_requests",
-        "book_lines", "kept", "from_copy", "unread",
+        "book_lines", "bank_lines", "kept", "from_copy", "unread",
     }  # fmt: skip
