@@ -9,8 +9,10 @@ from app.console.view import ROWS, Document, View
 from app.console.words import CAUSES
 from app.core.errors import NotFoundError
 from app.finance.break_acts import (
+    LATE,
     late_document,
     late_items,
+    matches_of,
     one_break,
     proposed,
     standing,
@@ -78,6 +80,8 @@ async def break_document(view: View) -> Document:
     closed = found.life.state == "closed"
     return told | {
         "means": CAUSES[found.seen.cause],
+        "matched": await matches_of(view.context, found.identity),
+        "late": found.seen.cause in LATE,
         "not_alone": None if closed else await why_not_alone(view.context, found),
     }
 

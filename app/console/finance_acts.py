@@ -1,12 +1,15 @@
-"""What finance and support do from pages: assign, comment on and accept a break; start a run."""
+"""What finance and support do from pages: assign, comment on and accept a break; start a run, try
+rules, close a month."""
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from app.access.operators import MAY, known_operators
-from app.console.finance_pages import day
-from app.console.view import Asked, Field, View
+from app.console.finance_pages import closing_document, day, month_of
+from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
-from app.core.errors import UsageError
+from app.core.errors import ConfigurationError, UsageError
 from app.finance.break_acts import (
     SeenBreak,
     accept_break,
@@ -15,16 +18,20 @@ from app.finance.break_acts import (
     one_break,
     why_not_alone,
 )
-from app.finance.reconcile_period import RunRequest, reconcile_for
+from app.finance.match_rules import current_rules, read_rules
+from app.finance.reconcile_period import RunRequest
+from app.finance.reconcile_rows import rows_ahead
 from reconcile.matching.breaks import break_sentence
 from reconcile.money import to_json
+from reconcile.periods import Month
 
 
-async def _break(view: View) -> SeenBreak:
+async def seen_break(view: View) -> SeenBreak:
+    """The break that a form is about."""
     return await one_break(view.context, view.needed("break"))
 
 
-def _said(found: SeenBreak) -> tuple[str, ...]:
+def said_of(found: SeenBreak) -> tuple[str, ...]:
     """What it is about, and what is at stake."""
     money = to_json(found.seen.money)
     stake = f"At stake: {plain_money(money)}." if money else "No sum is at stake."
@@ -33,7 +40,7 @@ def _said(found: SeenBreak) -> tuple[str, ...]:
 
 async def ask_assign(view: View) -> Asked:
     """Whose the break is to be."""
-    found = await _break(view)
+    found = await seen_break(view)
     people = [
         each.name
         for each in await known_operators(view.context)
@@ -48,7 +55,7 @@ async def ask_assign(view: View) -> Asked:
     )
     return Asked(
         subject=found.identity,
-        lines=_said(found),
+        lines=said_of(found),
         back=address("breaks", found.identity),
         reason=False,
         fields=(chosen,),
@@ -57,7 +64,7 @@ async def ask_assign(view: View) -> Asked:
 
 async def do_assign(view: View, reason: str) -> str:
     """Make it somebody's."""
-    found, to = await _break(view), view.given.get("to", "")
+    found, to = await seen_break(view), view.given.get("to", "")
     if to and to not in {each.name for each in await known_operators(view.context)}:
         raise UsageError("there is no operator of this name")
     await assign_break(view.context, found.identity, to=to, by=view.person.name)
@@ -66,10 +73,10 @@ async def do_assign(view: View, reason: str) -> str:
 
 async def ask_comment(view: View) -> Asked:
     """What was found out."""
-    found = await _break(view)
+    found = await seen_break(view)
     return Asked(
         subject=found.identity,
-        lines=_said(found),
+        lines=said_of(found),
         back=address("breaks", found.identity),
         why="What you found out",
     )
@@ -77,15 +84,15 @@ async def ask_comment(view: View) -> Asked:
 
 async def do_comment(view: View, reason: str) -> str:
     """Add it to the break's history."""
-    found = await _break(view)
+    found = await seen_break(view)
     await comment_break(view.context, found.identity, note=reason, by=view.person.name)
     return address("breaks", found.identity)
 
 
 async def ask_accept(view: View) -> Asked:
     """What is written off, and whether one person may do that."""
-    found = await _break(view)
-    lines, ready = _said(found), True
+    found = await seen_break(view)
+    lines, ready = said_of(found), True
     if found.life.state == "closed":
         lines, ready = (*lines, "It is closed: there is nothing to accept."), False
     elif (because := await why_not_alone(view.context, found)) is not None:
@@ -112,7 +119,7 @@ async def ask_accept(view: View) -> Asked:
 
 async def do_accept(view: View, reason: str) -> str:
     """Write it off."""
-    found = await _break(view)
+    found = await seen_break(view)
     because = await why_not_alone(view.context, found)
     if because is not None:
         raise UsageError(f"{because}: a second person must agree")
@@ -124,13 +131,15 @@ async def do_accept(view: View, reason: str) -> str:
 
 async def ask_run(view: View) -> Asked:
     """What a run does, and of what time."""
+    rows = await rows_ahead(view.context, as_of=None)
     return Asked(
         subject="a run",
         lines=(
             "A run matches orders with order books and statements, and finds every difference.",
             "Without days it is of everything, and moves the lives of breaks: new ones open, and "
             "those that evidence has ended close. With days it only looks, and changes no break.",
-            "With many orders it takes some minutes; leave this page open until it answers.",
+            f"It reads about {rows:,} rows, some ten thousand a second, in a process of its own: "
+            "you may leave the page, and the list of runs says how it goes.",
         ),
         back="/runs",
         fields=(
@@ -150,13 +159,108 @@ async def ask_run(view: View) -> Asked:
     )
 
 
+RUN: Final = "run"
+"""What runs of a console are about: one at a time."""
+
+
 async def do_run(view: View, reason: str) -> str:
-    """Run it now."""
+    """Start it, and wait a little."""
     asked = RunRequest(
         since=day(view.given.get("since", ""), "From"),
         until=day(view.given.get("until", ""), "To", after=True),
     )
-    await reconcile_for(
-        view.context, asked, by=view.person.name, reason=reason, progress=lambda _: None
-    )
+    if asked.since is not None and asked.until is not None and asked.since >= asked.until:
+        raise UsageError("From must be before To")
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> int:
+        return await view.console.work.reconcile(asked, by, reason)
+
+    await jobs.wait(jobs.begin("run", RUN, by=by, work=work))
     return "/runs"
+
+
+async def ask_preview(view: View) -> Asked:
+    """Which rules are tried."""
+    saved = await current_rules(view.context)
+    return Asked(
+        subject="matching rules",
+        lines=(
+            "Everything is matched under the rules in force and under these, and you see what "
+            "would newly match, be lost or change, with money. Nothing of it is kept.",
+            "They are put in force on the machine: tallyhook reconcile rules save FILE",
+        ),
+        back="/runs",
+        reason=False,
+        fields=(
+            Field(
+                name="rules",
+                label="Rules (TOML)",
+                kind="area",
+                value="" if saved is None else saved.toml,
+                hint='Such as date_window = "2 days". At most 12,000 characters.',
+                required=False,
+            ),
+        ),
+    )
+
+
+async def do_preview(view: View, reason: str) -> str:
+    """Compare, and wait a little."""
+    rules = view.given.get("rules", "").replace("\r\n", "\n")
+    try:
+        read_rules(rules)
+    except ConfigurationError as error:
+        raise UsageError(str(error)) from None
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> dict[str, Any]:
+        return await view.console.work.preview(rules)
+
+    job = jobs.begin("preview", by, by=by, work=work)
+    await jobs.wait(job)
+    return address("previews", job.name)
+
+
+async def ask_close(view: View) -> Asked:
+    """What is closed, and what stands against it."""
+    month = month_of(view.needed("period"))
+    back = address("periods", month.name)
+    # Closing looks at all of it again: a form that was sent need not.
+    against = [] if view.given else await _against(view, month)
+    if against:
+        return Asked(subject=month.name, lines=tuple(against), back=back, ready=False)
+    return Asked(
+        subject=month.name,
+        lines=(
+            f"{month.name} is closed if nothing is against it. Its report is made from what is "
+            "known then, and kept with the digest of everything that it rests on.",
+            "It cannot be opened again: what is learned later stands in a later report, and no "
+            "month before it can be closed any more.",
+        ),
+        back=back,
+    )
+
+
+async def _against(view: View, month: Month) -> list[str]:
+    told = await closing_document(view, month)
+    if told["closed_at"] is not None:
+        return ["It is closed already."]
+    return [each["sentence"] for each in told["checks"] if each["state"] == "failed"]
+
+
+async def do_close(view: View, reason: str) -> str | Told:
+    """Close it, and wait a little."""
+    month = month_of(view.needed("period"))
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> list[tuple[str, str]]:
+        return await view.console.work.close(month.name, by, reason)
+
+    job = jobs.begin("close", month.name, by=by, work=work)
+    await jobs.wait(job)
+    back = address("periods", month.name)
+    if job.result:
+        lines = [f"{sentence} {do}" for sentence, do in job.result]
+        return Told(title=f"{month.name} stays open", lines=tuple(lines), back=back)
+    return back

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
 from app.console import words
+from app.console.imports_pages import KINDS
 from app.console.view import Act, Console, Document, Page, View
 from app.core.cells import csv_line, safe_cell
 from app.core.pages.charts import Series, stacked
@@ -52,6 +53,7 @@ class Pages:
             notification_sentences=words.NOTIFICATIONS,
             step_words=words.STEPS,
             action_words=words.ACTIONS,
+            import_words=KINDS,
             environment=console.environment,
             zone=str(console.zone),
             arrivals_chart=self._arrivals_chart,

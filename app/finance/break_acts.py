@@ -31,6 +31,7 @@ from app.finance.match_rules import read_rules
 from app.finance.matching_store import rules_in_force
 from app.finance.run_store import AT_ONCE, Run, run_of, runs, seen_by
 from app.receiving.context import AppContext
+from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import (
@@ -251,9 +252,13 @@ class BreakAct:
 
 async def assign_break(context: AppContext, name: str, *, to: str, by: str | None) -> None:
     """Make it somebody's; an empty name makes it nobody's."""
+    _check_assignee(to)
+    await _do(context, name, BreakAct(deed="assigned", by=by, value=to))
+
+
+def _check_assignee(to: str) -> None:
     if to and not (to.isprintable() and to == to.strip() and len(to) <= 80):
         raise UsageError("--to takes a name of at most 80 printable characters")
-    await _do(context, name, BreakAct(deed="assigned", by=by, value=to))
 
 
 async def comment_break(context: AppContext, name: str, *, note: str, by: str | None) -> None:
@@ -266,6 +271,45 @@ async def accept_break(
 ) -> None:
     """Write it off. Above the amount that the rules set, a second person must agree."""
     await _do(context, name, BreakAct(deed="accepted", by=by, reason=reason, second=second))
+
+
+MOST_AT_ONCE: Final = 200
+"""Breaks in one decision: four pages of the list; the transaction holds others up for a second."""
+
+
+def mark_of(found: Sequence[SeenBreak]) -> str:
+    """What was shown of some breaks, as a digest: which, with what money, and where each stands."""
+    shown = [(each.identity, str(each.seen.money), each.life.state) for each in found]
+    return fingerprint(sorted(shown))
+
+
+async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
+    """Some breaks by their ids, the most money of each currency first. Raises UsageError for too
+    many and for none, NotFoundError where one lives no more."""
+    wanted = list(dict.fromkeys(names))
+    if not 0 < len(wanted) <= MOST_AT_ONCE:
+        raise UsageError(f"choose 1 to {MOST_AT_ONCE} breaks")
+    async with context.store.reading() as connection:
+        found = await seen_breaks(connection, wanted)
+    if len(found) < len(wanted):
+        raise NotFoundError("one of these breaks lives no more: look at the list again")
+    return sorted(found, key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
+
+
+async def assign_breaks(
+    context: AppContext, names: Sequence[str], *, to: str, by: str | None, seen: str
+) -> None:
+    """Make all of them somebody's, or none. seen: the mark of what was shown."""
+    _check_assignee(to)
+    await _do_all(context, names, BreakAct(deed="assigned", by=by, value=to), seen=seen)
+
+
+async def accept_breaks(
+    context: AppContext, names: Sequence[str], *, reason: str, by: str | None, seen: str
+) -> None:
+    """Write all of them off, or none: each must be one that a person may accept alone. seen: the
+    mark of what was shown."""
+    await _do_all(context, names, BreakAct(deed="accepted", by=by, reason=reason), seen=seen)
 
 
 async def match_break(
@@ -295,6 +339,15 @@ async def settle_break(
 
 async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
     """Returns the value as it was written."""
+    (value,) = await _do_all(context, [name], doing)
+    return value
+
+
+async def _do_all(
+    context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str | None = None
+) -> list[str]:
+    """The same about several in one transaction: all of them, or none. seen: the `mark_of` them as
+    they were shown. Raises UsageError where they are others by now."""
     if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
     if looks_like_a_phone(doing.reason):
@@ -304,33 +357,50 @@ async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
         await deciding_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=doing.by, action=action)
-        found = await break_in(connection, name)
-        second = await _checked(connection, found, doing, who)
-        value = doing.value
-        if doing.deed == "unmatched":
-            value = await _standing_match(connection, name, line=value)
-        await add_break_deed(
-            connection,
-            BreakDeed(
-                break_id=name,
-                at=now,
-                who=who.name,
-                deed=doing.deed,
-                money=found.seen.money,
-                value=value,
-                reason=doing.reason,
-                second=second,
-            ),
-        )
-        await note_in_trail(
-            connection,
-            who,
-            action=action,
-            subject=name,
+        if seen is not None and mark_of(await seen_breaks(connection, names)) != seen:
+            raise UsageError("they have changed since you looked: look at them again")
+        return [
+            await _done(connection, name, doing, who=who, action=action, now=now) for name in names
+        ]
+
+
+async def _done(
+    connection: Connection,
+    name: str,
+    doing: BreakAct,
+    *,
+    who: Operator,
+    action: Action,
+    now: Instant,
+) -> str:
+    """Write it down. Returns the value as it was written."""
+    found = await break_in(connection, name)
+    second = await _checked(connection, found, doing, who)
+    value = doing.value
+    if doing.deed == "unmatched":
+        value = await _standing_match(connection, name, line=value)
+    await add_break_deed(
+        connection,
+        BreakDeed(
+            break_id=name,
             at=now,
+            who=who.name,
+            deed=doing.deed,
+            money=found.seen.money,
+            value=value,
             reason=doing.reason,
-            facts=_facts(value, found.seen.money, second),
-        )
+            second=second,
+        ),
+    )
+    await note_in_trail(
+        connection,
+        who,
+        action=action,
+        subject=name,
+        at=now,
+        reason=doing.reason,
+        facts=_facts(value, found.seen.money, second),
+    )
     return value
 
 
@@ -371,6 +441,12 @@ async def _too_much(connection: Connection, seen: Break) -> str | None:
         return None
     most = Money(minor=limit, currency=money.currency)
     return f"{money} is more than the {most} that one person may accept"
+
+
+async def matches_of(context: AppContext, name: str) -> list[str]:
+    """The lines that stand matched with a break by hand, in the versions that were matched."""
+    async with context.store.reading() as connection:
+        return await lines_matched_with(connection, name)
 
 
 async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:

@@ -77,6 +77,7 @@ class CloseRequest:
     margin_days  days after the month's end before which it is not closed
     sources      to judge rejected deliveries again
     still_s      seconds to wait where `as_of` is now
+    reason       why, for the trail
     """
 
     period: str
@@ -85,6 +86,7 @@ class CloseRequest:
     margin_days: int
     sources: Mapping[str, Source]
     still_s: float = STILL_S
+    reason: str = ""
 
 
 async def close_period(
@@ -237,7 +239,7 @@ async def _write(
             ),
         )
         await add_closing(connection, closing, prints=prints)
-        await _note(connection, who, closing)
+        await _note(connection, who, closing, reason=request.reason)
     return closing
 
 
@@ -259,12 +261,13 @@ async def _rests_on(
     }
 
 
-async def _note(connection: Connection, who: Operator, closing: Closing) -> None:
+async def _note(connection: Connection, who: Operator, closing: Closing, *, reason: str) -> None:
     await note_in_trail(
         connection,
         who,
         action="period_closed",
         subject=closing.month.name,
         at=closing.closed_at,
+        reason=reason,
         facts={"as_of": format_instant(closing.as_of), "digest": closing.digest},
     )
