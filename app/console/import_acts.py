@@ -148,7 +148,7 @@ async def ask_import(view: View) -> Asked:
     seen, state = upload.seen, state_of(upload)
     back = address("imports", upload.name)
     subject = f"{upload.file.path.name}, {KINDS[upload.kind]}"
-    if state != "read" or seen is None or seen.refused or seen.read <= seen.rejected:
+    if state != "to_confirm" or seen is None or seen.refused or seen.read <= seen.rejected:
         line = "There is nothing to import: it is being read, it was imported, or no row is clear."
         return Asked(subject=subject, lines=(line,), back=back, ready=False)
     lines = list(_found(seen))
@@ -173,7 +173,7 @@ async def do_import(view: View, reason: str) -> str:
     upload = upload_of(view, view.needed("upload"))
     if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
         raise UsageError("this is not the file that was shown: look at it again")
-    if state_of(upload) != "read" or upload.seen is None:
+    if state_of(upload) != "to_confirm" or upload.seen is None:
         raise UsageError("this file is being read, or was imported already")
     request = upload.request
     if upload.seen.rejected:

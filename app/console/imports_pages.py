@@ -73,13 +73,13 @@ def upload_of(view: View, name: str) -> Upload:
 
 
 def state_of(upload: Upload) -> str:
-    """reading, read, importing, imported, or failed."""
+    """reading, to_confirm, importing, imported, or failed."""
     job = upload.job
     if job is not None and job.ended is None:
         return "reading" if upload.seen is None else "importing"
     if upload.done is not None and upload.done.number is not None:
         return "imported"
-    return "read" if upload.seen is not None else "failed"
+    return "to_confirm" if upload.seen is not None else "failed"
 
 
 async def import_document(view: View) -> Document | Response:

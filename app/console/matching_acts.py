@@ -242,11 +242,17 @@ async def do_accept_all(view: View, reason: str) -> str:
 # --- late money -----------------------------------------------------------------------------------
 
 SETTLING: Final = {
-    "refund": "it goes back to the customer; it stays on the list until the refund has come",
-    "accept": "it is kept, and the order is served after all",
-    "credit": "it stays here in the customer's favour",
+    "refund": "Give it back",
+    "accept": "Keep it",
+    "credit": "Credit it to the customer",
 }
 """What may become of late money."""
+
+CONSEQUENCES: Final = {
+    "refund": "Given back, it stays on the list until the refund has come.",
+    "accept": "Kept, the order is served after all.",
+    "credit": "Credited, it stays here in the customer's favour.",
+}
 
 
 async def ask_settle(view: View) -> Asked:
@@ -272,10 +278,15 @@ async def ask_settle(view: View) -> Asked:
             f"{because[:1].upper()}{because[1:]}: to keep or to credit it takes a second person. "
             "That it goes back, you may decide alone.",
         )
-    choices = tuple((each, f"{each}: {SETTLING[each]}") for each in may)
+    choices = tuple((each, SETTLING[each]) for each in may)
     return Asked(
         subject=found.seen.order or found.seen.payment or found.identity,
-        lines=(*lines, f"Proposed is: {proposed(found)}. Nothing is sent to the provider by this."),
+        lines=(
+            *lines,
+            " ".join(CONSEQUENCES[each] for each in may),
+            f"Proposed: {SETTLING[proposed(found)].lower()}. Nothing is sent to the provider by "
+            "this.",
+        ),
         back=back,
         fields=(
             Field(

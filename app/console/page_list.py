@@ -197,6 +197,7 @@ PAGES: Final = (
         load=preview_document,
         template="preview.html",
         rows="changes",
+        group="Finance",
         live=False,
     ),
     Page(

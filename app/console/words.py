@@ -51,7 +51,7 @@ TONES: Final[Mapping[str, str]] = {
     "passed": "good",
     "to_sign": "wait",
     "reading": "wait",
-    "read": "look",
+    "to_confirm": "look",
     "importing": "wait",
     "imported": "good",
     "info": "quiet",

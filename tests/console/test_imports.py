@@ -94,7 +94,7 @@ async def test_a_file_is_read_looked_at_and_imported(console: RunningConsole) ->
         text = shown((await client.get(place(sent))).text)
         listed = (await client.get("/imports.json")).json()
         lines = list(csv.DictReader(io.StringIO((await client.get("/imports.csv")).text)))
-    assert found["state"] == "read"
+    assert found["state"] == "to_confirm"
     assert (found["read"], found["new"], found["rejected"], found["problems"]) == (2, 2, 0, [])
     assert [
         (each["currency"], each["gross"]["amount"], each["net"]["amount"])
