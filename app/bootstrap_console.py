@@ -16,6 +16,7 @@ import uvicorn
 
 from app.access.sessions import somebody_can_sign_in
 from app.bootstrap import destination
+from app.bootstrap_console_work import work_elsewhere, work_here
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.bootstrap_proposals import proposals_of
@@ -23,6 +24,8 @@ from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.settings import Settings
 from app.console.application import build_console
+from app.console.jobs import Jobs, Work
+from app.console.uploads import Uploads
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
 from app.evidence.bundle import Built, BundleRequest, build_evidence
@@ -58,8 +61,10 @@ def check_reachable(settings: Settings, *, host: str) -> None:
         )
 
 
-def console_of(context: AppContext, settings: Settings, *, host: str, port: int) -> Console:
-    """A console for one address."""
+def console_of(
+    context: AppContext, settings: Settings, *, host: str, port: int, work: Work | None = None
+) -> Console:
+    """A console for one address. work: what its jobs do; None: they are done in this process."""
     assert settings.environment is not None
     public = settings.console.public_url
     own = f"127.0.0.1:{port}"
@@ -86,6 +91,10 @@ def console_of(context: AppContext, settings: Settings, *, host: str, port: int)
         closing_margin_days=settings.closing_margin_days,
         proposals=proposals_of(context, sources=sources),
         build_evidence=build,
+        mappings=settings.console.mappings,
+        work=work or work_here(context, settings),
+        jobs=Jobs(context.clock),
+        uploads=Uploads(context.clock),
     )
 
 
@@ -112,7 +121,13 @@ async def serve_console(
                 ]
             )
         bound = listener or _bound(host, port)
-        console = console_of(context, settings, host=host, port=bound.getsockname()[1])
+        console = console_of(
+            context,
+            settings,
+            host=host,
+            port=bound.getsockname()[1],
+            work=work_elsewhere(settings),
+        )
         config = uvicorn.Config(
             build_console(console),
             ws="none",

@@ -23,6 +23,7 @@ from app.console.page_list import ACTS, PAGES
 from app.console.pages import FOLDER, Pages, as_csv, as_json
 from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, form_of
+from app.console.uploads import Received
 from app.console.view import FORMS, Act, Console, Page, Person, Told, View
 from app.console.words import address
 from app.core.errors import (
@@ -108,6 +109,8 @@ class Application:
     async def _lifespan(self, application: Starlette) -> AsyncIterator[None]:
         yield
         await self._live.close()
+        await self._console.jobs.close()
+        self._console.uploads.close()
 
     # --- pages -----------------------------------------------------------------------------------
 
@@ -219,15 +222,30 @@ class Application:
         )
 
     async def _done(self, view: View, act: Act) -> Response:
-        form = await form_of(view.request)
-        view = replace(view, given=form)
+        file: Received | None = None
+        try:
+            if act.file:
+                form, file = await self._console.uploads.receive(view.request)
+            else:
+                form = await form_of(view.request)
+            return await self._sent(replace(view, given=form, file=file), act)
+        except UsageError as error:
+            if not act.file or file is not None:
+                raise
+            return await self._ask(view, act, str(error))
+        finally:
+            if file is not None and not self._console.uploads.holds(file):
+                file.drop()
+
+    async def _sent(self, view: View, act: Act) -> Response:
+        """Do what a form asks for."""
         asked, reason = await act.ask(view), ""
         if asked.reason:
             try:
-                reason = checked_reason(form.get("reason", ""), [])
+                reason = checked_reason(view.given.get("reason", ""), [])
             except UsageError as error:
                 return await self._ask(view, act, str(error).replace("--reason", "The reason"))
-        if not await first_use(self._console.context, form.get("form", "")):
+        if not await first_use(self._console.context, view.given.get("form", "")):
             return self._pages.problem(
                 409,
                 "This form was sent before, and nothing was done a second time. Look at the result "

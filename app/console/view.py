@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role
 from app.access.proposals import Proposals
+from app.console.jobs import Jobs, Work
+from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
@@ -40,6 +43,8 @@ class Console:
     loopback       whether it is for this machine alone
     cookie         the name of the sessions' cookie
     phone_country  the calling code of phone numbers without one; empty where none is set
+    mappings       the folder of mappings that are offered by name
+    work           what jobs do
     """
 
     context: AppContext
@@ -56,6 +61,10 @@ class Console:
     closing_margin_days: int
     proposals: Proposals
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
+    mappings: Path | None
+    work: Work
+    jobs: Jobs
+    uploads: Uploads
 
     @property
     def secure(self) -> bool:
@@ -87,13 +96,14 @@ class Person:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """One look at a page: who looks, and at what. `subject` is what the address names, if it names
-    anything; `given` are the fields of a form that was sent."""
+    anything; `given` are the fields of a form that was sent, `file` its file."""
 
     console: Console
     person: Person
     request: Request
     subject: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
+    file: Received | None = None
 
     @property
     def context(self) -> AppContext:
@@ -169,13 +179,15 @@ class Page:
 class Field:
     """One field of a form beside the reason.
 
-    choices  what may be chosen, as (value, word); none: a line of text
+    kind     a line of text (or a choice), some lines, a file, or what the form sends back unseen
+    choices  what may be chosen, as (value, word); none: it is written
     value    what stands in it at first
     hint     what may be written there
     """
 
     name: str
     label: str
+    kind: Literal["line", "area", "file", "hidden"] = "line"
     choices: tuple[tuple[str, str], ...] = ()
     value: str = ""
     hint: str = ""
@@ -227,6 +239,7 @@ class Act:
     do          does it, with the reason and the view's `given`; returns the page that shows the
                 result, what is told at once, or a download
     said        what that page says first
+    file        whether its form has a file
     """
 
     name: str
@@ -236,3 +249,4 @@ class Act:
     ask: Callable[[View], Awaitable[Asked]]
     do: Callable[[View, str], Awaitable[str | Told | Response]]
     said: str = ""
+    file: bool = False

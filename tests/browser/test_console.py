@@ -84,14 +84,14 @@ def _now() -> Instant:
 
 
 @contextmanager
-def console_on(folder: Path) -> Iterator[str]:
-    """A console in a process of its own; its address."""
+def console_on(folder: Path, **more: str) -> Iterator[str]:
+    """A console in a process of its own, with more settings; its address."""
     port = free_port()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLYHOOK_")}
     with (folder / "console.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "app", "console", "--port", str(port)],
-            env=kept | environ(folder),
+            env=kept | environ(folder, **more),
             stdout=log,
             stderr=log,
         )
@@ -143,7 +143,7 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
                     )
                     context.add_cookies([cookie])
                     page = context.new_page()
-                    _listen(page, url, found)
+                    listen(page, url, found)
                     for path in PATHS:
                         page.goto(url + path)
                         name = f"{path} {width} {scheme}"
@@ -163,7 +163,7 @@ VIOLATIONS = """async () => (await axe.run()).violations.flatMap(
     each => each.nodes.map(node => `${each.id}: ${node.html.slice(0, 160)}`))"""
 
 
-def _listen(page: Any, url: str, found: Seen) -> None:
+def listen(page: Any, url: str, found: Seen) -> None:
     def said(message: Any) -> None:
         if "404" not in message.text:  # the page that is not there is asked for on purpose
             found.said.append(message.text)
