@@ -162,9 +162,10 @@ RUN: Final = "run"
 
 async def do_run(view: View, reason: str) -> str:
     """Start it, and wait a little."""
+    zone = view.context.calendar_zone
     asked = RunRequest(
-        since=day(view.given.get("since", ""), "From"),
-        until=day(view.given.get("until", ""), "To", after=True),
+        since=day(view.given.get("since", ""), "From", zone=zone),
+        until=day(view.given.get("until", ""), "To", zone=zone, after=True),
     )
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("From must be before To")
@@ -221,7 +222,7 @@ async def do_preview(view: View, reason: str) -> str:
 
 async def ask_close(view: View) -> Asked:
     """What is closed, what stands against it, and whether one person may."""
-    month = month_of(view.needed("period"))
+    month = await month_of(view.context, view.needed("period"))
     back = address("periods", month.name)
     # Closing looks at all of it again: a form that was sent need not.
     against = [] if view.given else await _against(view, month)
@@ -252,7 +253,7 @@ async def _against(view: View, month: Month) -> list[str]:
 
 async def do_close(view: View, reason: str) -> str | Told:
     """Close it, or propose that, and wait a little."""
-    month = month_of(view.needed("period"))
+    month = await month_of(view.context, view.needed("period"))
     jobs, by = view.console.jobs, view.person.name
 
     async def work() -> Proposal | Against:
