@@ -145,5 +145,5 @@ class Jobs:
 
     def _forget(self) -> None:
         over = [name for name, job in self._jobs.items() if job.ended is not None]
-        for name in over[: len(self._jobs) - KEPT + 1]:
+        for name in over[: max(0, len(self._jobs) - KEPT + 1)]:
             del self._jobs[name]

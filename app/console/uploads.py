@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from app.console.jobs import Job
 from app.core.clock import Clock
-from app.core.errors import UsageError
+from app.core.errors import UnreachableError, UsageError
 from app.core.ids import new_token
 from app.core.text import printable
 from app.finance.imports import Imported, ImportKind, ImportRequest
@@ -44,6 +44,9 @@ MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
 """A form that is too long is read up to here and thrown away: a browser that is hung up on while it
 sends shows no answer."""
+
+MOST_RECEIVED: Final = 4
+"""Forms that are received at a time; others wait for their turn, and are not read meanwhile."""
 
 MOST_KEPT: Final = 8
 """Files at a time, 256 MiB at most."""
@@ -117,12 +120,25 @@ class Uploads:
         self._kept: dict[str, Upload] = {}
         self._folder: Path | None = None
         self._lock: BinaryIO | None = None
+        self._turns = asyncio.Semaphore(MOST_RECEIVED)
 
     # --- receiving -------------------------------------------------------------------------------
 
     async def receive(self, request: Request) -> tuple[dict[str, str], Received | None]:
         """The fields of a form, and its file, where one was chosen. Raises UsageError for what is
-        no such form, and for one that is too long."""
+        no such form, and for one that is too long, UnreachableError for a disk that is full."""
+        try:
+            async with self._turns:
+                return await self._receive(request)
+        except ClientDisconnect:
+            raise UsageError("the form did not come whole: send it again") from None
+        except OSError as error:
+            raise UnreachableError(
+                "the disk for temporary files (TMPDIR) cannot take this file: have room made, and "
+                "send it again"
+            ) from error
+
+    async def _receive(self, request: Request) -> tuple[dict[str, str], Received | None]:
         found = _BOUNDARY.match(request.headers.get("content-type", ""))
         if found is None:
             raise UsageError("this is no form of this console")

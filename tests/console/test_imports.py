@@ -304,6 +304,31 @@ async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningCons
     assert "came to nothing: the rules in force changed meanwhile" in failed
 
 
+async def test_jobs_are_remembered_to_a_number(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest ones; one that is under way is never forgotten."""
+    monkeypatch.setattr("app.console.jobs.KEPT", 3)
+    jobs, ended = Jobs(console.context.clock), asyncio.Event()
+
+    async def work() -> bool:
+        return await ended.wait()
+
+    async def nothing() -> None:
+        return None
+
+    slow = jobs.begin("run", "everything", by="Ann", work=work)
+    names = []
+    for number in range(6):
+        job = jobs.begin("preview", f"{number}", by="Ann", work=nothing)
+        await jobs.wait(job)
+        names.append(job.name)
+    assert [name for name in names if jobs.job(name) is not None] == names[-2:]
+    assert jobs.job(slow.name) is slow
+    await jobs.close()
+    assert slow.ended is not None
+
+
 async def test_a_job_is_done_in_another_process(console: RunningConsole, tmp_path: Path) -> None:
     """As a real console does it: what is refused there is refused here in the same words."""
     work = work_elsewhere(load_settings(environ(tmp_path)))
