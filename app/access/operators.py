@@ -68,6 +68,9 @@ Action = Literal[
     "price_changed",
     "restored",
     "inbox_adopted",
+    "note_added",
+    "alarm_taken",
+    "test_event_sent",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -106,6 +109,9 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
     "restored": _ADMIN,
     "inbox_adopted": _ADMIN,
+    "note_added": _FINANCE | _SUPPORT,
+    "alarm_taken": _FINANCE | _SUPPORT,
+    "test_event_sent": _FINANCE | _SUPPORT,
 }
 """What each role may do: the whole of it, as data."""
 
@@ -125,6 +131,8 @@ Reading = Literal[
     "audit",
     "people",
     "tokens",
+    "privacy",
+    "setup",
 ]
 """What pages show."""
 
@@ -146,6 +154,8 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "audit": _FINANCE,
     "people": _ADMIN,
     "tokens": _ADMIN,
+    "privacy": _ADMIN,
+    "setup": _ALL,
 }
 """What each role may look at: the whole of it, as data."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from app.console.orders_pages import row_of
 from app.console.view import Document, View
+from app.monitoring.alarm_owners import owners_of
 from app.monitoring.health import COUNTED, overview
 from app.monitoring.watchdog import alarms
 from app.orders.delivery_log import arrivals_by_minute
@@ -35,6 +36,7 @@ async def now_document(view: View) -> Document:
     ]
     rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
     found = await alarms(view.console.watched)
+    owners = await owners_of(view.context, found)
     return {
         "at": format_instant(view.context.clock.now()),
         "groups": {
@@ -53,6 +55,7 @@ async def now_document(view: View) -> Document:
                 "reason": alarm.reason,
                 "sentence": alarm.sentence,
                 "since": None if alarm.since is None else format_instant(alarm.since),
+                "owner": _owner(owners.get(name)),
             }
             for name, alarm in found.items()
         ],
@@ -69,3 +72,10 @@ async def now_document(view: View) -> Document:
             "free_bytes": state.free,
         },
     }
+
+
+def _owner(taken: Any) -> dict[str, Any] | None:
+    """Who is at an alarm; None: nobody has said so."""
+    if taken is None:
+        return None
+    return {"name": taken.owner, "state": taken.state, "at": format_instant(taken.at)}

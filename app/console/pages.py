@@ -52,6 +52,7 @@ class Pages:
             notification_sentences=words.NOTIFICATIONS,
             step_words=words.STEPS,
             action_words=words.ACTIONS,
+            taken_words=words.TAKEN,
             environment=console.environment,
             zone=str(console.zone),
             arrivals_chart=self._arrivals_chart,

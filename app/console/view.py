@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any, Final
 
+import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,6 +19,8 @@ from app.access.operators import MAY, MAY_READ, Action, Reading, Role
 from app.core.errors import UsageError
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
+from app.privacy.erase import ErasureRequest
+from app.privacy.erase_finding import Erasure
 from app.providers.doctor import Account
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -38,6 +41,10 @@ class Console:
     hosts     what may stand in a request's Host header
     loopback  whether it is for this machine alone
     cookie    the name of the sessions' cookie
+    erase     erases, or with True only says what would go
+    receiver  scheme and host at which providers reach the receiver; empty: nobody has said
+    transport  by which test events go; None: by the network
+    mark_key  with which a form that looks first marks what it looked at; of this process alone
     """
 
     context: AppContext
@@ -51,7 +58,11 @@ class Console:
     accounts: Mapping[str, Account]
     watched: Watched
     closing_margin_days: int
+    receiver: str
+    mark_key: str = field(repr=False)
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
+    erase: Callable[[ErasureRequest, bool], Awaitable[Erasure]]
+    transport: httpx2.AsyncBaseTransport | None = None
 
     @property
     def secure(self) -> bool:
@@ -168,6 +179,7 @@ class Field:
     choices  what may be chosen, as (value, word); none: a line of text
     value    what stands in it at first
     hint     what may be written there
+    echo     whether what was sent stands in it again; not what may be somebody's number
     """
 
     name: str
@@ -176,6 +188,7 @@ class Field:
     value: str = ""
     hint: str = ""
     required: bool = True
+    echo: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +200,10 @@ class Asked:
     reason   whether a reason is asked for, and `why` its label
     back     the page from which it came
     fields   what else is asked for
+    hidden   what the form carries along
+    preview  whether what was sent only looked: nothing is done, and it is asked again
+    button   what the form's button says; empty: the action's
+    password whether the person proves once more who they are
     """
 
     subject: str
@@ -196,6 +213,10 @@ class Asked:
     reason: bool = True
     why: str = "Why"
     fields: tuple[Field, ...] = ()
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    preview: bool = False
+    button: str = ""
+    password: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

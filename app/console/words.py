@@ -152,6 +152,12 @@ NOTIFICATIONS: Final[Mapping[str, str]] = {
 }
 """What each state of a notification means."""
 
+TAKEN: Final[Mapping[str, str]] = {
+    "looking": "is at it",
+    "waiting": "waits for somebody else",
+}
+"""How far whoever has taken an alarm is, in words that follow a name."""
+
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
     "statement_imported": "imported a statement",
@@ -165,7 +171,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "reconciled": "started a run",
     "period_closed": "closed a month",
     "evidence_built": "took an evidence bundle",
-    "unmasked": "saw a phone number in full",
+    "unmasked": "saw a phone number, or a body, in full",
     "erased": "erased personal data",
     "restored_without_erasures": "put back a backup without its erasures",
     "key_rotated": "began a new evidence key",
@@ -184,6 +190,9 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "price_changed": "changed an order's price",
     "restored": "put back a backup",
     "inbox_adopted": "took over an inbox",
+    "note_added": "noted something on an order",
+    "alarm_taken": "took an alarm",
+    "test_event_sent": "sent a test event",
 }
 """What each action of the audit trail was, in words that follow a name."""
 

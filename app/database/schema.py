@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "d886e0c874c576dd30c0d665eada6f920bb6ee523d0a32ac80f69b3b4dcc51bb",
-    "postgresql": "59e39f1c86750df9a0eb975d9271ef8603b2779d7793b9d9f693eddbbe7561eb",
+    "sqlite": "bde414dbbdf5852a88b379a0fe6dc92d2df2bbf2e2332b09a4fe842a892f9cd5",
+    "postgresql": "bd81912d1993d72453d43daa9b4569d28a745da2078cb600cf7a786850b0139f",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -133,20 +133,27 @@ async def newest_arrival(connection: AsyncConnection) -> str:
     return str(rows.scalar_one() or "")
 
 
-async def arrivals_since(
-    connection: AsyncConnection, start: str, *, most: int
-) -> list[tuple[Instant, bool]]:
-    """When each of the latest `most` arrivals since an id came, and whether it was refused."""
-    rows = await connection.execute(
-        text(
-            "SELECT received_at, 0, id FROM (SELECT received_at, id FROM deliveries "
-            "WHERE id >= :start ORDER BY id DESC LIMIT :most) AS taken UNION ALL "
-            "SELECT received_at, 1, id FROM (SELECT received_at, id FROM rejections "
-            "WHERE id >= :start ORDER BY id DESC LIMIT :most) AS refused"
-        ),
-        {"start": start, "most": most},
-    )
-    return [(row[0], bool(row[1])) for row in rows]
+ARRIVALS_SINCE: Final = (
+    "SELECT minute, sum(taken), sum(refused) FROM arrivals WHERE minute >= :first GROUP BY minute"
+)
+LAST_ARRIVALS: Final = (
+    "SELECT (SELECT max(minute) FROM arrivals WHERE source = :source AND taken > 0), "
+    "(SELECT max(minute) FROM arrivals WHERE source = :source AND refused > 0)"
+)
+
+
+async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
+    """How many arrivals were taken and refused in each minute since 1970, from one on; none where
+    nothing came."""
+    rows = await connection.execute(text(ARRIVALS_SINCE), {"first": first})
+    return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
+
+
+async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
+    """The minute in which a delivery of a source was last taken, and that in which one was last
+    refused; None where none is counted."""
+    row = (await connection.execute(text(LAST_ARRIVALS), {"source": source})).one()
+    return row[0], row[1]
 
 
 async def refused_naming(
