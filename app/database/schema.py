@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "bde414dbbdf5852a88b379a0fe6dc92d2df2bbf2e2332b09a4fe842a892f9cd5",
-    "postgresql": "bd81912d1993d72453d43daa9b4569d28a745da2078cb600cf7a786850b0139f",
+    "sqlite": "bf288a9dbf0b531f01599421480fe02a4f86f027f2ee38f67aef066176dbf0d4",
+    "postgresql": "33067b06d39eeb4152784209cc7c2e673f6f7cb25aab51f710d66f577c7de2fd",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

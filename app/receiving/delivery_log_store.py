@@ -85,6 +85,19 @@ _HALVES = (
 )
 
 
+_ACCEPTED: Final = ("stored", "duplicate", "duplicate_with_different_body", "unreadable")
+"""Verdicts of the half that was accepted."""
+
+_CONDITIONS: Final = {
+    "verdict": "verdict = :verdict",
+    "source": "source = :source",
+    "before": "id < :before",
+}
+
+_UNUSUAL: Final = "verdict <> 'stored'"
+"""As in the text of the index that holds these alone: see `ix_deliveries_verdict`."""
+
+
 async def list_log(
     connection: AsyncConnection,
     *,
@@ -97,29 +110,27 @@ async def list_log(
     """The latest arrivals, newest first, of all verdicts and sources or of one; those before an id.
     refused: whether those that were refused are among them.
 
-    Each half is cut by itself: a database that sorts both whole reads every arrival there is.
+    Each half is cut by itself: a database that sorts both whole reads every arrival there is. A
+    verdict stands in one of them alone.
     """
-    values: dict[str, Any] = {"limit": limit}
-    conditions = []
-    for name, value, condition in (
-        # As in the text of the index that holds this verdict alone: see `ix_deliveries_unreadable`.
-        ("verdict", verdict, "verdict = :verdict"),
-        ("source", source, "source = :source"),
-        ("before", before, "id < :before"),
-    ):
-        if value == "unreadable" and name == "verdict":
-            conditions.append("verdict = 'unreadable'")
-        elif value is not None:
-            conditions.append(condition)
-            values[name] = value
+    given = {"verdict": verdict, "source": source, "before": before}
+    values = {name: value for name, value in given.items() if value is not None}
+    conditions = [_CONDITIONS[name] for name in values]
+    if verdict is not None and verdict != "stored":
+        conditions.append(_UNUSUAL)
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+    halves_of = _HALVES[: 2 if refused else 1]
+    if verdict is not None:
+        halves_of = _HALVES[:1] if verdict in _ACCEPTED else _HALVES[1:2] if refused else ()
+    if not halves_of:
+        return []
     halves = " UNION ALL ".join(
         f"SELECT * FROM ({half} {where}ORDER BY id DESC LIMIT :limit) AS of_{name}"  # noqa: S608
-        for half, name in _HALVES[: 2 if refused else 1]
+        for half, name in halves_of
     )
     rows = await connection.execute(
         text(f"SELECT * FROM ({halves}) AS delivery_log ORDER BY id DESC LIMIT :limit"),  # noqa: S608
-        values,
+        {"limit": limit, **values},
     )
     return [_entry(row) for row in rows]
 

@@ -357,7 +357,10 @@ def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, fil
         later = "credentials invitations sessions used_forms bookmarks alarm_owners arrivals"
         for table in ("inbox", "suspects", "order_listings", *later.split()):
             database.execute(f"DROP TABLE {table}")
-        database.execute("DROP INDEX ix_breaks_order_ref")
+        for index in ("ix_breaks_order_ref", "ix_book_lines_phone", "ix_deliveries_source"):
+            database.execute(f"DROP INDEX {index}")
+        for index in ("ix_deliveries_verdict", "ix_audit_action_number", "ix_audit_who_number"):
+            database.execute(f"DROP INDEX {index}")
         database.execute("DELETE FROM counters WHERE name GLOB 'read*' OR name GLOB 'inbox*'")
         database.execute("DROP TABLE erasures")
         database.execute("DROP TABLE destinations_away")

@@ -97,6 +97,14 @@ class DeliveryRow(Table, table=True):
             sqlite_where=text("verdict = 'duplicate'"),
             postgresql_where=text("verdict = 'duplicate'"),
         ),
+        Index("ix_deliveries_source", "source", "id"),
+        Index(
+            "ix_deliveries_verdict",
+            "verdict",
+            "id",
+            sqlite_where=text("verdict <> 'stored'"),
+            postgresql_where=text("verdict <> 'stored'"),
+        ),
         Index(
             "ix_deliveries_unreadable",
             "id",

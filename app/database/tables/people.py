@@ -277,7 +277,12 @@ class AuditRow(Table, table=True):
     """What a person did, to what, and why. Append-only; numbers have no gaps."""
 
     __tablename__ = "audit"
-    __table_args__ = (Index("ix_audit_subject_number", "subject", "number"), STRICT)
+    __table_args__ = (
+        Index("ix_audit_subject_number", "subject", "number"),
+        Index("ix_audit_action_number", "action", "number"),
+        Index("ix_audit_who_number", "who", "number"),
+        STRICT,
+    )
     number: int = big_column(primary=True)
     at: int = big_column()
     who: str = text_column()

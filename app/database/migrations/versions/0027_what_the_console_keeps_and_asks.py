@@ -1,5 +1,6 @@
 """What people keep for themselves in the console, who has taken an alarm, and what its pages ask:
-arrivals by minute, and orders under their outcome and findings by their last revision."""
+arrivals by minute, orders under their outcome and findings by their last revision, deliveries of a
+source and of an unusual verdict, numbers in order books, and who did what."""
 
 from __future__ import annotations
 
@@ -37,6 +38,8 @@ ORDERS: Final = sa.text(
     "(SELECT order_key, max(seq) AS seq FROM revisions GROUP BY order_key) AS latest "
     "ON latest.order_key = ledgers.order_key"
 )
+WITH_PHONE: Final = sa.text("phone IS NOT NULL")
+UNUSUAL: Final = sa.text("verdict <> 'stored'")
 AT_ONCE: Final = 500
 
 
@@ -90,6 +93,23 @@ def upgrade() -> None:
     listings = _table(
         "order_listings", ("word", "seq"), _text("word"), _big("seq"), _text("order_key")
     )
+    op.create_index("ix_deliveries_source", "deliveries", ["source", "id"])
+    op.create_index(
+        "ix_deliveries_verdict",
+        "deliveries",
+        ["verdict", "id"],
+        sqlite_where=UNUSUAL,
+        postgresql_where=UNUSUAL,
+    )
+    op.create_index(
+        "ix_book_lines_phone",
+        "book_lines",
+        ["phone"],
+        sqlite_where=WITH_PHONE,
+        postgresql_where=WITH_PHONE,
+    )
+    op.create_index("ix_audit_action_number", "audit", ["action", "number"])
+    op.create_index("ix_audit_who_number", "audit", ["who", "number"])
     op.drop_index("ix_revisions_outcome", table_name="revisions")
     connection = op.get_bind()
     connection.execute(COUNT_TAKEN)
