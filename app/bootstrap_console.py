@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from socket import socket
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,9 +28,14 @@ from app.console.jobs import Jobs, Work
 from app.console.uploads import Uploads
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
+from app.core.ids import new_token
 from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
+from app.evidence.seal import seal_all
 from app.monitoring.watchdog import Watched
+from app.privacy.erase import ErasureRequest, erase
+from app.privacy.erase_finding import Erasure, ErasureRules
+from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.worker_process import leave_signals_to_parent
@@ -70,6 +77,8 @@ def console_of(
     hosts = {own, f"localhost:{port}", f"[::1]:{port}"}
     origin = public or f"http://{own}"
 
+    sources = compile_sources(settings)
+
     async def build(asked: BundleRequest) -> Built:
         providers, signer = evidence_providers(settings), await signer_of(context, settings)
         return await build_evidence(context, asked, providers=providers, signer=signer)
@@ -88,13 +97,39 @@ def console_of(
         accounts=accounts(settings),
         watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
         closing_margin_days=settings.closing_margin_days,
+        receiver=settings.public_url,
+        mark_key=new_token(""),
         proposals=proposals_of(context, sources=sources),
         build_evidence=build,
+        erase=erasing(context, settings, sources),
         mappings=settings.console.mappings,
         work=work or work_here(context, settings),
         jobs=Jobs(context.clock),
         uploads=Uploads(context.clock),
     )
+
+
+def erasing(
+    context: AppContext, settings: Settings, sources: Mapping[str, Source]
+) -> Callable[[ErasureRequest, bool], Awaitable[Erasure]]:
+    """What erases as the command does: what is deleted has been sealed as it came, and where
+    digests are deleted by themselves, everything is looked through."""
+    rules = ErasureRules.of_days(settings.retention_minimum_days)
+    everywhere = bool(settings.retention_days or settings.retention_phones_days)
+
+    async def erase_asked(asked: ErasureRequest, dry_run: bool) -> Erasure:
+        if not dry_run:
+            await seal_all(context, await signer_of(context, settings))
+        return await erase(
+            context,
+            replace(asked, everywhere=everywhere),
+            sources=sources,
+            rules=rules,
+            dry_run=dry_run,
+            progress=lambda _: None,
+        )
+
+    return erase_asked
 
 
 async def serve_console(

@@ -78,6 +78,9 @@ Action = Literal[
     "proposal_approved",
     "proposal_rejected",
     "proposal_withdrawn",
+    "note_added",
+    "alarm_taken",
+    "test_event_sent",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -120,6 +123,9 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "proposal_approved": _FINANCE,
     "proposal_rejected": _FINANCE,
     "proposal_withdrawn": _FINANCE,
+    "note_added": _FINANCE | _SUPPORT,
+    "alarm_taken": _FINANCE | _SUPPORT,
+    "test_event_sent": _FINANCE | _SUPPORT,
 }
 """What each role may do: the whole of it, as data."""
 
@@ -141,6 +147,8 @@ Reading = Literal[
     "audit",
     "people",
     "tokens",
+    "privacy",
+    "setup",
 ]
 """What pages show."""
 
@@ -164,6 +172,8 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "audit": _FINANCE,
     "people": _ADMIN,
     "tokens": _ADMIN,
+    "privacy": _ADMIN,
+    "setup": _ALL,
 }
 """What each role may look at: the whole of it, as data."""
 

@@ -188,6 +188,17 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
         return await _begin(connection, name, now=now)
 
 
+async def confirm_password(context: DatabaseContext, name: str, password: str) -> bool:
+    """Whether this is the password of somebody who is signed in. The demo's operator has none: the
+    session that its link opened counts as one."""
+    async with context.store.reading() as connection:
+        credential = await credential_of(connection, name)
+    if credential is None and name == DEMO:
+        return True
+    fits = await password_fits(password, None if credential is None else credential.password)
+    return fits and credential is not None
+
+
 async def _begin(connection: Connection, name: str, *, now: Instant) -> str:
     """Whoever has proved who they are gets a session: always a new token."""
     token = new_token("")

@@ -17,14 +17,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from app.access.sessions import first_use
+from app.console.act_list import ACTS
 from app.console.live import Live
 from app.console.orders_pages import find_document
-from app.console.page_list import ACTS, PAGES
+from app.console.page_list import PAGES
 from app.console.pages import FOLDER, Pages, as_csv, as_json
 from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, form_of
 from app.console.uploads import Received
-from app.console.view import FORMS, Act, Console, Page, Person, Told, View
+from app.console.view import FORMS, Act, Asked, Console, Page, Person, Told, View
 from app.console.words import address
 from app.core.errors import (
     ConfigurationError,
@@ -43,6 +44,10 @@ STATIC: Final = {
 }
 
 STATUSES: Final = {NotFoundError: 404, UsageError: 400, UnreachableError: 503}
+
+NOT_CONFIRMED: Final = (
+    "that is not your password, or it was tried too often: wait a minute and look again"
+)
 
 NOT_ALLOWED: Final = "Your role, {}, may not see this page. Who may is said by an admin."
 
@@ -207,10 +212,12 @@ class Application:
 
         return [Route(f"/do/{act.name}", answer, methods=["GET", "POST"])]
 
-    async def _ask(self, view: View, act: Act, problem: str | None = None) -> Response:
+    async def _ask(
+        self, view: View, act: Act, problem: str | None = None, *, asked: Asked | None = None
+    ) -> Response:
         values = {
             "act": act,
-            "asked": await act.ask(view),
+            "asked": await act.ask(view) if asked is None else asked,
             "form": new_token(""),
             "problem": problem,
             "query": view.request.url.query,
@@ -240,6 +247,12 @@ class Application:
     async def _sent(self, view: View, act: Act) -> Response:
         """Do what a form asks for."""
         asked, reason = await act.ask(view), ""
+        if asked.preview:
+            return await self._ask(view, act, asked=asked)
+        if asked.password and not await self._signing.confirms(
+            view, view.given.get("password", "")
+        ):
+            return await self._ask(view, act, NOT_CONFIRMED, asked=asked)
         if asked.reason:
             try:
                 reason = checked_reason(view.given.get("reason", ""), [])

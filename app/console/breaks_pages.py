@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
+from app.access.bookmarks import bookmarks_of
+from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import CAUSES
@@ -55,6 +57,7 @@ async def breaks_document(view: View) -> Document:
     now = view.context.clock.now()
     return {
         "filters": filters,
+        "saved": saved_lists(await bookmarks_of(view.context, view.person.name), "breaks"),
         "skip": skip or None,
         "run": None
         if found.run is None

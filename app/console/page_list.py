@@ -1,33 +1,11 @@
-"""Every page and every action: a new one is one entry here, its function and its template."""
+"""Every page: a new one is one entry here, its function and its template."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from app.console.acts import (
-    ask_evidence,
-    ask_reverify,
-    ask_tell_again,
-    do_evidence,
-    do_reverify,
-    do_tell_again,
-)
 from app.console.breaks_pages import break_document, breaks_document, late_money_document
 from app.console.deliveries_pages import deliveries_document, delivery_document
-from app.console.finance_acts import (
-    ask_accept,
-    ask_assign,
-    ask_close,
-    ask_comment,
-    ask_preview,
-    ask_run,
-    do_accept,
-    do_assign,
-    do_close,
-    do_comment,
-    do_preview,
-    do_run,
-)
 from app.console.finance_pages import (
     period_document,
     periods_document,
@@ -36,55 +14,11 @@ from app.console.finance_pages import (
     reports_document,
     runs_document,
 )
-from app.console.import_acts import (
-    ask_discard,
-    ask_import,
-    ask_upload,
-    do_discard,
-    do_import,
-    do_upload,
-)
 from app.console.imports_pages import import_document, imports_document
-from app.console.matching_acts import (
-    ask_accept_all,
-    ask_assign_all,
-    ask_match,
-    ask_settle,
-    ask_unmatch,
-    do_accept_all,
-    do_assign_all,
-    do_match,
-    do_settle,
-    do_unmatch,
-)
 from app.console.now_page import now_document
 from app.console.orders_pages import order_page_document, orders_document
-from app.console.proposals_pages import (
-    ask_approve,
-    ask_reject,
-    ask_withdraw,
-    do_approve,
-    do_reject,
-    do_withdraw,
-    proposal_document,
-    proposals_document,
-)
-from app.console.service_acts import (
-    ask_disable,
-    ask_end_sessions,
-    ask_invite,
-    ask_redeliver,
-    ask_revoke,
-    ask_sign,
-    ask_verify,
-    do_disable,
-    do_end_sessions,
-    do_invite,
-    do_redeliver,
-    do_revoke,
-    do_sign,
-    do_verify,
-)
+from app.console.privacy_pages import privacy_document
+from app.console.proposals_pages import proposal_document, proposals_document
 from app.console.service_pages import (
     audit_document,
     golive_document,
@@ -93,7 +27,8 @@ from app.console.service_pages import (
     people_document,
     tokens_document,
 )
-from app.console.view import Act, Page
+from app.console.setup_pages import setup_document
+from app.console.view import Page
 
 PAGES: Final = (
     Page(
@@ -280,6 +215,17 @@ PAGES: Final = (
         menu="Notifications",
     ),
     Page(
+        path="/setup",
+        title="Setting up",
+        reads="setup",
+        load=setup_document,
+        template="setup.html",
+        rows="sources",
+        menu="Setting up",
+        group="Service",
+        live=False,
+    ),
+    Page(
         path="/golive",
         title="Going live",
         reads="golive",
@@ -313,6 +259,17 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/privacy",
+        title="Personal data",
+        reads="privacy",
+        load=privacy_document,
+        template="privacy.html",
+        rows="erasures",
+        menu="Personal data",
+        group="Service",
+        live=False,
+    ),
+    Page(
         path="/people",
         title="People",
         reads="people",
@@ -333,245 +290,5 @@ PAGES: Final = (
         menu="Tokens",
         group="Service",
         live=False,
-    ),
-)
-
-ACTS: Final = (
-    Act(
-        name="evidence",
-        title="Evidence bundle",
-        button="Download the bundle",
-        permission="evidence_built",
-        ask=ask_evidence,
-        do=do_evidence,
-    ),
-    Act(
-        name="tell-again",
-        title="Tell the shop again",
-        button="Tell the shop again",
-        permission="notifications_redelivered",
-        ask=ask_tell_again,
-        do=do_tell_again,
-        said="The shop is being told again; the notifications below say whether it took it.",
-    ),
-    Act(
-        name="reverify",
-        title="Judge refused deliveries again",
-        button="Judge them again",
-        permission="deliveries_reverified",
-        ask=ask_reverify,
-        do=do_reverify,
-        said="The refused deliveries were judged again; what was accepted is in the list now.",
-    ),
-    Act(
-        name="assign",
-        title="Assign a break",
-        button="Assign it",
-        permission="break_assigned",
-        ask=ask_assign,
-        do=do_assign,
-        said="It was assigned.",
-    ),
-    Act(
-        name="comment",
-        title="Comment on a break",
-        button="Add the comment",
-        permission="break_commented",
-        ask=ask_comment,
-        do=do_comment,
-        said="Your comment stands in the history below.",
-    ),
-    Act(
-        name="accept",
-        title="Accept a break",
-        button="Accept it",
-        permission="break_accepted",
-        ask=ask_accept,
-        do=do_accept,
-        said="It was accepted, and is no more to be done.",
-    ),
-    Act(
-        name="approve",
-        title="Approve a proposal",
-        button="Approve it",
-        permission="proposal_approved",
-        ask=ask_approve,
-        do=do_approve,
-        said="You approved it, and it was done.",
-    ),
-    Act(
-        name="reject",
-        title="Reject a proposal",
-        button="Reject it",
-        permission="proposal_rejected",
-        ask=ask_reject,
-        do=do_reject,
-        said="You rejected it; nothing was done.",
-    ),
-    Act(
-        name="withdraw",
-        title="Withdraw a proposal",
-        button="Take it back",
-        permission="proposal_withdrawn",
-        ask=ask_withdraw,
-        do=do_withdraw,
-        said="You took it back; nothing was done.",
-    ),
-    Act(
-        name="run",
-        title="Start a run",
-        button="Run it now",
-        permission="reconciled",
-        ask=ask_run,
-        do=do_run,
-        said="The run was started; what became of it stands here.",
-    ),
-    Act(
-        name="preview-rules",
-        title="Try rules",
-        button="Compare",
-        permission="rules_saved",
-        ask=ask_preview,
-        do=do_preview,
-    ),
-    Act(
-        name="close",
-        title="Close a month",
-        button="Close it",
-        permission="period_closed",
-        ask=ask_close,
-        do=do_close,
-    ),
-    Act(
-        name="match",
-        title="Match by hand",
-        button="Match them",
-        permission="break_matched",
-        ask=ask_match,
-        do=do_match,
-        said="They are matched by hand; the next run uses that.",
-    ),
-    Act(
-        name="unmatch",
-        title="Take a match back",
-        button="Take it back",
-        permission="break_unmatched",
-        ask=ask_unmatch,
-        do=do_unmatch,
-        said="They are matched no more; the next run opens what that leaves.",
-    ),
-    Act(
-        name="assign-all",
-        title="Assign breaks",
-        button="Assign all of them",
-        permission="break_assigned",
-        ask=ask_assign_all,
-        do=do_assign_all,
-        said="All of them were assigned.",
-    ),
-    Act(
-        name="accept-all",
-        title="Accept breaks",
-        button="Accept all of them",
-        permission="break_accepted",
-        ask=ask_accept_all,
-        do=do_accept_all,
-        said="All of them were accepted, and are no more to be done.",
-    ),
-    Act(
-        name="settle",
-        title="Decide about late money",
-        button="Decide it",
-        permission="late_money_settled",
-        ask=ask_settle,
-        do=do_settle,
-        said="It was decided.",
-    ),
-    Act(
-        name="upload",
-        title="Send a file",
-        button="Read it",
-        permission="statement_imported",
-        ask=ask_upload,
-        do=do_upload,
-        file=True,
-    ),
-    Act(
-        name="import",
-        title="Import a file",
-        button="Import it",
-        permission="statement_imported",
-        ask=ask_import,
-        do=do_import,
-    ),
-    Act(
-        name="discard",
-        title="Delete a file that waits",
-        button="Delete it",
-        permission="statement_imported",
-        ask=ask_discard,
-        do=do_discard,
-        said="The file was deleted; nothing of it was imported.",
-    ),
-    Act(
-        name="redeliver",
-        title="Tell the shop again",
-        button="Send it again",
-        permission="notifications_redelivered",
-        ask=ask_redeliver,
-        do=do_redeliver,
-        said="It is being sent again; its state says whether the shop took it.",
-    ),
-    Act(
-        name="verify-log",
-        title="Verify the log",
-        button="Verify it now",
-        permission="log",
-        ask=ask_verify,
-        do=do_verify,
-    ),
-    Act(
-        name="invite",
-        title="Invite somebody",
-        button="Make the link",
-        permission="operator_invited",
-        ask=ask_invite,
-        do=do_invite,
-    ),
-    Act(
-        name="disable",
-        title="Disable an operator",
-        button="Disable them",
-        permission="operator_disabled",
-        ask=ask_disable,
-        do=do_disable,
-        said="They may do nothing any more.",
-    ),
-    Act(
-        name="end-sessions",
-        title="End sessions",
-        button="End them all",
-        permission="sessions_ended",
-        ask=ask_end_sessions,
-        do=do_end_sessions,
-        said="All their sessions have ended.",
-    ),
-    Act(
-        name="revoke-token",
-        title="Revoke a token",
-        button="Revoke it",
-        permission="token_revoked",
-        ask=ask_revoke,
-        do=do_revoke,
-        said="It was revoked; the next request with it is refused.",
-    ),
-    Act(
-        name="sign-item",
-        title="Sign an item",
-        button="State it",
-        permission="item_signed",
-        ask=ask_sign,
-        do=do_sign,
-        said="Your statement stands below.",
     ),
 )

@@ -55,6 +55,7 @@ class Pages:
             step_words=words.STEPS,
             action_words=words.ACTIONS,
             import_words=KINDS,
+            taken_words=words.TAKEN,
             environment=console.environment,
             zone=str(console.zone),
             arrivals_chart=self._arrivals_chart,

@@ -21,6 +21,7 @@ from app.access.sessions import (
     LinkRefused,
     SignInRefused,
     accept_invitation,
+    confirm_password,
     enter_demo,
     read_link,
     session_of,
@@ -29,7 +30,7 @@ from app.access.sessions import (
 )
 from app.console.pages import Pages
 from app.console.security import RateLimiter, network_of
-from app.console.view import Console, Person
+from app.console.view import Console, Person, View
 from app.core.errors import UsageError
 from reconcile.instants import SECOND
 
@@ -80,6 +81,14 @@ class SigningIn:
             return None
         found = await session_of(self._console.context, token)
         return None if found is None else Person(name=Proven(found.name), role=found.role)
+
+    async def confirms(self, view: View, password: str) -> bool:
+        """Whether who is signed in proves it once more; the demo's link counts as a password.
+        Tries are counted with those of signing in."""
+        name = view.person.name
+        if not self._may_try(view.request, name):
+            return False
+        return await confirm_password(self._console.context, name, password)
 
     def _may_try(self, request: Request, name: str | None = None) -> bool:
         client = network_of(request.client.host if request.client else "")

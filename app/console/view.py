@@ -12,6 +12,7 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,6 +23,8 @@ from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
+from app.privacy.erase import ErasureRequest
+from app.privacy.erase_finding import Erasure
 from app.providers.doctor import Account
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -45,6 +48,10 @@ class Console:
     phone_country  the calling code of phone numbers without one; empty where none is set
     mappings       the folder of mappings that are offered by name
     work           what jobs do
+    erase          erases, or with True only says what would go
+    receiver       scheme and host at which providers reach the receiver; empty: nobody has said
+    transport      by which test events go; None: by the network
+    mark_key       with which a form that looks first marks what it looked at; of this process alone
     """
 
     context: AppContext
@@ -60,11 +67,15 @@ class Console:
     watched: Watched
     closing_margin_days: int
     proposals: Proposals
+    receiver: str
+    mark_key: str = field(repr=False)
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
     mappings: Path | None
     work: Work
     jobs: Jobs
     uploads: Uploads
+    erase: Callable[[ErasureRequest, bool], Awaitable[Erasure]]
+    transport: httpx2.AsyncBaseTransport | None = None
 
     @property
     def secure(self) -> bool:
@@ -183,6 +194,7 @@ class Field:
     choices  what may be chosen, as (value, word); none: it is written
     value    what stands in it at first
     hint     what may be written there
+    echo     whether what was sent stands in it again; not what may be somebody's number
     """
 
     name: str
@@ -192,6 +204,7 @@ class Field:
     value: str = ""
     hint: str = ""
     required: bool = True
+    echo: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +216,9 @@ class Asked:
     reason   whether a reason is asked for, and `why` its label
     back     the page from which it came
     fields   what else is asked for
+    preview  whether what was sent only looked: nothing is done, and it is asked again
+    button   what the form's button says; empty: the action's
+    password whether the person proves once more who they are
     """
 
     subject: str
@@ -212,6 +228,9 @@ class Asked:
     reason: bool = True
     why: str = "Why"
     fields: tuple[Field, ...] = ()
+    preview: bool = False
+    button: str = ""
+    password: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

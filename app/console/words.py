@@ -166,6 +166,11 @@ PROPOSALS: Final[Mapping[str, str]] = {
     "withdrawn": "The proposer took it back, and nothing was done.",
 }
 """What each state of a proposal means."""
+TAKEN: Final[Mapping[str, str]] = {
+    "looking": "is at it",
+    "waiting": "waits for somebody else",
+}
+"""How far whoever has taken an alarm is, in words that follow a name."""
 
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
@@ -180,7 +185,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "reconciled": "started a run",
     "period_closed": "closed a month",
     "evidence_built": "took an evidence bundle",
-    "unmasked": "saw a phone number in full",
+    "unmasked": "saw a phone number, or a body, in full",
     "erased": "erased personal data",
     "restored_without_erasures": "put back a backup without its erasures",
     "key_rotated": "began a new evidence key",
@@ -203,6 +208,9 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "proposal_approved": "approved a proposal",
     "proposal_rejected": "rejected a proposal",
     "proposal_withdrawn": "withdrew a proposal",
+    "note_added": "noted something on an order",
+    "alarm_taken": "took an alarm",
+    "test_event_sent": "sent a test event",
 }
 """What each action of the audit trail was, in words that follow a name."""
 

@@ -10,6 +10,7 @@ __all__ = (
     "ledger_line_store",
     "ledger_lines",
     "match_rules",
+    "past_imports",
     "read_lines",
     "reconcile_period",
     "reconcile_rows",

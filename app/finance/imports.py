@@ -44,7 +44,6 @@ from app.finance.import_store import (
     WrittenVersions,
     begin_import,
     go_on,
-    import_of,
     publish_import,
     stretches,
     under_way,
@@ -53,7 +52,6 @@ from app.finance.import_store import (
 from app.finance.import_store import (
     ImportKind as ImportKind,
 )
-from app.finance.import_store import imports as stored_imports
 from app.finance.statement_store import compare_statement, write_statement
 from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
 from app.orders.record_store import add_records, owners_of, records_of
@@ -698,18 +696,3 @@ def _mapping(request: ImportRequest, fields: Fields, *, zone: tzinfo | None) -> 
         encoding=request.encoding,
     )
     return found if found.zone is not None else replace(found, zone=zone)
-
-
-async def past_import(context: AppContext, number: int) -> Import:
-    """A published import. Raises NotFoundError where there is none of this number."""
-    async with context.store.reading() as connection:
-        found = await import_of(connection, number)
-    if found is None:
-        raise NotFoundError(f"there is no import {number}")
-    return found
-
-
-async def past_imports(context: AppContext, *, kind: ImportKind, limit: int) -> list[Import]:
-    """The imports of a kind that were published, newest first."""
-    async with context.store.reading() as connection:
-        return await stored_imports(connection, kind=kind, limit=limit)

@@ -20,6 +20,7 @@ from tests.api.driving import driving, environ, event
 from tests.browser.conftest import Looking
 from tests.browser.test_console import SIZES, VIOLATIONS, WIDE, Seen, axe, console_on, listen
 from tests.console.conftest import until_async
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -266,7 +267,7 @@ def played(folder: Path, look: Looking[Seen], measure: Any = measuring) -> Seen:
     """The whole story; what was said on the way."""
     token = asyncio.run(prepared(folder))
     found, script = Seen(), axe()
-    with console_on(folder, CONSOLE__MAPPINGS=str(folder / "mappings")) as url:
+    with console_on(folder, free_port(), CONSOLE__MAPPINGS=str(folder / "mappings")) as url:
 
         def use(browser: Any) -> Seen:
             page = browser.new_context(color_scheme="light").new_page()
