@@ -7,11 +7,9 @@ import ipaddress
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from datetime import UTC
 from socket import socket
 from typing import Final
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 import structlog
 import uvicorn
@@ -20,6 +18,7 @@ from app.access.sessions import somebody_can_sign_in
 from app.bootstrap import destination
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import evidence_providers, signer_of
+from app.bootstrap_proposals import proposals_of
 from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.settings import Settings
@@ -27,6 +26,7 @@ from app.console.application import build_console
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
 from app.core.ids import new_token
+from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.seal import seal_all
 from app.monitoring.watchdog import Watched
@@ -78,20 +78,23 @@ def console_of(context: AppContext, settings: Settings, *, host: str, port: int)
         providers, signer = evidence_providers(settings), await signer_of(context, settings)
         return await build_evidence(context, asked, providers=providers, signer=signer)
 
+    sources = compile_sources(settings)
     return Console(
         context=context,
         environment=settings.environment,
-        zone=UTC if settings.timezone == "UTC" else ZoneInfo(settings.timezone),
+        zone=zone_named(settings.timezone or "UTC"),
         origin=origin,
         hosts=frozenset({urlsplit(public).netloc} if public else hosts),
         loopback=not public and is_loopback(host),
         cookie="__Host-tallyhook" if public else f"tallyhook-{port}",
         sources=sources,
+        phone_country=settings.phone_country,
         accounts=accounts(settings),
         watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
         closing_margin_days=settings.closing_margin_days,
         receiver=settings.public_url,
         mark_key=new_token(""),
+        proposals=proposals_of(context, sources=sources),
         build_evidence=build,
         erase=erasing(context, settings, sources),
     )

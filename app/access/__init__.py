@@ -5,6 +5,8 @@ __all__ = (
     "credentials",
     "operator_store",
     "operators",
+    "proposal",
+    "proposals",
     "session_store",
     "sessions",
     "tokens",

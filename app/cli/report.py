@@ -23,6 +23,7 @@ from app.cli.output import (
     progress,
     whole_file,
 )
+from app.cli.proposals import told_proposal
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -66,7 +67,7 @@ class BasisName(StrEnum):
 
 
 FromOption = Annotated[
-    str, typer.Option("--from", help="The first day (UTC), or the RFC 3339 moment it begins.")
+    str, typer.Option("--from", help="The first day (of TALLYHOOK_TIMEZONE), or the moment.")
 ]
 ToOption = Annotated[
     str, typer.Option("--to", help="The last day, all of it, or the moment before which it ends.")
@@ -104,7 +105,7 @@ def report_period(
     check_format(form.value)
 
     async def work(context: AppContext) -> PeriodReport:
-        scope = _scope(context, since=since, until=until, as_of=as_of, basis=basis.value)
+        scope = await _scope(context, since=since, until=until, as_of=as_of, basis=basis.value)
         with progress("reading", None) as advance:
             return await report_period(context, scope, progress=advance)
 
@@ -143,13 +144,12 @@ def report_journal(
     named = DEFAULTS if accounts is None else accounts_of(_text_of(accounts), name=str(accounts))
     check_output(output, binary=False, what="a journal")
     with whole_file(output) as file:
-        totals = with_context(
-            lambda context, settings: _journal(
-                context,
-                _scope(context, since=since, until=until, as_of=as_of, basis="captured"),
-                (form, named, file),
-            )
-        )
+
+        async def work(context: AppContext, settings: Settings) -> JournalTotals:
+            scope = await _scope(context, since=since, until=until, as_of=as_of, basis="captured")
+            return await _journal(context, scope, (form, named, file))
+
+        totals = with_context(work)
     note(f"{counted(totals.transactions, 'transaction')}.")
 
 
@@ -158,11 +158,12 @@ async def _journal(
 ) -> JournalTotals:
     from app.finance.report_period import report_journal
     from app.finance.reports.journal import head, writer
+    from reconcile.periods import Calendar
 
     form, accounts, file = into
     title = f"Tallyhook {scope.environment}"
     file.write(head(form.value, accounts=accounts, title=title).encode())
-    lines = writer(form.value, accounts=accounts)
+    lines = writer(form.value, accounts=accounts, calendar=Calendar(context.calendar_zone))
 
     def write(transaction: Transaction) -> None:
         file.write(lines(transaction).encode("utf-8", "backslashreplace"))
@@ -171,22 +172,24 @@ async def _journal(
         return await report_journal(context, scope, write=write, progress=advance)
 
 
-def _scope(
+async def _scope(
     context: AppContext, *, since: str, until: str, as_of: str | None, basis: Basis
 ) -> Scope:
+    from app.finance.calendar import on_the_books
     from reconcile.reporting.report import Scope
 
     start, end = moment(since, "--from"), end_of(until, "--to")
     known = moment(as_of, "--as-of")
     assert start is not None
     assert end is not None
-    return Scope(
+    said = Scope(
         start=start,
         end=end,
         as_of=context.clock.now() if known is None else known,
         basis=basis,
         environment=context.store.environment or "not stamped",
     )
+    return await on_the_books(context, said)
 
 
 def _text_of(path: Path) -> str:
@@ -201,7 +204,7 @@ period_group = typer.Typer(
     no_args_is_help=True,
 )
 
-Period = Annotated[str, typer.Argument(help="A calendar month in UTC, such as 2026-10.")]
+Period = Annotated[str, typer.Argument(help="A calendar month, such as 2026-10.")]
 
 
 @period_group.command("close")
@@ -211,13 +214,18 @@ def close_month(
     as_of: Annotated[
         str | None, typer.Option(help="Close what was known at this moment (RFC 3339); else now.")
     ] = None,
+    reason: Annotated[
+        str, typer.Option(help="Why; needed where the rules in force let nobody close alone.")
+    ] = "",
     form: DocumentOption = Format.table,
 ) -> None:
     """Close a month: keep its report with everything it rests on, for ever.
 
-    Months are closed in order, without gaps: none before the first one can be closed later.
+    Months are closed in order, without gaps: none before the first one can be closed later. Where
+    the rules in force let nobody close alone, it is a proposal.
     Exit code 1 where something stands against it; every reason is told, and what to do.
     """
+    from app.access.proposal import Proposal
     from app.bootstrap_sources import compile_sources
     from app.finance.close_period import CloseRequest, close_period
     from reconcile.reporting.closing import Closing
@@ -229,6 +237,7 @@ def close_month(
             as_of=moment(as_of, "--as-of"),
             margin_days=settings.closing_margin_days,
             sources=compile_sources(settings),
+            reason=reason,
         )
         return await close_period(context, request, progress=advance)
 
@@ -236,6 +245,9 @@ def close_month(
         done = with_context(work, purpose="writing")
     if isinstance(done, Closing):
         _tell(done, form)
+        return
+    if isinstance(done, Proposal):
+        note(told_proposal(done))
         return
     rows = [{"reason": each.code, "sentence": each.sentence, "do": each.do} for each in done]
     if form is Format.table:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from app.access.operators import MAY, known_operators
-from app.console.finance_pages import day
-from app.console.view import Asked, Field, View
+from app.access.proposal import Proposal
+from app.console.finance_pages import day, month_of
+from app.console.proposals_pages import proposed
+from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
 from app.core.errors import UsageError
 from app.finance.break_acts import (
@@ -15,6 +17,7 @@ from app.finance.break_acts import (
     one_break,
     why_not_alone,
 )
+from app.finance.close_period import CloseRequest, close_period, may_close_alone
 from app.finance.reconcile_period import RunRequest, reconcile_for
 from reconcile.matching.breaks import break_sentence
 from reconcile.money import to_json
@@ -89,12 +92,10 @@ async def ask_accept(view: View) -> Asked:
     if found.life.state == "closed":
         lines, ready = (*lines, "It is closed: there is nothing to accept."), False
     elif (because := await why_not_alone(view.context, found)) is not None:
-        ready = False
         lines = (
             *lines,
-            f"{because[:1].upper()}{because[1:]}. A second person of finance must agree, on the "
-            f"machine: tallyhook breaks accept {found.identity} --reason TEXT --by "
-            f"{view.person.name!r} --second NAME",
+            f"{because[:1].upper()}{because[1:]}. You propose it in your name, and it is written "
+            "off when another operator approves it.",
         )
     else:
         lines = (
@@ -110,16 +111,50 @@ async def ask_accept(view: View) -> Asked:
     )
 
 
-async def do_accept(view: View, reason: str) -> str:
-    """Write it off."""
+async def do_accept(view: View, reason: str) -> str | Told:
+    """Write it off, or propose that."""
     found = await _break(view)
-    because = await why_not_alone(view.context, found)
-    if because is not None:
-        raise UsageError(f"{because}: a second person must agree")
-    await accept_break(
-        view.context, found.identity, reason=reason, by=view.person.name, second=None
+    proposal = await accept_break(view.context, found.identity, reason=reason, by=view.person.name)
+    return address("breaks", found.identity) if proposal is None else proposed(proposal)
+
+
+async def ask_close(view: View) -> Asked:
+    """What closing does, and whether one person may."""
+    month = (await month_of(view.context, view.needed("month"))).name
+    alone = await may_close_alone(view.context)
+    return Asked(
+        subject=month,
+        lines=(
+            f"The report of {month} is kept as it is now, with everything it rests on. What is "
+            "learned later stands in the reports of later months. It cannot be taken back.",
+            "Everything that is against it is looked for first, which takes some minutes with many "
+            "orders; leave this page open until it answers.",
+            "You close it in your name."
+            if alone
+            else "The rules in force let nobody close a month alone: you propose it, and it is "
+            "closed when another operator approves it.",
+        ),
+        back=address("periods", month),
     )
-    return address("breaks", found.identity)
+
+
+async def do_close(view: View, reason: str) -> str | Told:
+    """Close the month, or propose that. Raises UsageError with everything that is against it."""
+    month = (await month_of(view.context, view.needed("month"))).name
+    request = CloseRequest(
+        period=month,
+        by=view.person.name,
+        as_of=None,
+        margin_days=view.console.closing_margin_days,
+        sources=view.console.sources,
+        reason=reason,
+    )
+    done = await close_period(view.context, request, progress=lambda _: None)
+    if isinstance(done, Proposal):
+        return proposed(done)
+    if isinstance(done, tuple):
+        raise UsageError(" ".join(each.sentence for each in done))
+    return address("periods", month)
 
 
 async def ask_run(view: View) -> Asked:
@@ -152,9 +187,10 @@ async def ask_run(view: View) -> Asked:
 
 async def do_run(view: View, reason: str) -> str:
     """Run it now."""
+    zone = view.context.calendar_zone
     asked = RunRequest(
-        since=day(view.given.get("since", ""), "From"),
-        until=day(view.given.get("until", ""), "To", after=True),
+        since=day(view.given.get("since", ""), "From", zone=zone),
+        until=day(view.given.get("until", ""), "To", zone=zone, after=True),
     )
     await reconcile_for(
         view.context, asked, by=view.person.name, reason=reason, progress=lambda _: None

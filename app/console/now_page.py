@@ -37,6 +37,8 @@ async def now_document(view: View) -> Document:
     rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
     found = await alarms(view.console.watched)
     owners = await owners_of(view.context, found)
+    reads = view.person.may_read("proposals")
+    proposals = len(await view.console.proposals.waiting()) if reads else None
     return {
         "at": format_instant(view.context.clock.now()),
         "groups": {
@@ -59,6 +61,7 @@ async def now_document(view: View) -> Document:
             }
             for name, alarm in found.items()
         ],
+        "proposals": proposals,
         "waiting": [row_of(each) for each in rows.values()],
         "state": {
             "unread": state.unread,

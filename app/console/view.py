@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role
+from app.access.proposals import Proposals
 from app.core.errors import UsageError
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
@@ -36,15 +37,16 @@ FORMS: Final = ("html", "json", "csv")
 class Console:
     """What pages work with.
 
-    zone      in which times are shown
-    origin    scheme and host as browsers know them
-    hosts     what may stand in a request's Host header
-    loopback  whether it is for this machine alone
-    cookie    the name of the sessions' cookie
-    erase     erases, or with True only says what would go
-    receiver  scheme and host at which providers reach the receiver; empty: nobody has said
-    transport  by which test events go; None: by the network
-    mark_key  with which a form that looks first marks what it looked at; of this process alone
+    zone           in which times are shown
+    origin         scheme and host as browsers know them
+    hosts          what may stand in a request's Host header
+    loopback       whether it is for this machine alone
+    cookie         the name of the sessions' cookie
+    phone_country  the calling code of phone numbers without one; empty where none is set
+    erase          erases, or with True only says what would go
+    receiver       scheme and host at which providers reach the receiver; empty: nobody has said
+    transport      by which test events go; None: by the network
+    mark_key       with which a form that looks first marks what it looked at; of this process alone
     """
 
     context: AppContext
@@ -55,9 +57,11 @@ class Console:
     loopback: bool
     cookie: str
     sources: Mapping[str, Source]
+    phone_country: str
     accounts: Mapping[str, Account]
     watched: Watched
     closing_margin_days: int
+    proposals: Proposals
     receiver: str
     mark_key: str = field(repr=False)
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "bf288a9dbf0b531f01599421480fe02a4f86f027f2ee38f67aef066176dbf0d4",
-    "postgresql": "33067b06d39eeb4152784209cc7c2e673f6f7cb25aab51f710d66f577c7de2fd",
+    "sqlite": "081cc0f0697a95d8043f852079e49b9a6eac14f6e8bd9ec70efcaab7674e7ca1",
+    "postgresql": "48b458314bc1c811a9827111fe8d34f0ee75beb7cb6269a0bda9c6131ac973ec",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

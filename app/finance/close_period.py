@@ -7,6 +7,7 @@
     5 print     the report in every format
     6 write     the closing, its prints and the audit entry, in one transaction
 
+Where the rules let nobody close alone, 6 is a proposal; approved, all steps are taken anew.
 Whoever is killed before the end has closed nothing.
 """
 
@@ -20,10 +21,15 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from app.access.operator_store import Operator
-from app.access.operators import note_in_trail, permitted
+from app.access.operators import Proven, note_in_trail, permitted
+from app.access.proposal import Proposal
+from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.core.errors import UsageError
 from app.database.engine import Connection
+from app.finance.calendar import calendar_of, month_in_books
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
+from app.finance.match_rules import read_rules
+from app.finance.matching_store import rules_in_force
 from app.finance.period_store import (
     Closed,
     add_closing,
@@ -37,7 +43,7 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.reverify import count_genuine
 from app.sealing.log_store import newest_head
-from reconcile.instants import EARLIEST, TICK, Instant, format_instant
+from reconcile.instants import EARLIEST, TICK, Instant, format_instant, parse_instant
 from reconcile.periods import Month, month_named
 from reconcile.reporting.closing import (
     Blocker,
@@ -76,6 +82,7 @@ class CloseRequest:
     as_of        what was known then is closed; None: now
     margin_days  days after the month's end before which it is not closed
     sources      to judge rejected deliveries again
+    reason       why, where it may come to a proposal
     still_s      seconds to wait where `as_of` is now
     """
 
@@ -84,20 +91,93 @@ class CloseRequest:
     as_of: Instant | None
     margin_days: int
     sources: Mapping[str, Source]
+    reason: str = ""
     still_s: float = STILL_S
 
 
 async def close_period(
     context: AppContext, request: CloseRequest, *, progress: Progress
-) -> Closing | tuple[Blocker, ...]:
-    """Close the month, or say everything that is against it.
+) -> Closing | Proposal | tuple[Blocker, ...]:
+    """Close the month, or say everything that is against it; where the rules let nobody close
+    alone, propose it.
 
     Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
     """
     month, before, report, blockers = await _looked(context, request, progress=progress)
     if blockers or report is None:
         return blockers
+    async with context.store.writing() as connection:
+        if not await _alone(connection):
+            return await propose(
+                connection,
+                closing_kind(context, sources=request.sources),
+                who=await permitted(connection, by=request.by, action="period_closed"),
+                now=context.clock.now(),
+                because=NOT_ALONE,
+                subject=month.name,
+                sentence=f"Close {month.name}: its report is kept as it is then, and nothing of "
+                "it changes any more.",
+                given={"margin_days": str(request.margin_days)}
+                | ({} if request.as_of is None else {"as_of": format_instant(request.as_of)}),
+                reason=request.reason,
+            )
     return await _write(context, request, month, report, before=before, progress=progress)
+
+
+NOT_ALONE: Final = "the rules in force let nobody close a month alone"
+
+
+async def _alone(connection: Connection) -> bool:
+    """Whether one person may close."""
+    saved = await rules_in_force(connection)
+    return saved is None or read_rules(saved.toml).close_alone
+
+
+async def may_close_alone(context: AppContext) -> bool:
+    """Whether the rules in force let one person close a month."""
+    async with context.store.reading() as connection:
+        return await _alone(connection)
+
+
+def closing_kind(
+    context: AppContext, *, sources: Mapping[str, Source], still_s: float = STILL_S
+) -> ProposalKind:
+    """Closing a month, where the rules let nobody do that alone."""
+
+    async def perform(proposal: Proposal, agree: Agree) -> None:
+        as_of = proposal.given.get("as_of")
+        request = CloseRequest(
+            period=proposal.subject,
+            by=Proven(proposal.who),
+            as_of=None if as_of is None else parse_instant(as_of),
+            margin_days=int(proposal.given["margin_days"]),
+            sources=sources,
+            still_s=still_s,
+        )
+        month, before, report, blockers = await _looked(context, request, progress=_quiet)
+        if blockers or report is None:
+            reasons = " ".join(each.sentence for each in blockers)
+            raise UsageError(f"{month.name} cannot be closed now. {reasons}")
+        await _write(context, request, month, report, before=before, progress=_quiet, agree=agree)
+
+    return ProposalKind(
+        name="close_period",
+        title="Close a month",
+        action="period_closed",
+        state=_months_state,
+        perform=perform,
+        takes_long=True,
+    )
+
+
+def _quiet(_: int) -> None:
+    """Nobody watches."""
+
+
+async def _months_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+    """The closing before it."""
+    before = next_in_order(await closed_periods(connection), month_named(subject))
+    return "the first" if before is None else before.digest
 
 
 async def against_closing(
@@ -112,7 +192,7 @@ async def _looked(
     context: AppContext, request: CloseRequest, *, progress: Progress
 ) -> tuple[Month, Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
     """The month, the closing before it, its report (None before its end), what is against it."""
-    month = _month(request.period)
+    month = await month_in_books(context, request.period)
     now = context.clock.now()
     as_of = now if request.as_of is None else request.as_of
     if as_of > now:
@@ -140,29 +220,23 @@ async def months(context: AppContext) -> tuple[list[Closed], list[Month]]:
     async with context.store.reading() as connection:
         closed = await closed_periods(connection)
         first = await first_published(connection)
+        calendar = await calendar_of(context, connection)
     now = context.clock.now()
     if closed:
-        month = month_named(closed[-1].period).following
+        month = calendar.month(month_named(closed[-1].period).following_name)
     elif first is not None:
-        month = month_named(format_instant(first)[:7])
+        month = calendar.month_at(first)
     else:
         return closed, []
     found: list[Month] = []
     while month.start <= now and len(found) < OPEN_SHOWN:
         found.append(month)
-        month = month.following
+        month = calendar.following(month)
     return closed, found
 
 
 def _us(seconds: float) -> int:
     return int(seconds * 1_000_000)
-
-
-def _month(name: str) -> Month:
-    try:
-        return month_named(name)
-    except ValueError as error:
-        raise UsageError(f"{name[:40]!r}: {error}") from None
 
 
 def next_in_order(closed: list[Closed], month: Month) -> Closed | None:
@@ -171,13 +245,11 @@ def next_in_order(closed: list[Closed], month: Month) -> Closed | None:
     if not closed:
         return None
     last = closed[-1]
-    following = month_named(last.period).following
-    if month.start < following.start:
-        raise UsageError(
-            f"{month.name} is closed, or lies before what is; the next is {following.name}"
-        )
-    if month != following:
-        raise UsageError(f"close {following.name} first: months are closed in order, without gaps")
+    following = month_named(last.period).following_name
+    if month.name < following:
+        raise UsageError(f"{month.name} is closed, or lies before what is; the next is {following}")
+    if month.name != following:
+        raise UsageError(f"close {following} first: months are closed in order, without gaps")
     return last
 
 
@@ -189,6 +261,7 @@ def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
         as_of=as_of,
         basis=CLOSING_BASIS,
         environment=context.store.environment or "",
+        zone=month.zone,
     )
 
 
@@ -210,11 +283,18 @@ async def _write(
     *,
     before: Closed | None,
     progress: Progress,
+    agree: Agree | None = None,
 ) -> Closing:
     rests = await _rests_on(context, report.scope.as_of, before=before, progress=progress)  # 4
     prints = printed(report)  # 5
     async with context.store.writing() as connection:  # 6
-        who = await permitted(connection, by=request.by, action="period_closed")
+        agreed = None if agree is None else await agree(connection)
+        if agreed is None:
+            who = await permitted(connection, by=request.by, action="period_closed")
+            if not await _alone(connection):
+                raise UsageError(f"{NOT_ALONE}, as of a moment ago: close {month.name} again")
+        else:
+            who = agreed.who
         if next_in_order(await closed_periods(connection), month) != before:
             raise UsageError(f"another month was closed in the meantime; close {month.name} again")
         closing = Closing(
@@ -237,7 +317,7 @@ async def _write(
             ),
         )
         await add_closing(connection, closing, prints=prints)
-        await _note(connection, who, closing)
+        await _note(connection, who, closing, agreed)
     return closing
 
 
@@ -259,12 +339,15 @@ async def _rests_on(
     }
 
 
-async def _note(connection: Connection, who: Operator, closing: Closing) -> None:
+async def _note(
+    connection: Connection, who: Operator, closing: Closing, agreed: Agreed | None
+) -> None:
     await note_in_trail(
         connection,
         who,
         action="period_closed",
         subject=closing.month.name,
         at=closing.closed_at,
-        facts={"as_of": format_instant(closing.as_of), "digest": closing.digest},
+        facts={"as_of": format_instant(closing.as_of), "digest": closing.digest}
+        | ({} if agreed is None else agreed.facts),
     )

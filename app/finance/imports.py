@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,14 @@ from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
 from app.finance.book_line_store import compare_book, write_book
-from app.finance.files.books import REFERENCES, BookForm, Form, Understanding
+from app.finance.files.books import (
+    REFERENCES,
+    REFUND_ALONE,
+    BookForm,
+    Form,
+    Understanding,
+    story_of,
+)
 from app.finance.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
 from app.finance.files.opening import digest_of, open_table
 from app.finance.files.statements import StatementForm
@@ -157,6 +165,7 @@ class Imported:
     totals   the first rows that add up those above, as totals of the file: none of them is taken,
              nor counted as read
     totals_found  how many there are
+    told_with  rows that were read with another row of their order, and are no lines of their own
     """
 
     file: str
@@ -175,6 +184,7 @@ class Imported:
     passed_over: list[str] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     totals_found: int = 0
+    told_with: int = 0
 
     @property
     def left_out(self) -> int:
@@ -501,6 +511,8 @@ class _Reading:
         """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
         kind, before = self._wanted.kind, None
         column = understanding.name_of(kind.names)
+        if kind is BOOK:
+            self._tell_stories(understanding)
         for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
             if first == row:
                 before = row
@@ -516,14 +528,34 @@ class _Reading:
         self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
         if kind.at_most == 1:
             self.staged.drop_without(kind.names)
-        self.done.rejected = self.done.read - self.staged.count()
+        self._count_rejected()
+
+    def _tell_stories(self, understanding: Understanding) -> None:
+        """Bring together the rows of one order that add up; refuse refunds without their order."""
+        stories, parts = list[Sequence[Any]](), list[int]()
+        for rows in self.staged.crowds(BOOK.identity):
+            story = story_of(rows)
+            if story is not None:
+                stories.append(story)
+                parts += [row[0] for row in rows]
+        self.staged.drop(parts)
+        self.staged.add(stories)
+        self.done.told_with = len(parts) - len(stories)
+        column, alone = understanding.name_of("amount"), list[int]()
+        for rows in self.staged.negative("minor"):
+            alone += [row[0] for row in rows if row[2] != "entry"]
+        self._note([Problem(row=row, column=column, sentence=REFUND_ALONE) for row in alone])
+        self.staged.drop(alone)
+
+    def _count_rejected(self) -> None:
+        self.done.rejected = self.done.read - self.done.told_with - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
         """Take none of these rows: what they name pays another order."""
         if unfit:
             self.tell_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
-            self.done.rejected = self.done.read - self.staged.count()
+            self._count_rejected()
 
     def tell_unfit(self, unfit: Sequence[Unfit]) -> None:
         """Note why these rows, or what they name, are not taken."""
@@ -578,7 +610,7 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    mapping = _mapping(request, BookForm.FIELDS)
+    mapping = _mapping(request, BookForm.FIELDS, zone=context.zone)
     wanted = Wanted(
         path=request.path,
         mapping=mapping,
@@ -600,7 +632,7 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    mapping = _mapping(request, StatementForm.FIELDS)
+    mapping = _mapping(request, StatementForm.FIELDS, zone=context.zone)
     wanted = Wanted(
         path=request.path,
         mapping=mapping,
@@ -620,7 +652,8 @@ def _rejects(request: ImportRequest) -> Path | None:
     return request.rejects or rejects_beside(request.path)
 
 
-def _mapping(request: ImportRequest, fields: Fields) -> FileMapping:
+def _mapping(request: ImportRequest, fields: Fields, *, zone: tzinfo | None) -> FileMapping:
+    """What was declared of the file; zone: of its times without one, where it declares none."""
     content = b""
     if request.mapping is not None:
         try:
@@ -630,13 +663,14 @@ def _mapping(request: ImportRequest, fields: Fields) -> FileMapping:
             raise NotFoundError(f"there is no mapping {request.mapping.name}") from None
         except OSError as error:
             raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
-    return read_mapping(
+    found = read_mapping(
         content,
         fields,
         name="the mapping" if request.mapping is None else request.mapping.name,
         delimiter=request.delimiter,
         encoding=request.encoding,
     )
+    return found if found.zone is not None else replace(found, zone=zone)
 
 
 async def past_imports(context: AppContext, *, kind: ImportKind, limit: int) -> list[Import]:

@@ -51,7 +51,7 @@ def test_the_beats_see_what_holds_the_loop() -> None:
 
 def test_deliveries_that_come_later_beside_people_hold_no_bar() -> None:
     def leg(p99: float, refused: int = 0) -> Leg:
-        fields = dict.fromkeys(Leg.__dataclass_fields__, 1)
+        fields: dict[str, Any] = dict.fromkeys(Leg.__dataclass_fields__, 1)
         return Leg(**fields | {"p99_ms": p99, "refused": refused})
 
     alone = [leg(10), leg(11), leg(12)]

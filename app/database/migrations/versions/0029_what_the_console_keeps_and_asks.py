@@ -11,8 +11,8 @@ from alembic import op
 
 from app.database.statements import downgrade as downgrade
 
-revision = "0027"
-down_revision = "0026"
+revision = "0029"
+down_revision = "0028"
 branch_labels = None
 depends_on = None
 
