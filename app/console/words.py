@@ -166,6 +166,7 @@ PROPOSALS: Final[Mapping[str, str]] = {
     "withdrawn": "The proposer took it back, and nothing was done.",
 }
 """What each state of a proposal means."""
+
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is at it",
     "waiting": "waits for somebody else",
