@@ -17,8 +17,10 @@ import httpx2
 import structlog
 from starlette.applications import Starlette
 
+from app.access.proposals import Proposals
 from app.api.application import build_application
 from app.api.health import Health
+from app.api.proposal_routes import ProposalRoutes
 from app.api.routes import Api, Checkouts
 from app.bootstrap_context import (
     begin_erasure_journal,
@@ -177,6 +179,12 @@ def working_parts(
     return parts
 
 
+def _load_proposals(context: AppContext, sources: Mapping[str, Source]) -> Proposals:
+    from app.bootstrap_proposals import proposals_of
+
+    return proposals_of(context, sources=sources)
+
+
 class Service:
     """A receiver, with what works behind it where that is in the same process."""
 
@@ -208,6 +216,7 @@ class Service:
         """Whether processes that somebody else starts read what is accepted."""
         self.worker_missing: Callable[[], str | None] = lambda: None
         """Why nothing of what is accepted is read, where another process is to do that."""
+        self._loaded: Proposals | None = None
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
@@ -229,6 +238,7 @@ class Service:
             webhooks=self.webhooks,
             api=api,
             checkouts=Checkouts(self.context, self.checkout),
+            proposals=ProposalRoutes(self._proposals, page_max=settings.page_max),
             health=Health(
                 self.context,
                 reasons=self.reasons,
@@ -238,6 +248,12 @@ class Service:
                 read_elsewhere=lambda: self.read_elsewhere,
             ),
         )
+
+    async def _proposals(self) -> Proposals:
+        """Loaded when it is first asked for, and not on the loop that answers webhooks."""
+        if self._loaded is None:
+            self._loaded = await asyncio.to_thread(_load_proposals, self.context, self.sources)
+        return self._loaded
 
     def reasons(self) -> list[str]:
         """Why the service is not ready; empty when it is."""

@@ -19,6 +19,7 @@ from app.bootstrap import destination
 from app.bootstrap_console_work import work_elsewhere, work_here
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import evidence_providers, signer_of
+from app.bootstrap_proposals import proposals_of
 from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.settings import Settings
@@ -74,6 +75,7 @@ def console_of(
         providers, signer = evidence_providers(settings), await signer_of(context, settings)
         return await build_evidence(context, asked, providers=providers, signer=signer)
 
+    sources = compile_sources(settings)
     return Console(
         context=context,
         environment=settings.environment,
@@ -82,10 +84,12 @@ def console_of(
         hosts=frozenset({urlsplit(public).netloc} if public else hosts),
         loopback=not public and is_loopback(host),
         cookie="__Host-tallyhook" if public else f"tallyhook-{port}",
-        sources=compile_sources(settings),
+        sources=sources,
+        phone_country=settings.phone_country,
         accounts=accounts(settings),
         watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
         closing_margin_days=settings.closing_margin_days,
+        proposals=proposals_of(context, sources=sources),
         build_evidence=build,
         mappings=settings.console.mappings,
         work=work or work_here(context, settings),

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 
+from app.access.proposal import Proposal
 from app.bootstrap_context import open_context
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
@@ -30,7 +31,6 @@ from app.finance.imports import (
 from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
 from app.receiving.context import AppContext
-from reconcile.reporting.closing import Closing
 
 AT_ONCE: Final = 2
 """Processes of a console's jobs: each reads with a core of its own and some 100 MiB."""
@@ -114,7 +114,7 @@ async def _import(
 
 async def _close(
     context: AppContext, settings: Settings, month: str, by: str, reason: str
-) -> list[tuple[str, str]]:
+) -> Proposal | None:
     request = CloseRequest(
         period=month,
         by=by,
@@ -124,4 +124,6 @@ async def _close(
         reason=reason,
     )
     done = await close_period(context, request, progress=lambda _: None)
-    return [] if isinstance(done, Closing) else [(each.sentence, each.do) for each in done]
+    if isinstance(done, tuple):
+        raise UsageError(" ".join(each.sentence for each in done))
+    return done if isinstance(done, Proposal) else None

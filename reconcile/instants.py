@@ -69,6 +69,10 @@ LATEST: Final = Instant(253_402_300_799_999_999)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
 
 # What nearly every provider writes; the standard library reads this much of it exactly.
 _PLAIN = re.compile(
@@ -134,6 +138,12 @@ def format_instant(instant: Instant) -> str:
 def format_known(instant: Instant | None) -> str | None:
     """The same of an instant that may not be known."""
     return None if instant is None else format_instant(instant)
+
+
+def plain_instant(instant: Instant) -> str:
+    """To the minute, as people say it: `22 November 2026, 10:05 UTC`."""
+    moment = _EPOCH + timedelta(seconds=instant // SECOND)
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment:%Y, %H:%M} UTC"
 
 
 def format_duration(duration: Duration) -> str:

@@ -4,6 +4,8 @@ __all__ = (
     "credentials",
     "operator_store",
     "operators",
+    "proposal",
+    "proposals",
     "session_store",
     "sessions",
     "tokens",

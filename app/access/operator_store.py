@@ -20,12 +20,17 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One person, and since when they may do nothing any more, if so."""
+    """One person, and since when they may do nothing any more, if so.
+
+    account  where they only were named, the account of the machine that did so; None where they
+             proved who they are
+    """
 
     name: str
     role: str
     created_at: Instant
     disabled_at: Instant | None = None
+    account: str | None = None
 
 
 async def add_operator(connection: AsyncConnection, operator: Operator) -> None:
@@ -150,8 +155,9 @@ async def audit_entries(
 class TokenEntry:
     """What is known of a token; never the token itself.
 
-    scopes  what it may be used for, in the order of the vocabulary
-    until   the instant from which on it is good for nothing; None: it has no end
+    scopes    what it may be used for, in the order of the vocabulary
+    until     the instant from which on it is good for nothing; None: it has no end
+    operator  the person whose own it is; None: it is a program's
     """
 
     name: str
@@ -159,6 +165,7 @@ class TokenEntry:
     scopes: tuple[str, ...]
     until: Instant | None = None
     revoked_at: Instant | None = None
+    operator: str | None = None
 
     @property
     def changed_at(self) -> Instant:
@@ -170,7 +177,7 @@ class TokenEntry:
         return self.revoked_at is None and (self.until is None or now < self.until)
 
 
-_SELECT: Final = "SELECT name, created_at, scopes, until, revoked_at FROM tokens"
+_SELECT: Final = "SELECT name, created_at, scopes, until, revoked_at, operator FROM tokens"
 
 
 def hashed(token: str) -> str:
@@ -182,8 +189,8 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
     """Keep a new token's hash under a name that is free."""
     await connection.execute(
         text(
-            "INSERT INTO tokens (name, hash, created_at, scopes, until) "
-            "VALUES (:name, :hash, :now, :scopes, :until)"
+            "INSERT INTO tokens (name, hash, created_at, scopes, until, operator) "
+            "VALUES (:name, :hash, :now, :scopes, :until, :operator)"
         ),
         {
             "name": entry.name,
@@ -191,6 +198,7 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
             "now": entry.created_at,
             "scopes": " ".join(entry.scopes),
             "until": entry.until,
+            "operator": entry.operator,
         },
     )
 
@@ -202,12 +210,20 @@ async def revoke_token(
     result = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
-            "RETURNING name, created_at, scopes, until, revoked_at"
+            "RETURNING name, created_at, scopes, until, revoked_at, operator"
         ),
         {"name": name, "now": now},
     )
     row = result.first()
     return None if row is None else _entry(tuple(row))
+
+
+async def revoke_tokens_of(connection: AsyncConnection, operator: str, *, now: Instant) -> None:
+    """Revoke all of a person's own."""
+    await connection.execute(
+        text("UPDATE tokens SET revoked_at=:now WHERE operator=:operator AND revoked_at IS NULL"),
+        {"operator": operator, "now": now},
+    )
 
 
 async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
@@ -224,11 +240,12 @@ async def token_entry(connection: AsyncConnection, token: str) -> TokenEntry | N
 
 
 def _entry(row: Sequence[Any]) -> TokenEntry:
-    name, created_at, scopes, until, revoked_at = row
+    name, created_at, scopes, until, revoked_at, operator = row
     return TokenEntry(
         name=name,
         created_at=created_at,
         scopes=tuple(scopes.split()),
         until=until,
         revoked_at=revoked_at,
+        operator=operator,
     )

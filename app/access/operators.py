@@ -3,13 +3,18 @@
 As long as a database has no operators, whoever can run the command may do everything, and the
 trail names their account: they hold the database and its keys anyway. From the first operator on,
 everything in MAY must be asked for by an operator of a role that may do it.
+
+Operators prove who they are by a session or a token of their own. Who owns the machine may name
+any of them, and the trail says which account did: it never counts as a second person.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final, Literal, get_args
 
@@ -21,6 +26,7 @@ from app.access.operator_store import (
     audit_entries,
     disable_operator,
     operators,
+    revoke_tokens_of,
 )
 from app.access.session_store import revoke_sessions_of
 from app.core.errors import NotFoundError, UsageError
@@ -68,6 +74,10 @@ Action = Literal[
     "price_changed",
     "restored",
     "inbox_adopted",
+    "proposed",
+    "proposal_approved",
+    "proposal_rejected",
+    "proposal_withdrawn",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -106,6 +116,10 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
     "restored": _ADMIN,
     "inbox_adopted": _ADMIN,
+    "proposed": _FINANCE,  # and the act that is proposed, of these four
+    "proposal_approved": _FINANCE,
+    "proposal_rejected": _FINANCE,
+    "proposal_withdrawn": _FINANCE,
 }
 """What each role may do: the whole of it, as data."""
 
@@ -118,6 +132,7 @@ Reading = Literal[
     "breaks",
     "late",
     "imports",
+    "proposals",
     "runs",
     "periods",
     "reports",
@@ -140,6 +155,7 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "breaks": _FINANCE | _SUPPORT,
     "late": _FINANCE,
     "imports": _FINANCE,
+    "proposals": _FINANCE,
     "runs": _FINANCE,
     "periods": _FINANCE,
     "reports": _FINANCE,
@@ -158,6 +174,27 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 """The environment variable that names who asks, where the command does not."""
 
 
+class Proven(str):
+    """The name of an operator who has proved who they are. Any other name is what whoever owns the
+    machine says."""
+
+    __slots__ = ()
+
+
+_BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=None)
+
+
+@contextmanager
+def asking_by_token(name: Proven | None) -> Iterator[None]:
+    """What is asked for meanwhile, in nobody's name, is in that of this operator, whose token was
+    given."""
+    before = _BY_TOKEN.set(name)
+    try:
+        yield
+    finally:
+        _BY_TOKEN.reset(before)
+
+
 SERVICE: Final = Operator(name="tallyhook", role="service", created_at=EARLIEST)
 """Who does what no person asked for: the background tasks."""
 
@@ -172,12 +209,23 @@ def author_of_import(number: int) -> str:
     return f"import:{number}"
 
 
+def _asking(by: str | None) -> str | None:
+    """The name in which something is asked for: that of a session or token, else the one that is
+    given, else ASKED_BY. Raises UsageError where a token is of another than the one named."""
+    holder = _BY_TOKEN.get()
+    if holder is None:
+        return by or os.environ.get(ASKED_BY)
+    if by is not None and by != holder:
+        raise UsageError(f"the token is {holder}'s, and --by names {by}: leave --by out")
+    return holder
+
+
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
     """The author of what a command tells: the operator who is named, as `permitted` takes it, else
     the owner. Raises UsageError where `by` is no operator in force."""
     async with context.store.reading() as connection:
         known = {each.name for each in await operators(connection) if each.disabled_at is None}
-    named = by or os.environ.get(ASKED_BY)
+    named = _asking(by)
     if named in known:
         return f"operator:{named}"
     if by is not None:
@@ -194,13 +242,13 @@ def owner() -> Operator:
 
 
 async def permitted(connection: Connection, *, by: str | None, action: Action) -> Operator:
-    """The person who asks, if they may do this. `by` is their name; None takes ASKED_BY, else the
-    account that runs the command.
+    """The person who asks, if they may do this. `by` is their name; None takes the holder of the
+    token that was given, else ASKED_BY, else the account that runs the command.
 
     Raises UsageError where they may not, with what to do.
     """
     known = {each.name: each for each in await operators(connection)}
-    named = by or os.environ.get(ASKED_BY)
+    named = _asking(by)
     if not known:
         return replace(owner(), name=named) if named else owner()
     who = known.get(named or "")
@@ -213,32 +261,7 @@ async def permitted(connection: Connection, *, by: str | None, action: Action) -
         )
     if who.role not in MAY[action]:
         raise UsageError(f"{who.name} has the role {who.role}; this takes {allowed}")
-    return who
-
-
-async def seconded(
-    connection: Connection, who: Operator, *, by: str | None, action: Action, because: str | None
-) -> str | None:
-    """The name of the second person, who agrees to what `who` does; None where nobody is named.
-
-    by       the second person's name
-    because  why one person alone may not do it, in words that the refusal begins with: then there
-             must be a second, and both must be operators. None: one is enough
-
-    Raises UsageError where the second is missing, may not do it either, or is the same person.
-    """
-    if by is None:
-        if because is not None:
-            raise UsageError(f"{because}: a second says --second NAME")
-        return None
-    second = await permitted(connection, by=by, action=action)
-    if second.name == who.name:
-        raise UsageError("the second person must be another one")
-    if because is not None and "account" in (who.role, second.role):
-        raise UsageError(
-            f"{because}: both must be operators, and `tallyhook operators add` registers them"
-        )
-    return second.name
+    return who if isinstance(named, Proven) else replace(who, account=_account())
 
 
 async def who_may(context: DatabaseContext, *, by: str | None, action: Action) -> Operator:
@@ -264,7 +287,8 @@ async def note_in_trail(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> int:
-    """Add an entry to the audit trail, in the transaction that does it. Returns its number.
+    """Add an entry to the audit trail, in the transaction that does it. Returns its number. Where
+    an account of the machine named the person, it stands among the facts.
 
     at  asked for in that transaction: one that still waits for its turn is not known yet, and no
         month may be closed as of an instant after it
@@ -278,7 +302,7 @@ async def note_in_trail(
             action=action,
             subject=subject,
             reason=reason,
-            facts=facts or {},
+            facts={**(facts or {}), **({} if who.account is None else {"account": who.account})},
         ),
     )
 
@@ -321,6 +345,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
         if not await disable_operator(connection, name, now=now):
             raise NotFoundError(f"there is no operator in force named {name}")
         await revoke_sessions_of(connection, name, now=now)
+        await revoke_tokens_of(connection, name, now=now)
         await note_in_trail(connection, who, action="operator_disabled", subject=name, at=now)
 
 

@@ -1,16 +1,30 @@
-"""API tokens: made once, shown once, kept hashed. Each is for some scopes, and may have an end."""
+"""API tokens: made once, shown once, kept hashed. Each is for some scopes, and may have an end.
+
+A program's token speaks for the program. An operator's own token speaks for the person, by command
+and by the API, with the rights of their role: it always has an end, and ends with them.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from app.access.operator_store import TokenEntry, add_token, list_tokens, revoke_token, token_entry
-from app.access.operators import note_in_trail, permitted
+from app.access.operator_store import (
+    Operator,
+    TokenEntry,
+    add_token,
+    list_tokens,
+    operators,
+    revoke_token,
+    token_entry,
+)
+from app.access.operators import Proven, note_in_trail, permitted
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
-from app.database.engine import DatabaseContext
+from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_instant, parse_instant
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
@@ -67,6 +81,57 @@ async def issue_token(
     return token
 
 
+OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
+"""What an operator's own token is good for where a program's is asked for: to look."""
+
+
+async def issue_own_token(
+    context: DatabaseContext, *, operator: str, until: str, by: str | None
+) -> tuple[str, TokenEntry]:
+    """A new token of a person's own, and what is known of it: its name is made of theirs.
+
+    until  as `issue_token` takes it
+
+    Raises NotFoundError where there is no such operator in force, UsageError for an end that is
+    none, and for who may not.
+    """
+    token = new_token(f"tho_{context.store.environment}_")
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        who = await permitted(connection, by=by, action="token_added")
+        await _in_force(connection, operator)
+        taken = {each.name for each in await list_tokens(connection)}
+        entry = TokenEntry(
+            name=_free_name(operator, taken),
+            created_at=now,
+            scopes=OWN_SCOPES,
+            until=ending(until, now=now),
+            operator=operator,
+        )
+        await add_token(connection, entry, token=token)
+        await note_in_trail(
+            connection, who, action="token_added", subject=entry.name, at=now, facts=_facts(entry)
+        )
+    return token, entry
+
+
+async def _in_force(connection: Connection, name: str) -> Operator:
+    for each in await operators(connection):
+        if each.name == name and each.disabled_at is None:
+            return each
+    raise NotFoundError(f"there is no operator in force named {name}")
+
+
+def _free_name(operator: str, taken: Collection[str]) -> str:
+    """`Ann`, `Ann-2`, and so on."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", operator).strip("-")[:50] or "operator"
+    return next(
+        name
+        for number in itertools.count(1)
+        if (name := plain if number == 1 else f"{plain}-{number}") not in taken
+    )
+
+
 def ending(text: str, *, now: Instant) -> Instant:
     """The end that a person names. Raises UsageError for what is no moment after now."""
     length = _LENGTH.fullmatch(text)
@@ -87,6 +152,8 @@ def ending(text: str, *, now: Instant) -> Instant:
 
 def _facts(entry: TokenEntry) -> dict[str, str | int]:
     facts: dict[str, str | int] = {"scopes": " ".join(entry.scopes)}
+    if entry.operator is not None:
+        facts["operator"] = entry.operator
     return facts if entry.until is None else facts | {"until": format_instant(entry.until)}
 
 
@@ -135,6 +202,31 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
             f"`tallyhook tokens add NAME --scope {scope}` makes one."
         )
     return entry.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An operator who proved who they are by a token of their own."""
+
+    name: Proven
+    role: str
+
+
+async def holder_of(context: DatabaseContext, token: str) -> Holder:
+    """The operator whose own token this is. Raises TokenRefused for what is none in force, and
+    ScopeMissing for a program's."""
+    now = context.clock.now()
+    async with context.store.reading() as connection:
+        entry = await token_entry(connection, token)
+        if entry is None or not entry.in_force(now):
+            raise _refused(entry)
+        if entry.operator is None:
+            raise ScopeMissing(
+                f"The token {entry.name} is a program's, and this takes an operator's own. "
+                "`tallyhook operators token NAME --until T` makes one."
+            )
+        who = await _in_force(connection, entry.operator)
+        return Holder(name=Proven(who.name), role=who.role)
 
 
 def _refused(entry: TokenEntry | None) -> TokenRefused:

@@ -3,5 +3,6 @@
 __all__ = (
     "application",
     "health",
+    "proposal_routes",
     "routes",
 )

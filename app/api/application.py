@@ -11,9 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.access.tokens import TokenScope
+from app.access.tokens import Holder, TokenScope
 from app.api.health import Health
-from app.api.routes import Api, Checkouts
+from app.api.proposal_routes import ProposalRoutes
+from app.api.routes import OPERATOR, Api, Checkouts
 from app.core.errors import UnreachableError
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
 from app.receiving.endpoint import Webhooks
@@ -42,6 +43,26 @@ class ApiRoute(Route):
         return await self._endpoints[request.method](request, program)
 
 
+PersonEndpoint = Callable[[Request, Holder], Awaitable[Response]]
+"""Answers a request of this operator."""
+
+
+class OperatorRoute(Route):
+    """An address of the API for people: each method's endpoint, behind an operator's own token."""
+
+    def __init__(self, path: str, api: Api, **methods: PersonEndpoint) -> None:
+        if "GET" in methods:
+            methods["HEAD"] = methods["GET"]
+        self.scopes = dict.fromkeys(methods, OPERATOR)
+        self._api = api
+        self._endpoints = methods
+        super().__init__(path, self._admit, methods=list(methods))
+
+    async def _admit(self, request: Request) -> Response:
+        operator = await self._api.authorize_operator(request)
+        return await self._endpoints[request.method](request, operator)
+
+
 class _Whole(Convertor[str]):
     """All that is left of a path. The library's own stops before a line's end, and would take an
     order `A` for one of which the reference ends with one."""
@@ -59,7 +80,12 @@ register_url_convertor("path", _Whole())
 
 
 def build_application(
-    *, webhooks: Webhooks, api: Api, checkouts: Checkouts, health: Health
+    *,
+    webhooks: Webhooks,
+    api: Api,
+    checkouts: Checkouts,
+    proposals: ProposalRoutes,
+    health: Health,
 ) -> Starlette:
     """The ASGI application; everything it uses has been opened by whoever calls this."""
     application = Starlette(
@@ -78,6 +104,11 @@ def build_application(
                 GET=("read", api.get_order),
                 PUT=("orders", api.put_order),
             ),
+            OperatorRoute("/api/v1/proposals", api, GET=proposals.list),
+            OperatorRoute("/api/v1/proposals/{proposal}", api, GET=proposals.one),
+            OperatorRoute("/api/v1/proposals/{proposal}/approve", api, POST=proposals.approve),
+            OperatorRoute("/api/v1/proposals/{proposal}/reject", api, POST=proposals.reject),
+            OperatorRoute("/api/v1/proposals/{proposal}/withdraw", api, POST=proposals.withdraw),
         ],
         exception_handlers={
             ApiProblem: on_api_problem,

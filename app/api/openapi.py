@@ -74,6 +74,12 @@ _LEDGER: Final = {
             "description": "`sha256:` and the digest of the members above, without `as_of`, as "
             "canonical JSON.",
         },
+        "plain": {
+            "type": "object",
+            "description": "What can be read to a customer: `answer`, sentences without ids, and "
+            "`findings`, a code and a sentence each. The fingerprint does not cover it.",
+            "properties": {"answer": _TEXTS, "findings": _OBJECTS},
+        },
         "pruned": {
             "type": "object",
             "description": "What of its deliveries was deleted; there only where something was. "
@@ -200,6 +206,114 @@ _SESSION: Final = {
     },
 }
 
+_PROPOSAL_PATH: Final = {
+    "name": "proposal",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+}
+
+_WORD: Final = {"type": "string"}
+_MAYBE_WORD: Final = {"type": ["string", "null"]}
+_MAYBE_INSTANT: Final = {"anyOf": [_INSTANT, {"type": "null"}]}
+
+_PROPOSAL: Final = {
+    "type": "object",
+    "required": ["id", "kind", "subject", "sentence", "state", "by", "reason", "at", "until"],
+    "properties": {
+        "id": _WORD,
+        "kind": _WORD,
+        "subject": {"type": "string", "description": "What it would be done to."},
+        "sentence": {"type": "string", "description": "What would be done, with the money."},
+        "state": {"enum": ["waiting", "expired", "approved", "rejected", "withdrawn"]},
+        "by": {"type": "string", "description": "The proposer."},
+        "reason": _WORD,
+        "at": _INSTANT,
+        "until": {**_INSTANT, "description": "From then on nobody can approve it."},
+        "given": {"type": "object", "description": "What the act needs besides."},
+        "decided_by": _MAYBE_WORD,
+        "decided_at": _MAYBE_INSTANT,
+        "decided_because": _MAYBE_WORD,
+    },
+}
+
+
+def _for_person(operation: dict[str, Any]) -> dict[str, Any]:
+    """An operation that takes an operator's own token."""
+    told = _guarded("operator", operation)
+    told["responses"]["403"] = _problem(
+        "It takes an `operator`'s own token, of a role that may do this"
+    )
+    return told
+
+
+def _deciding(summary: str) -> dict[str, Any]:
+    return {
+        "parameters": [_PROPOSAL_PATH],
+        "post": _for_person(
+            {
+                "summary": summary,
+                "requestBody": {
+                    "required": True,
+                    "content": {
+                        "application/json": {
+                            "schema": {
+                                "type": "object",
+                                "required": ["reason"],
+                                "additionalProperties": False,
+                                "properties": {"reason": _WORD},
+                            }
+                        }
+                    },
+                },
+                "responses": {
+                    "200": _answer("What became of it", "Proposal"),
+                    "400": _problem("The body cannot be read"),
+                    "404": _problem("There is no such proposal"),
+                    "409": _problem(
+                        "It cannot be decided so: it is over, has changed, or is one's own"
+                    ),
+                    "413": _problem("The body is too large"),
+                    "422": _problem("No reason is given"),
+                },
+            }
+        ),
+    }
+
+
+_PROPOSAL_PATHS: Final[dict[str, Any]] = {
+    "/api/v1/proposals": {
+        "get": _for_person(
+            {
+                "summary": "Proposals that wait for a second person, then the others, newest first",
+                "parameters": [
+                    _parameter("before", _WORD, "The `next` of the page before."),
+                    _parameter("limit", {"type": "integer", "minimum": 1}, "Past ones in a page."),
+                ],
+                "responses": {
+                    "200": _answer("A page of proposals", "ProposalPage"),
+                    "422": _problem("A parameter is wrong"),
+                },
+            }
+        )
+    },
+    "/api/v1/proposals/{proposal}": {
+        "parameters": [_PROPOSAL_PATH],
+        "get": _for_person(
+            {
+                "summary": "One proposal",
+                "responses": {
+                    "200": _answer("The proposal", "Proposal"),
+                    "404": _problem("There is no such proposal"),
+                },
+            }
+        ),
+    },
+    "/api/v1/proposals/{proposal}/approve": _deciding("Agree to it; it is done at once"),
+    "/api/v1/proposals/{proposal}/reject": _deciding("Say that it is not to be done"),
+    "/api/v1/proposals/{proposal}/withdraw": _deciding("Take back one's own"),
+}
+
 API_DOCUMENT: Final[dict[str, Any]] = {
     "openapi": "3.1.0",
     "info": {
@@ -289,6 +403,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                 },
             )
         },
+        **_PROPOSAL_PATHS,
     },
     "components": {
         "securitySchemes": {
@@ -296,7 +411,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                 "type": "http",
                 "scheme": "bearer",
                 "description": "A token of `tallyhook tokens add`; each operation names the scope "
-                "that it needs.",
+                "that it needs. `operator` is a person's own, of `tallyhook operators token`.",
             }
         },
         "schemas": {
@@ -317,6 +432,11 @@ API_DOCUMENT: Final[dict[str, Any]] = {
             },
             "Checkout": _CHECKOUT,
             "Session": _SESSION,
+            "Proposal": _PROPOSAL,
+            "ProposalPage": {
+                "type": "object",
+                "properties": {"proposals": _OBJECTS, "next": _MAYBE_WORD},
+            },
             "OrderPage": {
                 "type": "object",
                 "properties": {

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.access.operators import author_of_token
-from app.access.tokens import ScopeMissing, TokenRefused, TokenScope, admit
+from app.access.tokens import Holder, ScopeMissing, TokenRefused, TokenScope, admit, holder_of
 from app.api.openapi import API_DOCUMENT
 from app.api.request_body import (
     chosen,
@@ -46,6 +47,10 @@ MAX_TOLD_BYTES = 64 * 1024
 """Largest body: what a shop tells or asks of one order is a few hundred bytes."""
 
 
+OPERATOR: Final = "operator"
+"""The word, in place of a scope, for what takes a person's own token."""
+
+
 class Api:
     """The endpoints under /api/v1, each behind a bearer token but the description itself."""
 
@@ -69,16 +74,13 @@ class Api:
     async def authorize(self, request: Request, scope: TokenScope) -> str:
         """The name of the program that asks. Raises ApiProblem 401 for who has no token in force,
         and 403 where its token is not for this."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        given = token.strip() if scheme.lower() == "bearer" else ""
-        try:
-            return await admit(self._context, given, scope=scope)
-        except TokenRefused as error:
-            asked = {"WWW-Authenticate": "Bearer"}
-            raise ApiProblem(401, "token_invalid", str(error), headers=asked) from None
-        except ScopeMissing as error:
-            asked = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
-            raise ApiProblem(403, "scope_missing", str(error), headers=asked, scope=scope) from None
+        with _refusing(scope):
+            return await admit(self._context, _bearer(request), scope=scope)
+
+    async def authorize_operator(self, request: Request) -> Holder:
+        """The person whose own token it is. Raises as `authorize` does; 403 for a program's."""
+        with _refusing(OPERATOR):
+            return await holder_of(self._context, _bearer(request))
 
     async def get_order(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders/{reference}[?as_of=]"""
@@ -144,6 +146,23 @@ class Api:
     async def openapi(self, request: Request) -> Response:
         """GET /api/v1/openapi.json"""
         return Response(_OPENAPI, media_type=JSONResponse.media_type)
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+@contextmanager
+def _refusing(scope: str) -> Iterator[None]:
+    try:
+        yield
+    except TokenRefused as error:
+        asked = {"WWW-Authenticate": "Bearer"}
+        raise ApiProblem(401, "token_invalid", str(error), headers=asked) from None
+    except ScopeMissing as error:
+        asked = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
+        raise ApiProblem(403, "scope_missing", str(error), headers=asked, scope=scope) from None
 
 
 _OPENAPI: Final = json.dumps(API_DOCUMENT, ensure_ascii=False).encode()

@@ -9,6 +9,7 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
+from app.cli.proposals import told_proposal
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from reconcile.instants import Instant
@@ -25,10 +26,6 @@ COLUMNS = ("id", "cause", "state", "assignee", "order", "payment", "money", "age
 
 Name = Annotated[str, typer.Argument(metavar="ID", help="The break's id.")]
 Reason = Annotated[str, typer.Option(help="Why, in your words.")]
-SecondOption = Annotated[
-    str | None,
-    typer.Option("--second", help="Who agrees; needed above the amount that the rules set."),
-]
 
 
 @breaks_group.command("list")
@@ -142,16 +139,18 @@ def accept(
     name: Name,
     reason: Reason,
     by: ByOption = None,
-    second: SecondOption = None,
 ) -> None:
-    """Write a break off. It is open again as soon as its money changes."""
+    """Write a break off, or propose it above the amount that one person may accept.
+
+    It is open again as soon as its money changes.
+    """
     from app.finance.break_acts import accept_break
 
-    with_context(
-        lambda context, settings: accept_break(context, name, reason=reason, by=by, second=second),
+    proposal = with_context(
+        lambda context, settings: accept_break(context, name, reason=reason, by=by),
         purpose="writing",
     )
-    note(f"Accepted {name}.")
+    note(f"Accepted {name}." if proposal is None else told_proposal(proposal))
 
 
 @breaks_group.command("match")
@@ -242,15 +241,15 @@ def settle_late_money(
     action: Annotated[str, typer.Option(help="accept, refund or credit.")],
     reason: Reason,
     by: ByOption = None,
-    second: SecondOption = None,
 ) -> None:
-    """Decide what becomes of late money. A refund stays on the list until it has come."""
-    from app.finance.break_acts import settle_late
+    """Decide what becomes of late money. A refund stays on the list until it has come.
 
-    found = with_context(
-        lambda context, settings: settle_late(
-            context, name, action=action, reason=reason, by=by, second=second
-        ),
+    To keep more than one person may accept is a proposal.
+    """
+    from app.finance.break_acts import SeenBreak, settle_late
+
+    done = with_context(
+        lambda context, settings: settle_late(context, name, action=action, reason=reason, by=by),
         purpose="writing",
     )
-    note(found.life.because)
+    note(done.life.because if isinstance(done, SeenBreak) else told_proposal(done))

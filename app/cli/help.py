@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 SECTIONS: Final = {
     "Run it": ("serve", "worker", "console", "sandbox", "demo"),
-    "Go live": ("doctor", "rehearse", "golive", "tokens", "operators"),
+    "Go live": ("doctor", "rehearse", "golive", "tokens", "operators", "proposals"),
     "Orders and payments": ("orders", "deliveries", "checkout", "notifications"),
     "Providers": ("profiles", "signature"),
     "Finance": ("records", "statement", "reconcile", "breaks", "late", "report", "period"),

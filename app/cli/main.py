@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from app.cli import (
     orders,
     privacy,
     profiles,
+    proposals,
     reconcile,
     report,
     serving,
@@ -29,6 +31,7 @@ from app.cli import (
 )
 from app.cli.help import Commands
 from app.cli.output import note
+from app.cli.running import BY_OWN, GIVEN_FILE
 from app.core.errors import ConfigurationError, TallyhookError
 
 application = typer.Typer(
@@ -61,6 +64,7 @@ GROUPS = {
     "orders": orders.orders_group,
     "period": report.period_group,
     "profiles": profiles.profiles_group,
+    "proposals": proposals.group,
     "reconcile": reconcile.group,
     "records": imports.records_group,
     "report": report.report_group,
@@ -86,8 +90,16 @@ def _root(
             "--version", callback=_tell_version, is_eager=True, help="Print the version and end."
         ),
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"A file with your own token: what the command does, you do. Else {BY_OWN} holds "
+            "it. `operators token` makes one."
+        ),
+    ] = None,
 ) -> None:
     """Options of `tallyhook` itself; its help stands where it is made."""
+    GIVEN_FILE.set(token_file)
 
 
 for module in (serving, store, privacy, golive):

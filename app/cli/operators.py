@@ -105,6 +105,39 @@ def disable_operator(name: OperatorName, by: ByOption = None) -> None:
     note(f"Disabled {name}.")
 
 
+@operators_group.command(
+    "token", epilog="Such as: tallyhook operators token Ann --until 90d --by Boss"
+)
+def make_own_token(
+    name: OperatorName,
+    until: Annotated[
+        str, typer.Option(help="When it ends: a moment, or a length of time such as 90d or 12h.")
+    ],
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Make a person's own token and show it, this once. With it they act in their own name.
+
+    It is given by --token-file FILE or TALLYHOOK_OPERATOR_TOKEN, or to the API; `tokens list` shows
+    it, and `tokens revoke` ends it.
+    """
+    from app.access.tokens import issue_own_token
+
+    token, entry = with_context(
+        lambda context, settings: issue_own_token(context, operator=name, until=until, by=by),
+        purpose="writing",
+    )
+    if form is not Format.table:
+        made = {"name": entry.name, "token": token, "until": format_known(entry.until)}
+        document({"operator": name, **made}, form)
+    else:
+        print(token)
+        note(
+            f"Keep it in a file that only {name} can read: it is not shown again, and whoever has "
+            f"it is {name}. `tallyhook tokens revoke {entry.name}` ends it."
+        )
+
+
 tokens_group = typer.Typer(help="Programs that may use the API.", no_args_is_help=True)
 
 TokenName = Annotated[str, typer.Argument(help="A name for the program, such as shop.")]
@@ -162,7 +195,7 @@ def _scopes(given: list[str]) -> list[TokenScope]:
     return found
 
 
-TOKEN_COLUMNS = ("name", "scopes", "until", "created_at", "revoked_at", "changed_at")
+TOKEN_COLUMNS = ("name", "operator", "scopes", "until", "created_at", "revoked_at", "changed_at")
 
 
 @tokens_group.command("list")
@@ -173,6 +206,7 @@ def list_tokens(form: FormatOption = Format.table) -> None:
     rows = [
         {
             "name": entry.name,
+            "operator": entry.operator,
             "scopes": " ".join(entry.scopes),
             "until": format_known(entry.until),
             "created_at": format_known(entry.created_at),

@@ -33,15 +33,22 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.orders.notify_shop import Entry
     from app.receiving.context import AppContext
+    from reconcile.instants import Instant
 
 
 def print_ledger(ledger: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> None:
-    """Outcome first, then why, then the events, the money and who told us what.
+    """The answer first, then why, then the events, the money and who told us what.
 
     told  the records of the merchant's side, as JSON values
     """
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
     say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
+    print()
+    plain = ledger["plain"]
+    for sentence in [*plain["answer"], *[each["sentence"] for each in plain["findings"]]]:
+        say(f"  {sentence}")
+    print()
+    print("What it rests on, with the ids of the evidence in brackets:")
     print()
     for sentence in ledger["explanation"]:
         say(f"  {sentence}")
@@ -65,6 +72,26 @@ def print_ledger(ledger: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -
     if "pruned" in ledger:
         say(ledger["pruned"]["sentence"])
     print(f"Fingerprint {ledger['fingerprint']}")
+
+
+async def _refused(
+    context: AppContext, ledger: Mapping[str, Any], as_of: Instant | None
+) -> list[str]:
+    """The ids of refused deliveries in which the order or a payment of it is named."""
+    from app.orders.delivery_log import refused_that_may_be_of
+
+    names = {ledger["order"], *(attempt["reference"] for attempt in ledger["attempts"])}
+    found = await refused_that_may_be_of(context, names)
+    return [each.delivery_id for each in found if as_of is None or each.received_at <= as_of]
+
+
+def _print_refused(refused: Sequence[str]) -> None:
+    if refused:
+        count = counted(len(refused), "delivery", "deliveries")
+        print(
+            f"{count} that may be about it {'was' if len(refused) == 1 else 'were'} refused, and "
+            f"nobody vouches for such: tallyhook deliveries show {refused[0]} says why."
+        )
 
 
 def _record(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +170,11 @@ def find(
 
     found = with_context(
         lambda context, settings: find_orders(
-            context, " ".join(words), sources=compile_sources(settings), limit=limit
+            context,
+            " ".join(words),
+            sources=compile_sources(settings),
+            limit=limit,
+            country=settings.phone_country,
         )
     )
     if form is Format.json:
@@ -184,24 +215,28 @@ def show_order(
 
     async def look(
         context: AppContext, settings: Settings
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    ) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
         from app.bootstrap_sources import compile_sources
         from app.orders.customers import unmask
         from app.orders.read_orders import order_document, told_of
 
         shown = await order_document(context, reference, as_of=instant)
         told = await told_of(context, reference, as_of=instant)
+        refused = await _refused(context, shown, instant)
         if not with_personal_data:
-            return shown, told
+            return shown, told, refused
         sources = compile_sources(settings)
         phones = await unmask(context, reference, sources=sources, reason=reason, by=by)
-        return shown | {"customer": {"phones": phones}}, told
+        return shown | {"customer": {"phones": phones}}, told, refused
 
-    found, told = with_context(look, purpose="writing" if with_personal_data else "reading")
+    found, told, refused = with_context(
+        look, purpose="writing" if with_personal_data else "reading"
+    )
     if form is not Format.table:
         document(found, form)
         return
     print_ledger(found, told)
+    _print_refused(refused)
     if with_personal_data:
         print("\nCustomer's phone: " + (", ".join(found["customer"]["phones"]) or "none is kept"))
 

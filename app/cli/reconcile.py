@@ -25,6 +25,7 @@ from app.cli.output import (
     progress,
     shown,
 )
+from app.cli.proposals import told_proposal
 from app.cli.running import with_context
 from app.core.errors import ConfigurationError
 from app.core.text import counted
@@ -264,21 +265,25 @@ def show_rules(form: DocumentOption = Format.table) -> None:
 def save(
     file: RulesFile,
     by: ByOption = None,
-    second: Annotated[
-        str | None,
-        typer.Option(help="Who agrees; needed where the rules in force have an accept_alone_max."),
-    ] = None,
+    reason: Annotated[
+        str,
+        typer.Option(help="Why; needed where the rules in force limit what one person may do."),
+    ] = "",
 ) -> None:
     """Put the rules of a file in force for the runs to come. `reconcile preview` shows first what
-    they would change."""
+    they would change. Where the rules in force limit what one person may do, it is a proposal."""
+    from app.access.proposal import Proposal
     from app.finance.match_rules import save_rules
 
     text = _text_of(file)
-    saved = with_context(
-        lambda context, settings: save_rules(context, text, by=by, second=second),
+    done = with_context(
+        lambda context, settings: save_rules(context, text, by=by, reason=reason),
         purpose="writing",
     )
-    note(f"Saved as rules {saved.number}.")
+    if isinstance(done, Proposal):
+        note(told_proposal(done))
+    else:
+        note(f"Saved as rules {done.number}.")
 
 
 def _text_of(file: Path) -> str:

@@ -23,6 +23,7 @@ from app.cli.output import (
     progress,
     whole_file,
 )
+from app.cli.proposals import told_proposal
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -211,13 +212,18 @@ def close_month(
     as_of: Annotated[
         str | None, typer.Option(help="Close what was known at this moment (RFC 3339); else now.")
     ] = None,
+    reason: Annotated[
+        str, typer.Option(help="Why; needed where the rules in force let nobody close alone.")
+    ] = "",
     form: DocumentOption = Format.table,
 ) -> None:
     """Close a month: keep its report with everything it rests on, for ever.
 
-    Months are closed in order, without gaps: none before the first one can be closed later.
+    Months are closed in order, without gaps: none before the first one can be closed later. Where
+    the rules in force let nobody close alone, it is a proposal.
     Exit code 1 where something stands against it; every reason is told, and what to do.
     """
+    from app.access.proposal import Proposal
     from app.bootstrap_sources import compile_sources
     from app.finance.close_period import CloseRequest, close_period
     from reconcile.reporting.closing import Closing
@@ -229,6 +235,7 @@ def close_month(
             as_of=moment(as_of, "--as-of"),
             margin_days=settings.closing_margin_days,
             sources=compile_sources(settings),
+            reason=reason,
         )
         return await close_period(context, request, progress=advance)
 
@@ -236,6 +243,9 @@ def close_month(
         done = with_context(work, purpose="writing")
     if isinstance(done, Closing):
         _tell(done, form)
+        return
+    if isinstance(done, Proposal):
+        note(told_proposal(done))
         return
     rows = [{"reason": each.code, "sentence": each.sentence, "do": each.do} for each in done]
     if form is Format.table:

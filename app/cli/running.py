@@ -1,13 +1,18 @@
-"""Runs an operation from a command: settings, an open store, one event loop."""
+"""Runs an operation from a command: settings, an open store, one event loop, and in whose name."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from app.core.errors import UsageError
 from app.core.process import look_seldom, pass_over_start
 
 if TYPE_CHECKING:
+    from app.access.operators import Proven
     from app.config.settings import Settings
     from app.receiving.context import AppContext
 
@@ -34,7 +39,9 @@ def with_context(
     *,
     purpose: Literal["alone", "writing", "reading"] = "reading",
 ) -> Result:
-    """Load the settings, open the store for a purpose, and call `use` with context and settings."""
+    """Load the settings, open the store for a purpose, and call `use` with context and settings; in
+    the name of the operator whose token was given, where one was."""
+    from app.access.operators import asking_by_token
     from app.bootstrap_context import open_context
     from app.config.load import load_settings
     from app.core.logs import configure_logging
@@ -45,6 +52,45 @@ def with_context(
 
     async def work() -> Result:
         async with open_context(settings, purpose=purpose) as context:
-            return await use(context, settings)
+            with asking_by_token(None if purpose == "reading" else await _holder(context)):
+                return await use(context, settings)
 
     return run_loop(work())
+
+
+BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
+"""The environment variable with an operator's own token. An option for it there is none: whoever
+lists the machine's processes would read it."""
+
+GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
+"""The file of `tallyhook --token-file`."""
+
+_MOST_BYTES: Final = 1_000
+
+
+def given_token() -> str | None:
+    """The operator's token that was given: in a file, else by the environment. Raises UsageError
+    where the file cannot be read."""
+    path = GIVEN_FILE.get()
+    if path is None:
+        return os.environ.get(BY_OWN) or None
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES).decode("ascii").strip()
+    except OSError as error:
+        raise UsageError(f"--token-file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"--token-file {path} holds no token") from None
+
+
+async def _holder(context: AppContext) -> Proven | None:
+    """Whose token was given; None where none was. Raises UsageError for what is none."""
+    from app.access.tokens import ScopeMissing, TokenRefused, holder_of
+
+    token = given_token()
+    if token is None:
+        return None
+    try:
+        return (await holder_of(context, token)).name
+    except (ScopeMissing, TokenRefused) as error:
+        raise UsageError(f"the operator's token was refused: {error}") from None

@@ -66,9 +66,9 @@ def load_settings(
     return settings
 
 
-OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "PLAY_TOKEN")
-"""Variables that are no settings but words of commands: the file with the settings, who asks, and
-the token of `sandbox --play`."""
+OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
+"""Variables that are no settings but words of commands: the file with the settings, who asks,
+their own token, and that of `sandbox --play`."""
 
 
 def known_variables() -> tuple[str, ...]:

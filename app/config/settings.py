@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -44,6 +45,9 @@ def lowered(value: Any) -> Any:
     """Text in lower case without blanks around it; anything else as it is."""
     return value.strip().lower() if isinstance(value, str) else value
 
+
+_CALLING_CODE: Final = re.compile("[1-9][0-9]{0,2}", re.ASCII)
+"""ITU-T E.164."""
 
 _SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "off", "no": "off"}
 
@@ -202,6 +206,14 @@ def https_url(value: Any) -> Any:
     return found
 
 
+def calling_code(value: Any) -> Any:
+    """The digits of a country's calling code; a plus sign before them is left out."""
+    text = value.strip().removeprefix("+") if isinstance(value, str) else value
+    if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
+        raise ValueError("must be a calling code: 1 to 3 digits, such as 254")
+    return text
+
+
 def time_zone(value: Any) -> Any:
     """The name of a time zone, such as Africa/Nairobi. Raises ValueError where none is known."""
     if not isinstance(value, str) or value == "UTC":
@@ -278,6 +290,7 @@ BaseUrl = Annotated[str, BeforeValidator(base_url)]
 PublicUrl = Annotated[str, BeforeValidator(public_url)]
 HttpsUrl = Annotated[str, BeforeValidator(https_url)]
 TimeZone = Annotated[str, BeforeValidator(time_zone)]
+CallingCode = Annotated[str, BeforeValidator(calling_code)]
 EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
@@ -417,6 +430,7 @@ class Settings(BaseSettings):
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
     console: ConsoleSettings = Field(default_factory=ConsoleSettings)
     erasure_journal: Path | None = None
+    phone_country: CallingCode = ""
     timezone: TimeZone = "UTC"
 
     require_order_record: Switch = "auto"

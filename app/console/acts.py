@@ -7,7 +7,6 @@ import re
 
 from starlette.responses import Response
 
-from app.console.orders_pages import answer_of, money_of
 from app.console.view import Asked, View
 from app.console.words import address
 from app.core.errors import UsageError
@@ -32,7 +31,7 @@ async def ask_evidence(view: View) -> Asked:
     return Asked(
         subject=order,
         lines=(
-            answer_of(ledger, money_of(ledger)),
+            " ".join(ledger["plain"]["answer"]),
             "You get one ZIP file. With it a stranger can check, without this program and without "
             "a network, what was received and what was concluded.",
             "Phone numbers and names are masked in it. The trail keeps that you took it.",
@@ -70,7 +69,7 @@ async def ask_tell_again(view: View) -> Asked:
             f"The shop is sent its last notification of this order once more: {last.outcome}.",
             f"It was published as number {last.seq}; what became of it so far: {last.state}, "
             f"after {counted(last.tries, 'try', 'tries')}.",
-            answer_of(ledger, money_of(ledger)),
+            " ".join(ledger["plain"]["answer"]),
             "A shop that follows the rules takes a number that it knows for what it is, and does "
             "nothing twice.",
         )

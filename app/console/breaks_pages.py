@@ -83,7 +83,17 @@ async def break_document(view: View) -> Document:
         "matched": await matches_of(view.context, found.identity),
         "late": found.seen.cause in LATE,
         "not_alone": None if closed else await why_not_alone(view.context, found),
+        "proposal": await _proposal(view),
     }
+
+
+async def _proposal(view: View) -> dict[str, str] | None:
+    """The proposal about this break that waits, for who may look at proposals."""
+    if not view.person.may_read("proposals"):
+        return None
+    waiting = await view.console.proposals.waiting()
+    about = [{"id": each.id, "by": each.who} for each in waiting if each.subject == view.subject]
+    return about[0] if about else None
 
 
 async def late_money_document(view: View) -> Document:

@@ -6,7 +6,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.access.operators import MAY, known_operators
-from app.console.finance_pages import closing_document, day, month_of
+from app.access.proposal import Proposal
+from app.console.finance_pages import day, month_of
+from app.console.proposals_pages import proposed
 from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
 from app.core.errors import ConfigurationError, UsageError
@@ -18,12 +20,12 @@ from app.finance.break_acts import (
     one_break,
     why_not_alone,
 )
+from app.finance.close_period import may_close_alone
 from app.finance.match_rules import current_rules, read_rules
 from app.finance.reconcile_period import RunRequest
 from app.finance.reconcile_rows import rows_ahead
 from reconcile.matching.breaks import break_sentence
 from reconcile.money import to_json
-from reconcile.periods import Month
 
 
 async def seen_break(view: View) -> SeenBreak:
@@ -96,12 +98,10 @@ async def ask_accept(view: View) -> Asked:
     if found.life.state == "closed":
         lines, ready = (*lines, "It is closed: there is nothing to accept."), False
     elif (because := await why_not_alone(view.context, found)) is not None:
-        ready = False
         lines = (
             *lines,
-            f"{because[:1].upper()}{because[1:]}. A second person of finance must agree, on the "
-            f"machine: tallyhook breaks accept {found.identity} --reason TEXT --by "
-            f"{view.person.name!r} --second NAME",
+            f"{because[:1].upper()}{because[1:]}. You propose it in your name, and it is written "
+            "off when another operator approves it.",
         )
     else:
         lines = (
@@ -117,16 +117,45 @@ async def ask_accept(view: View) -> Asked:
     )
 
 
-async def do_accept(view: View, reason: str) -> str:
-    """Write it off."""
+async def do_accept(view: View, reason: str) -> str | Told:
+    """Write it off, or propose that."""
     found = await seen_break(view)
-    because = await why_not_alone(view.context, found)
-    if because is not None:
-        raise UsageError(f"{because}: a second person must agree")
-    await accept_break(
-        view.context, found.identity, reason=reason, by=view.person.name, second=None
+    proposal = await accept_break(view.context, found.identity, reason=reason, by=view.person.name)
+    return address("breaks", found.identity) if proposal is None else proposed(proposal)
+
+
+async def ask_close(view: View) -> Asked:
+    """What closing does, and whether one person may."""
+    month = month_of(view.needed("month")).name
+    alone = await may_close_alone(view.context)
+    return Asked(
+        subject=month,
+        lines=(
+            f"The report of {month} is kept as it is now, with everything it rests on. What is "
+            "learned later stands in the reports of later months. It cannot be taken back.",
+            "Everything that is against it is looked for once more, which takes some minutes with "
+            "many orders: you may leave the page, and the month says how it goes.",
+            "You close it in your name."
+            if alone
+            else "The rules in force let nobody close a month alone: you propose it, and it is "
+            "closed when another operator approves it.",
+        ),
+        back=address("periods", month),
     )
-    return address("breaks", found.identity)
+
+
+async def do_close(view: View, reason: str) -> str | Told:
+    """Close the month, or propose that, and wait a little. Raises UsageError with everything that
+    is against it."""
+    month = month_of(view.needed("month")).name
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> Proposal | None:
+        return await view.console.work.close(month, by, reason)
+
+    job = jobs.begin("close", month, by=by, work=work)
+    await jobs.wait(job)
+    return address("periods", month) if job.result is None else proposed(job.result)
 
 
 async def ask_run(view: View) -> Asked:
@@ -220,47 +249,3 @@ async def do_preview(view: View, reason: str) -> str:
     job = jobs.begin("preview", by, by=by, work=work)
     await jobs.wait(job)
     return address("previews", job.name)
-
-
-async def ask_close(view: View) -> Asked:
-    """What is closed, and what stands against it."""
-    month = month_of(view.needed("period"))
-    back = address("periods", month.name)
-    # Closing looks at all of it again: a form that was sent need not.
-    against = [] if view.given else await _against(view, month)
-    if against:
-        return Asked(subject=month.name, lines=tuple(against), back=back, ready=False)
-    return Asked(
-        subject=month.name,
-        lines=(
-            f"{month.name} is closed if nothing is against it. Its report is made from what is "
-            "known then, and kept with the digest of everything that it rests on.",
-            "It cannot be opened again: what is learned later stands in a later report, and no "
-            "month before it can be closed any more.",
-        ),
-        back=back,
-    )
-
-
-async def _against(view: View, month: Month) -> list[str]:
-    told = await closing_document(view, month)
-    if told["closed_at"] is not None:
-        return ["It is closed already."]
-    return [each["sentence"] for each in told["checks"] if each["state"] == "failed"]
-
-
-async def do_close(view: View, reason: str) -> str | Told:
-    """Close it, and wait a little."""
-    month = month_of(view.needed("period"))
-    jobs, by = view.console.jobs, view.person.name
-
-    async def work() -> list[tuple[str, str]]:
-        return await view.console.work.close(month.name, by, reason)
-
-    job = jobs.begin("close", month.name, by=by, work=work)
-    await jobs.wait(job)
-    back = address("periods", month.name)
-    if job.result:
-        lines = [f"{sentence} {do}" for sentence, do in job.result]
-        return Told(title=f"{month.name} stays open", lines=tuple(lines), back=back)
-    return back

@@ -60,6 +60,10 @@ CHECKS: Final = {
 """What must be so before a month is closed, where it is put right, and what to do there."""
 
 
+CLOSING: Final = "close_period"
+"""The kind of a proposal to close a month."""
+
+
 def day(text: str, name: str, *, after: bool = False) -> Instant | None:
     """The beginning of a day in UTC, or of the one after it; None for no text. Raises UsageError
     for what is no day."""
@@ -156,7 +160,7 @@ async def periods_document(view: View) -> Document:
 
 
 def month_of(name: str) -> Month:
-    """The month that an address names. Raises NotFoundError."""
+    """The month of this name. Raises NotFoundError for what is none."""
     try:
         return month_named(name)
     except ValueError as error:
@@ -167,11 +171,16 @@ async def period_document(view: View) -> Document:
     """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
     month = month_of(view.subject)
     job = view.console.jobs.newest("close", month.name)
-    told = await closing_document(view, month, under_way=job is not None and job.ended is None)
-    return told | {"job": job_document(job)}
+    told = await _closing(view, month, under_way=job is not None and job.ended is None)
+    waiting = await view.console.proposals.waiting()
+    asked = next((p for p in waiting if (p.kind, p.subject) == (CLOSING, month.name)), None)
+    return told | {
+        "job": job_document(job),
+        "proposal": None if asked is None else {"id": asked.id, "by": asked.who},
+    }
 
 
-async def closing_document(view: View, month: Month, *, under_way: bool = False) -> Document:
+async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     """What is against closing a month; nothing is looked at while it is being closed."""
     closed, left = await months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
@@ -181,6 +190,7 @@ async def closing_document(view: View, month: Month, *, under_way: bool = False)
         "closed_at": None if done is None else format_instant(done.closed_at),
         "digest": None if done is None else done.digest,
         "first": left[0].name if left else None,
+        "closable": view.person.may("period_closed"),
     }
     if done is not None or under_way:
         return told | {"over": True, "checks": []}

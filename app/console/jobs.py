@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import structlog
 
+from app.access.proposal import Proposal
 from app.core.clock import Clock
 from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_id
@@ -38,14 +39,14 @@ class Work:
     reconcile    (what, by whom, why) → the run's number
     preview      (rules) → `RulesPreview.document`
     import_file  (kind, request, source) → what became of the file
-    close        (month, by whom, why) → what is against closing it, as (sentence, what to do);
-                 nothing: it is closed
+    close        (month, by whom, why) → the proposal, where the rules let nobody close alone; None:
+                 it is closed. Raises UsageError with everything that is against it
     """
 
     reconcile: Callable[[RunRequest, str, str], Awaitable[int]]
     preview: Callable[[str], Awaitable[dict[str, Any]]]
     import_file: Callable[[ImportKind, ImportRequest, str], Awaitable[Imported]]
-    close: Callable[[str, str, str], Awaitable[list[tuple[str, str]]]]
+    close: Callable[[str, str, str], Awaitable[Proposal | None]]
 
 
 @dataclass(slots=True, kw_only=True)

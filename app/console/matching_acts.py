@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import Final
 
 from app.access.operators import MAY, known_operators
+from app.access.proposal import Proposal
 from app.console.finance_acts import said_of, seen_break
-from app.console.view import Asked, Field, View
+from app.console.proposals_pages import proposed as told_of
+from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -209,7 +211,8 @@ async def ask_accept_all(view: View) -> Asked:
     if against:
         lines = (
             *_preview(found),
-            "They are accepted together or not at all. Go back and leave these out:",
+            "They are accepted together or not at all. Go back and leave these out; what takes a "
+            "second person is proposed on its own page:",
             *against[:SHOWN],
         )
         return Asked(subject=counted(len(found), "break"), lines=lines, back="/breaks", ready=False)
@@ -270,20 +273,18 @@ async def ask_settle(view: View) -> Asked:
     if found.life.state == "closed":
         lines = (*lines, "It is closed: there is nothing to decide.")
         return Asked(subject=found.identity, lines=lines, back=back, ready=False)
-    may, because = tuple(SETTLING), await why_not_alone(view.context, found)
-    if because is not None:
-        may = ("refund",)
+    if (because := await why_not_alone(view.context, found)) is not None:
         lines = (
             *lines,
-            f"{because[:1].upper()}{because[1:]}: to keep or to credit it takes a second person. "
-            "That it goes back, you may decide alone.",
+            f"{because[:1].upper()}{because[1:]}: to keep or to credit it you propose, and another "
+            "operator approves that. That it goes back, you decide alone.",
         )
-    choices = tuple((each, SETTLING[each]) for each in may)
+    choices = tuple(SETTLING.items())
     return Asked(
         subject=found.seen.order or found.seen.payment or found.identity,
         lines=(
             *lines,
-            " ".join(CONSEQUENCES[each] for each in may),
+            " ".join(CONSEQUENCES.values()),
             f"Proposed: {SETTLING[proposed(found)].lower()}. Nothing is sent to the provider by "
             "this.",
         ),
@@ -296,14 +297,12 @@ async def ask_settle(view: View) -> Asked:
     )
 
 
-async def do_settle(view: View, reason: str) -> str:
-    """Write the decision down."""
+async def do_settle(view: View, reason: str) -> str | Told:
+    """Write the decision down, or propose it."""
     found, action = await seen_break(view), view.given.get("action", "")
     if action not in SETTLING:
         raise UsageError("choose what becomes of it")
-    if action != "refund" and (because := await why_not_alone(view.context, found)) is not None:
-        raise UsageError(f"{because}: a second person must agree")
-    await settle_late(
+    done = await settle_late(
         view.context, found.identity, action=action, reason=reason, by=view.person.name
     )
-    return "/late"
+    return told_of(done) if isinstance(done, Proposal) else "/late"

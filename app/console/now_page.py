@@ -35,6 +35,8 @@ async def now_document(view: View) -> Document:
     ]
     rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
     found = await alarms(view.console.watched)
+    reads = view.person.may_read("proposals")
+    proposals = len(await view.console.proposals.waiting()) if reads else None
     return {
         "at": format_instant(view.context.clock.now()),
         "groups": {
@@ -56,6 +58,7 @@ async def now_document(view: View) -> Document:
             }
             for name, alarm in found.items()
         ],
+        "proposals": proposals,
         "waiting": [row_of(each) for each in rows.values()],
         "state": {
             "unread": state.unread,

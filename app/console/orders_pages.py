@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.console.view import ROWS, Document, View
-from app.console.words import OUTCOMES, plain_money
 from app.finance.break_acts import breaks_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.find_orders import find_orders
@@ -51,7 +50,7 @@ def _row(summary: dict[str, Any]) -> dict[str, Any]:
         "due": summary["totals"]["expected"],
         "captured": summary["totals"]["captured"],
         "findings": summary["findings"],
-        "sentence": sentence_of(summary["explanation"])["text"],
+        "sentence": summary["plain"],
     }
 
 
@@ -77,7 +76,14 @@ async def orders_document(view: View) -> Document:
 
 async def find_document(view: View, text: str) -> Document:
     """POST /orders/find. What was typed may be a phone number: it is not shown again."""
-    found = await find_orders(view.context, text, sources=view.console.sources, limit=FOUND)
+    found = await find_orders(
+        view.context,
+        text,
+        sources=view.console.sources,
+        limit=FOUND,
+        country=view.console.phone_country,
+        refused=view.person.may_read("refused_deliveries"),
+    )
     return {
         "looked_for": found.looked_for,
         "orders": [
@@ -92,13 +98,12 @@ async def order_page_document(view: View) -> Document:
     """GET /orders/{order}?as_of="""
     order, as_of = view.subject, view.instant("as_of")
     ledger = await order_document(view.context, order, as_of=as_of)
-    money = money_of(ledger)
     names = {order, *(each["reference"] for each in ledger["attempts"])}
     return {
         "order": order,
         "then": None if as_of is None else format_instant(as_of),
-        "answer": answer_of(ledger, money),
-        "money": money,
+        "answer": " ".join(ledger["plain"]["answer"]),
+        "money": money_of(ledger),
         "sentences": [sentence_of(each) for each in ledger.pop("explanation")],
         "ledger": ledger,
         "arrivals": await arrivals_of(view.context, order, as_of=as_of),
@@ -191,17 +196,3 @@ def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
 
 def _amount(like: dict[str, str], value: Decimal) -> dict[str, str] | None:
     return {"amount": str(value), "currency": like["currency"]} if value > 0 else None
-
-
-def answer_of(ledger: dict[str, Any], money: dict[str, Any]) -> str:
-    """What can be read to the customer: no ids, none of our words."""
-    said = [OUTCOMES[ledger["outcome"]]]
-    if money["captured"] is not None and Decimal(money["captured"]["amount"]):
-        said.append(f"{plain_money(money['captured'])} was received.")
-    elif ledger["outcome"] in ("pending", "authorized") and money["due"] is not None:
-        said.append(f"{plain_money(money['due'])} is due.")
-    if money["refunded"] is not None and Decimal(money["refunded"]["amount"]):
-        said.append(f"{plain_money(money['refunded'])} was given back.")
-    if money["owed_back"] is not None:
-        said.append(f"{plain_money(money['owed_back'])} of it is owed back to the customer.")
-    return " ".join(said)

@@ -59,6 +59,16 @@ from app.console.matching_acts import (
 )
 from app.console.now_page import now_document
 from app.console.orders_pages import order_page_document, orders_document
+from app.console.proposals_pages import (
+    ask_approve,
+    ask_reject,
+    ask_withdraw,
+    do_approve,
+    do_reject,
+    do_withdraw,
+    proposal_document,
+    proposals_document,
+)
 from app.console.service_acts import (
     ask_disable,
     ask_end_sessions,
@@ -158,6 +168,26 @@ PAGES: Final = (
         rows="late",
         menu="Late money",
         group="Finance",
+    ),
+    Page(
+        path="/proposals",
+        title="Proposals",
+        reads="proposals",
+        load=proposals_document,
+        template="proposals.html",
+        rows="proposals",
+        menu="Proposals",
+        group="Finance",
+        live=False,
+    ),
+    Page(
+        path="/proposals/{subject}",
+        title="Proposal",
+        reads="proposals",
+        load=proposal_document,
+        template="proposal.html",
+        rows="steps",
+        live=False,
     ),
     Page(
         path="/imports",
@@ -359,6 +389,42 @@ ACTS: Final = (
         ask=ask_accept,
         do=do_accept,
         said="It was accepted, and is no more to be done.",
+    ),
+    Act(
+        name="approve",
+        title="Approve a proposal",
+        button="Approve it",
+        permission="proposal_approved",
+        ask=ask_approve,
+        do=do_approve,
+        said="You approved it, and it was done.",
+    ),
+    Act(
+        name="reject",
+        title="Reject a proposal",
+        button="Reject it",
+        permission="proposal_rejected",
+        ask=ask_reject,
+        do=do_reject,
+        said="You rejected it; nothing was done.",
+    ),
+    Act(
+        name="withdraw",
+        title="Withdraw a proposal",
+        button="Take it back",
+        permission="proposal_withdrawn",
+        ask=ask_withdraw,
+        do=do_withdraw,
+        said="You took it back; nothing was done.",
+    ),
+    Act(
+        name="close",
+        title="Close a month",
+        button="Close it",
+        permission="period_closed",
+        ask=ask_close,
+        do=do_close,
+        said="It is closed.",
     ),
     Act(
         name="run",

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.access.credentials import PASSWORD_MIN, totp_address
+from app.access.operators import Proven
 from app.access.sessions import (
     LONGEST,
     LinkRefused,
@@ -78,7 +79,7 @@ class SigningIn:
         if not token:
             return None
         found = await session_of(self._console.context, token)
-        return None if found is None else Person(name=found.name, role=found.role)
+        return None if found is None else Person(name=Proven(found.name), role=found.role)
 
     def _may_try(self, request: Request, name: str | None = None) -> bool:
         client = network_of(request.client.host if request.client else "")

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role
+from app.access.proposals import Proposals
 from app.console.jobs import Jobs, Work
 from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
@@ -36,13 +37,14 @@ FORMS: Final = ("html", "json", "csv")
 class Console:
     """What pages work with.
 
-    zone      in which times are shown
-    origin    scheme and host as browsers know them
-    hosts     what may stand in a request's Host header
-    loopback  whether it is for this machine alone
-    cookie    the name of the sessions' cookie
-    mappings  the folder of mappings that are offered by name
-    work      what jobs do
+    zone           in which times are shown
+    origin         scheme and host as browsers know them
+    hosts          what may stand in a request's Host header
+    loopback       whether it is for this machine alone
+    cookie         the name of the sessions' cookie
+    phone_country  the calling code of phone numbers without one; empty where none is set
+    mappings       the folder of mappings that are offered by name
+    work           what jobs do
     """
 
     context: AppContext
@@ -53,9 +55,11 @@ class Console:
     loopback: bool
     cookie: str
     sources: Mapping[str, Source]
+    phone_country: str
     accounts: Mapping[str, Account]
     watched: Watched
     closing_margin_days: int
+    proposals: Proposals
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
     mappings: Path | None
     work: Work

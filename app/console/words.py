@@ -45,6 +45,9 @@ TONES: Final[Mapping[str, str]] = {
     "assigned": "wait",
     "accepted": "good",
     "closed": "quiet",
+    "approved": "good",
+    "rejected": "bad",
+    "withdrawn": "quiet",
     "to_decide": "look",
     "waits_for_refund": "wait",
     "settled": "good",
@@ -156,6 +159,15 @@ NOTIFICATIONS: Final[Mapping[str, str]] = {
 }
 """What each state of a notification means."""
 
+PROPOSALS: Final[Mapping[str, str]] = {
+    "waiting": "It waits for a second person. Until then nothing is done.",
+    "expired": "Nobody decided in time, and nothing was done.",
+    "approved": "Another operator approved it, and it was done.",
+    "rejected": "Another operator rejected it, and nothing was done.",
+    "withdrawn": "The proposer took it back, and nothing was done.",
+}
+"""What each state of a proposal means."""
+
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
     "statement_imported": "imported a statement",
@@ -188,6 +200,10 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "price_changed": "changed an order's price",
     "restored": "put back a backup",
     "inbox_adopted": "took over an inbox",
+    "proposed": "proposed what needs a second person",
+    "proposal_approved": "approved a proposal",
+    "proposal_rejected": "rejected a proposal",
+    "proposal_withdrawn": "withdrew a proposal",
 }
 """What each action of the audit trail was, in words that follow a name."""
 

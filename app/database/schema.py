@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "d886e0c874c576dd30c0d665eada6f920bb6ee523d0a32ac80f69b3b4dcc51bb",
-    "postgresql": "59e39f1c86750df9a0eb975d9271ef8603b2779d7793b9d9f693eddbbe7561eb",
+    "sqlite": "22a9d2f41fa10b6071986edba566b1a176593a64ce5c06389338278d35e5951a",
+    "postgresql": "ac46931cd1e78a377f523bb662a8b4b961931eef227b59c55e3b20f7dc45380b",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -1,17 +1,21 @@
 """What people do about breaks: assign, comment, accept, match by hand, and take that back.
 Everything is only added.
 
-Each act is one transaction with its place in the audit trail.
+Each act is one transaction with its place in the audit trail. Accepting more than one person may
+is proposed, and done when a second person approves.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from app.access.operator_store import Operator
-from app.access.operators import Action, note_in_trail, permitted, seconded
+from app.access.operators import Action, note_in_trail, permitted
+from app.access.proposal import Proposal
+from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import looks_like_a_phone
 from app.database.engine import Connection
@@ -247,7 +251,6 @@ class BreakAct:
     by: str | None
     reason: str = ""
     value: str = ""
-    second: str | None = None
 
 
 async def assign_break(context: AppContext, name: str, *, to: str, by: str | None) -> None:
@@ -267,10 +270,11 @@ async def comment_break(context: AppContext, name: str, *, note: str, by: str | 
 
 
 async def accept_break(
-    context: AppContext, name: str, *, reason: str, by: str | None, second: str | None
-) -> None:
-    """Write it off. Above the amount that the rules set, a second person must agree."""
-    await _do(context, name, BreakAct(deed="accepted", by=by, reason=reason, second=second))
+    context: AppContext, name: str, *, reason: str, by: str | None
+) -> Proposal | None:
+    """Write it off. Above the amount that the rules set for one person it is proposed; returns the
+    proposal then."""
+    return await _decide(context, name, BreakAct(deed="accepted", by=by, reason=reason))
 
 
 MOST_AT_ONCE: Final = 200
@@ -330,103 +334,169 @@ async def unmatch_break(
 
 
 async def settle_break(
-    context: AppContext, name: str, *, action: str, reason: str, by: str | None, second: str | None
-) -> None:
-    """Decide what becomes of late money. What keeps it is an acceptance, and takes two as one."""
-    doing = BreakAct(deed="settled", by=by, reason=reason, value=action, second=second)
-    await _do(context, name, doing)
+    context: AppContext, name: str, *, action: str, reason: str, by: str | None
+) -> Proposal | None:
+    """Decide what becomes of late money. What keeps it is an acceptance, and is proposed as one."""
+    return await _decide(
+        context, name, BreakAct(deed="settled", by=by, reason=reason, value=action)
+    )
 
 
 async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
     """Returns the value as it was written."""
-    (value,) = await _do_all(context, [name], doing)
+    _check_reason(doing)
+    async with context.store.writing() as connection:
+        await deciding_alone(connection)
+        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        found = await break_in(connection, name)
+        value = doing.value
+        if doing.deed == "matched":
+            _check_open(found)
+            await _free_line(connection, found, value)
+        if doing.deed == "unmatched":
+            value = await _standing_match(connection, name, line=value)
+        await _write(context, connection, replace(doing, value=value), who, found)
     return value
 
 
-async def _do_all(
-    context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str | None = None
-) -> list[str]:
-    """The same about several in one transaction: all of them, or none. seen: the `mark_of` them as
-    they were shown. Raises UsageError where they are others by now."""
+async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal | None:
+    """Accept or settle a break, or propose that where one person may not."""
+    _check_reason(doing)
+    async with context.store.writing() as connection:
+        await deciding_alone(connection)
+        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        found = await break_in(connection, name)
+        _check_open(found)
+        refund = doing.value == "refund"  # it accepts nothing
+        because = None if refund else await _too_much(connection, found.seen)
+        if because is None:
+            await _write(context, connection, doing, who, found)
+            return None
+        return await propose(
+            connection,
+            acceptance_kind(context),
+            who=who,
+            now=context.clock.now(),
+            because=because,
+            subject=name,
+            sentence=_proposed_sentence(found, doing),
+            given={"deed": doing.deed, "value": doing.value},
+            reason=doing.reason,
+        )
+
+
+async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str) -> None:
+    """Assign or accept several in one transaction: all of them, or none. seen: the `mark_of` them
+    as they were shown. Raises UsageError where they are others by now, and where one person may
+    not."""
+    _check_reason(doing)
+    async with context.store.writing() as connection:
+        await deciding_alone(connection)
+        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        found = await seen_breaks(connection, names)
+        if mark_of(found) != seen:
+            raise UsageError("they have changed since you looked: look at them again")
+        for each in found:
+            if doing.deed == "accepted":
+                _check_open(each)
+                if (because := await _too_much(connection, each.seen)) is not None:
+                    raise UsageError(f"{each.identity} takes two people: {because}")
+            await _write(context, connection, doing, who, each)
+
+
+def _check_reason(doing: BreakAct) -> None:
     if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
     if looks_like_a_phone(doing.reason):
         raise UsageError("leave the phone number out: what is said of a break is kept for ever")
-    action = _ACTIONS[doing.deed]
-    async with context.store.writing() as connection:
-        await deciding_alone(connection)
-        now = context.clock.now()
-        who = await permitted(connection, by=doing.by, action=action)
-        if seen is not None and mark_of(await seen_breaks(connection, names)) != seen:
-            raise UsageError("they have changed since you looked: look at them again")
-        return [
-            await _done(connection, name, doing, who=who, action=action, now=now) for name in names
-        ]
 
 
-async def _done(
+def _check_open(found: SeenBreak) -> None:
+    if found.life.state == "closed":
+        raise UsageError(f"{found.identity} is closed: {found.life.because}")
+
+
+async def _write(
+    context: AppContext,
     connection: Connection,
-    name: str,
     doing: BreakAct,
-    *,
     who: Operator,
-    action: Action,
-    now: Instant,
-) -> str:
-    """Write it down. Returns the value as it was written."""
-    found = await break_in(connection, name)
-    second = await _checked(connection, found, doing, who)
-    value = doing.value
-    if doing.deed == "unmatched":
-        value = await _standing_match(connection, name, line=value)
+    found: SeenBreak,
+    *,
+    agreed: Agreed | None = None,
+) -> None:
+    """The step of the break, and its audit entry."""
+    now, money = context.clock.now(), found.seen.money
     await add_break_deed(
         connection,
         BreakDeed(
-            break_id=name,
+            break_id=found.identity,
             at=now,
             who=who.name,
             deed=doing.deed,
-            money=found.seen.money,
-            value=value,
+            money=money,
+            value=doing.value,
             reason=doing.reason,
-            second=second,
+            second=None if agreed is None else agreed.second,
         ),
     )
+    facts: dict[str, str | int] = {"amount": major_text(money), "currency": money.currency}
+    if doing.value:
+        facts["value"] = doing.value
     await note_in_trail(
         connection,
         who,
-        action=action,
-        subject=name,
+        action=_ACTIONS[doing.deed],
+        subject=found.identity,
         at=now,
         reason=doing.reason,
-        facts=_facts(value, found.seen.money, second),
+        facts=facts if agreed is None else facts | agreed.facts,
     )
-    return value
 
 
-def _facts(value: str, money: Money, second: str | None) -> dict[str, str | int]:
-    facts: dict[str, str | int] = {"amount": major_text(money), "currency": money.currency}
-    if value:
-        facts["value"] = value
-    if second is not None:
-        facts["second"] = second
-    return facts
+def acceptance_kind(context: AppContext) -> ProposalKind:
+    """Accepting a break, or keeping late money, of more than one person may accept alone."""
+
+    async def perform(proposal: Proposal, agree: Agree) -> None:
+        deed: Deed = "settled" if proposal.given["deed"] == "settled" else "accepted"
+        async with context.store.writing() as connection:
+            await deciding_alone(connection)
+            agreed = await agree(connection)
+            found = await break_in(connection, proposal.subject)
+            doing = BreakAct(
+                deed=deed, by=agreed.who.name, reason=proposal.reason, value=proposal.given["value"]
+            )
+            await _write(context, connection, doing, agreed.who, found, agreed=agreed)
+
+    return ProposalKind(
+        name="accept_above_limit",
+        title="Accept a break above the limit",
+        action="break_accepted",
+        state=_break_state,
+        perform=perform,
+    )
 
 
-async def _checked(
-    connection: Connection, found: SeenBreak, doing: BreakAct, who: Operator
-) -> str | None:
-    """The second person's name, where there is one. Raises UsageError for what may not be done."""
-    if doing.deed in ("accepted", "matched", "settled") and found.life.state == "closed":
-        raise UsageError(f"{found.identity} is closed: {found.life.because}")
-    if doing.deed == "matched":
-        await _free_line(connection, found, doing.value)
-    if doing.deed in ("accepted", "settled"):
-        refund = doing.value == "refund"  # it accepts nothing
-        because = None if refund else await _too_much(connection, found.seen)
-        action = _ACTIONS[doing.deed]
-        return await seconded(connection, who, by=doing.second, action=action, because=because)
-    return None
+async def _break_state(connection: Connection, name: str, given: Mapping[str, str]) -> str:
+    """What somebody who approves wants to know of a break: its money, its facts, and whether it was
+    decided or closed; not whose it is, nor what was said of it."""
+    found = await break_in(connection, name)
+    decided = found.life.state if found.life.state in ("accepted", "closed") else "open"
+    seen = found.seen
+    return json.dumps(
+        [seen.cause, to_json(seen.money), facts_json(seen.facts), decided, found.life.settling],
+        sort_keys=True,
+    )
+
+
+def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
+    money = found.seen.money
+    what = (
+        f"Accept {found.identity}: {money} is written off."
+        if doing.deed == "accepted"
+        else f"Settle {found.identity}: {money} that came late is kept ({doing.value})."
+    )
+    return f"{what} {break_sentence(found.seen)}"
 
 
 async def _too_much(connection: Connection, seen: Break) -> str | None:
@@ -528,15 +598,10 @@ async def late_items(context: AppContext, *, closed: bool) -> AsyncIterator[list
 
 
 async def settle_late(
-    context: AppContext,
-    name: str,
-    *,
-    action: str,
-    reason: str,
-    by: str | None,
-    second: str | None = None,
-) -> SeenBreak:
-    """Decide what becomes of late money. Raises UsageError where that is not for this desk."""
+    context: AppContext, name: str, *, action: str, reason: str, by: str | None
+) -> SeenBreak | Proposal:
+    """Decide what becomes of late money; what needs a second person is proposed. Raises UsageError
+    where that is not for this desk."""
     if action not in SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
     found = await one_break(context, name)
@@ -544,8 +609,8 @@ async def settle_late(
         raise UsageError(
             f"{name} is {found.seen.cause}, not late money; see `tallyhook breaks show {name}`"
         )
-    await settle_break(context, name, action=action, reason=reason, by=by, second=second)
-    return await one_break(context, name)
+    proposal = await settle_break(context, name, action=action, reason=reason, by=by)
+    return await one_break(context, name) if proposal is None else proposal
 
 
 def late_document(found: SeenBreak) -> dict[str, Any]:

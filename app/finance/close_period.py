@@ -7,6 +7,7 @@
     5 print     the report in every format
     6 write     the closing, its prints and the audit entry, in one transaction
 
+Where the rules let nobody close alone, 6 is a proposal; approved, all steps are taken anew.
 Whoever is killed before the end has closed nothing.
 """
 
@@ -20,10 +21,14 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from app.access.operator_store import Operator
-from app.access.operators import note_in_trail, permitted
+from app.access.operators import Proven, note_in_trail, permitted
+from app.access.proposal import Proposal
+from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
+from app.finance.match_rules import read_rules
+from app.finance.matching_store import rules_in_force
 from app.finance.period_store import (
     Closed,
     add_closing,
@@ -37,7 +42,7 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.reverify import count_genuine
 from app.sealing.log_store import newest_head
-from reconcile.instants import EARLIEST, TICK, Instant, format_instant
+from reconcile.instants import EARLIEST, TICK, Instant, format_instant, parse_instant
 from reconcile.periods import Month, month_named
 from reconcile.reporting.closing import (
     Blocker,
@@ -76,8 +81,8 @@ class CloseRequest:
     as_of        what was known then is closed; None: now
     margin_days  days after the month's end before which it is not closed
     sources      to judge rejected deliveries again
+    reason       why, for the trail and for a proposal
     still_s      seconds to wait where `as_of` is now
-    reason       why, for the trail
     """
 
     period: str
@@ -85,21 +90,94 @@ class CloseRequest:
     as_of: Instant | None
     margin_days: int
     sources: Mapping[str, Source]
-    still_s: float = STILL_S
     reason: str = ""
+    still_s: float = STILL_S
 
 
 async def close_period(
     context: AppContext, request: CloseRequest, *, progress: Progress
-) -> Closing | tuple[Blocker, ...]:
-    """Close the month, or say everything that is against it.
+) -> Closing | Proposal | tuple[Blocker, ...]:
+    """Close the month, or say everything that is against it; where the rules let nobody close
+    alone, propose it.
 
     Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
     """
     month, before, report, blockers = await _looked(context, request, progress=progress)
     if blockers or report is None:
         return blockers
+    async with context.store.writing() as connection:
+        if not await _alone(connection):
+            return await propose(
+                connection,
+                closing_kind(context, sources=request.sources),
+                who=await permitted(connection, by=request.by, action="period_closed"),
+                now=context.clock.now(),
+                because=NOT_ALONE,
+                subject=month.name,
+                sentence=f"Close {month.name}: its report is kept as it is then, and nothing of "
+                "it changes any more.",
+                given={"margin_days": str(request.margin_days)}
+                | ({} if request.as_of is None else {"as_of": format_instant(request.as_of)}),
+                reason=request.reason,
+            )
     return await _write(context, request, month, report, before=before, progress=progress)
+
+
+NOT_ALONE: Final = "the rules in force let nobody close a month alone"
+
+
+async def _alone(connection: Connection) -> bool:
+    """Whether one person may close."""
+    saved = await rules_in_force(connection)
+    return saved is None or read_rules(saved.toml).close_alone
+
+
+async def may_close_alone(context: AppContext) -> bool:
+    """Whether the rules in force let one person close a month."""
+    async with context.store.reading() as connection:
+        return await _alone(connection)
+
+
+def closing_kind(
+    context: AppContext, *, sources: Mapping[str, Source], still_s: float = STILL_S
+) -> ProposalKind:
+    """Closing a month, where the rules let nobody do that alone."""
+
+    async def perform(proposal: Proposal, agree: Agree) -> None:
+        as_of = proposal.given.get("as_of")
+        request = CloseRequest(
+            period=proposal.subject,
+            by=Proven(proposal.who),
+            as_of=None if as_of is None else parse_instant(as_of),
+            margin_days=int(proposal.given["margin_days"]),
+            sources=sources,
+            reason=proposal.reason,
+            still_s=still_s,
+        )
+        month, before, report, blockers = await _looked(context, request, progress=_quiet)
+        if blockers or report is None:
+            reasons = " ".join(each.sentence for each in blockers)
+            raise UsageError(f"{month.name} cannot be closed now. {reasons}")
+        await _write(context, request, month, report, before=before, progress=_quiet, agree=agree)
+
+    return ProposalKind(
+        name="close_period",
+        title="Close a month",
+        action="period_closed",
+        state=_months_state,
+        perform=perform,
+        takes_long=True,
+    )
+
+
+def _quiet(_: int) -> None:
+    """Nobody watches."""
+
+
+async def _months_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+    """The closing before it."""
+    before = next_in_order(await closed_periods(connection), _month(subject))
+    return "the first" if before is None else before.digest
 
 
 async def against_closing(
@@ -212,11 +290,18 @@ async def _write(
     *,
     before: Closed | None,
     progress: Progress,
+    agree: Agree | None = None,
 ) -> Closing:
     rests = await _rests_on(context, report.scope.as_of, before=before, progress=progress)  # 4
     prints = printed(report)  # 5
     async with context.store.writing() as connection:  # 6
-        who = await permitted(connection, by=request.by, action="period_closed")
+        agreed = None if agree is None else await agree(connection)
+        if agreed is None:
+            who = await permitted(connection, by=request.by, action="period_closed")
+            if not await _alone(connection):
+                raise UsageError(f"{NOT_ALONE}, as of a moment ago: close {month.name} again")
+        else:
+            who = agreed.who
         if next_in_order(await closed_periods(connection), month) != before:
             raise UsageError(f"another month was closed in the meantime; close {month.name} again")
         closing = Closing(
@@ -239,7 +324,7 @@ async def _write(
             ),
         )
         await add_closing(connection, closing, prints=prints)
-        await _note(connection, who, closing, reason=request.reason)
+        await _note(connection, who, closing, agreed, reason=request.reason)
     return closing
 
 
@@ -261,7 +346,14 @@ async def _rests_on(
     }
 
 
-async def _note(connection: Connection, who: Operator, closing: Closing, *, reason: str) -> None:
+async def _note(
+    connection: Connection,
+    who: Operator,
+    closing: Closing,
+    agreed: Agreed | None,
+    *,
+    reason: str,
+) -> None:
     await note_in_trail(
         connection,
         who,
@@ -269,5 +361,6 @@ async def _note(connection: Connection, who: Operator, closing: Closing, *, reas
         subject=closing.month.name,
         at=closing.closed_at,
         reason=reason,
-        facts={"as_of": format_instant(closing.as_of), "digest": closing.digest},
+        facts={"as_of": format_instant(closing.as_of), "digest": closing.digest}
+        | ({} if agreed is None else agreed.facts),
     )

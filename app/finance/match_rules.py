@@ -2,6 +2,7 @@
 
 date_window = "2 days"                # off unless it is given
 settle_margin = "7 days"
+close_alone = false                   # closing a month takes two people; true unless it is given
 [tolerance]
 KES = "1.00"                          # major units
 [accept_alone_max]
@@ -26,9 +27,13 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, PlainValidator
 
-from app.access.operators import note_in_trail, permitted, seconded
+from app.access.operator_store import Operator
+from app.access.operators import note_in_trail, permitted
+from app.access.proposal import Proposal
+from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.core.errors import UsageError
 from app.core.toml_file import Mistake, TomlTable, Values, read_toml
+from app.database.engine import Connection
 from app.finance.ledger_lines import refresh_takings
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
@@ -63,13 +68,20 @@ _MILLION: Final = 10_000
 class Rules:
     """The merchant's choices.
 
-    match      what the matcher is given
-    alone_max  minor units by currency up to which one person may accept a break; a currency that
-               is not named has no such limit
+    match        what the matcher is given
+    alone_max    minor units by currency up to which one person may accept a break; a currency that
+                 is not named has no such limit
+    close_alone  whether one person may close a month
     """
 
     match: MatchRules = field(default_factory=MatchRules)
     alone_max: Mapping[str, int] = field(default_factory=dict)
+    close_alone: bool = True
+
+    @property
+    def limits(self) -> bool:
+        """Whether there is anything that one person may not do."""
+        return bool(self.alone_max) or not self.close_alone
 
 
 def _duration(value: Any) -> Duration:
@@ -98,6 +110,12 @@ def _per_million(value: Any) -> int:
     return int(parts)
 
 
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("write true or false")
+    return value
+
+
 _Duration = Annotated[int, PlainValidator(_duration)]
 _Currency = Annotated[str, AfterValidator(_currency)]
 _Number = Annotated[Decimal, PlainValidator(_number)]
@@ -118,6 +136,7 @@ class _RuleFile(TomlTable):
     money_margin: _Duration | None = None
     refund_margin: _Duration | None = None
     currency: _Currency | None = None
+    close_alone: Annotated[bool, PlainValidator(_yes_or_no)] = True
     tolerance: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "1.00"'])
     accept_alone_max: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "5.00"'])
     fee: list[_Fee] = Field(default_factory=list)
@@ -138,7 +157,9 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
         ),
         fees=tuple(_expected(each) for each in values["fee"]),
     )
-    return Rules(match=match, alone_max=values["accept_alone_max"])
+    return Rules(
+        match=match, alone_max=values["accept_alone_max"], close_alone=values["close_alone"]
+    )
 
 
 def _expected(fee: Values) -> ExpectedFee:
@@ -197,10 +218,12 @@ async def current_rules(context: AppContext) -> SavedRules | None:
 
 
 async def save_rules(
-    context: AppContext, text: str, *, by: str | None, second: str | None = None
-) -> SavedRules:
-    """Put rules in force. Where those in force limit what one person may accept, a second must
-    agree: else one person could raise the limit, or a tolerance, and be alone after all.
+    context: AppContext, text: str, *, by: str | None, reason: str = ""
+) -> SavedRules | Proposal:
+    """Put rules in force. Where those in force limit what one person may do, that is proposed: else
+    one person could raise the limit, or a tolerance, and be alone after all.
+
+    reason  why, where it may come to a proposal
 
     Raises ConfigurationError for mistakes, UsageError for who may not, and where they are in force
     already.
@@ -212,19 +235,62 @@ async def save_rules(
         last = await rules_in_force(connection)
         if last is not None and last.toml == text:
             raise UsageError(f"these are the rules {last.number}, which are in force")
-        limited = last is not None and read_rules(last.toml).alone_max
-        because = "the rules in force limit what one person may do alone" if limited else None
-        agreed = await seconded(connection, who, by=second, action="rules_saved", because=because)
-        saved = await add_rules(connection, at=now, who=who.name, toml=text)
-        await note_in_trail(
+        if last is None or not read_rules(last.toml).limits:
+            return await _save(connection, text, who, at=now)
+        return await propose(
             connection,
-            who,
-            action="rules_saved",
-            subject=f"rules {saved.number}",
-            at=now,
-            facts={"sha256": saved.digest} | ({} if agreed is None else {"second": agreed}),
+            rules_kind(context),
+            who=who,
+            now=now,
+            because="the rules in force limit what one person may do alone",
+            subject=RULES,
+            sentence=f"Put other matching rules in force, in place of the rules {last.number}.",
+            given={"toml": text},
+            reason=reason,
         )
+
+
+async def _save(
+    connection: Connection, text: str, who: Operator, *, at: Instant, agreed: Agreed | None = None
+) -> SavedRules:
+    saved = await add_rules(connection, at=at, who=who.name, toml=text)
+    await note_in_trail(
+        connection,
+        who,
+        action="rules_saved",
+        subject=f"rules {saved.number}",
+        at=at,
+        facts={"sha256": saved.digest} | ({} if agreed is None else agreed.facts),
+    )
     return saved
+
+
+RULES: Final = "the matching rules"
+"""The subject of a proposal to change them."""
+
+
+def rules_kind(context: AppContext) -> ProposalKind:
+    """Changing the rules, where those in force limit what one person may do."""
+
+    async def perform(proposal: Proposal, agree: Agree) -> None:
+        async with context.store.writing() as connection:
+            agreed = await agree(connection)
+            text, now = proposal.given["toml"], context.clock.now()
+            await _save(connection, text, agreed.who, at=now, agreed=agreed)
+
+    return ProposalKind(
+        name="change_rules",
+        title="Change the matching rules",
+        action="rules_saved",
+        state=_rules_state,
+        perform=perform,
+    )
+
+
+async def _rules_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+    """Which rules are in force."""
+    last = await rules_in_force(connection)
+    return "0" if last is None else str(last.number)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,9 +16,11 @@ from typing import Any, Final
 
 from app.core.errors import UsageError
 from app.core.masking import masked_phone
+from app.core.text import counted
 from app.database.engine import Connection
 from app.orders import search_store
 from app.orders.customers import phones_of
+from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
 from app.providers.phones import phone_digits
 from app.providers.source import Source
@@ -152,7 +154,7 @@ READ_FOR_PHONE: Final = 5
 
 NATIONAL: Final = (
     "If this is a phone number, write it with its country, such as +254 700 000 001: no source "
-    "says which country a number without one is of."
+    "and no setting says which country a number without one is of."
 )
 
 
@@ -182,10 +184,20 @@ class Found:
 
 
 async def find_orders(
-    context: AppContext, text: str, *, sources: Mapping[str, Source], limit: int
+    context: AppContext,
+    text: str,
+    *,
+    sources: Mapping[str, Source],
+    limit: int,
+    country: str = "",
+    refused: bool = True,
 ) -> Found:
-    """Orders by a text. Raises UsageError where it can mean nothing."""
-    countries = [s.profile.customer.country for s in sources.values()]
+    """Orders by a text. Raises UsageError where it can mean nothing.
+
+    country  the calling code of numbers written in the national way, beside those of the sources
+    refused  whether refused deliveries are told of where nothing is found: who asks may see such
+    """
+    countries = [country or None, *[s.profile.customer.country for s in sources.values()]]
     sought = understood(text, countries=[each for each in countries if each is not None])  # 1
     found = Found(looked_for=sought.sentences())
     if sought.national:
@@ -205,7 +217,21 @@ async def find_orders(
             phones = await phones_of(connection, order, sources=sources, most=READ_FOR_PHONE)
             shown = {"phone": ", ".join(map(masked_phone, phones)) or None, "found": how}
             found.hits.append(ledger_summary(ledger) | shown)
+    if refused and not found.hits and sought.name is not None:
+        found.notes += await _refused_only(context, sought.name)
     return found
+
+
+async def _refused_only(context: AppContext, name: str) -> list[str]:
+    refused = await refused_that_may_be_of(context, {name})
+    if not refused:
+        return []
+    count = counted(len(refused), "refused delivery", "refused deliveries")
+    ids = ", ".join(each.delivery_id for each in refused[:3])
+    return [
+        f"Nothing was received of it, but {count} may be about it; nobody vouches for such: "
+        f"`tallyhook deliveries show {refused[0].delivery_id}` says why one was refused ({ids})."
+    ]
 
 
 class _Look:

@@ -29,6 +29,7 @@ from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.plain import plain_document
 from reconcile.transparency.evidence import value_document
 
 FOLDS_IN_A_ROW: Final = 25
@@ -46,13 +47,13 @@ async def explain_order(context: AppContext, order: str, *, as_of: Instant | Non
 async def order_document(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> dict[str, Any]:
-    """The same as JSON values. Where any of the order's deliveries has been deleted, `pruned`
-    says so after the fingerprint; elsewhere the document is the ledger's, which the fingerprint
-    covers to its last member but `as_of`. Where what was accepted before could not all be read in
-    time, `behind_s` says for how many seconds the oldest of it has waited, and `fulfillable` is
-    false whatever the fingerprint covers. Raises as `explain_order` does."""
+    """The same as JSON values, and `plain`, the same in words for a customer. Where any of the
+    order's deliveries has been deleted, `pruned` says so. The fingerprint covers every member but
+    `as_of`, `plain` and `pruned`. Where what was accepted before could not all be read in time,
+    `behind_s` says for how many seconds the oldest of it has waited, and `fulfillable` is false
+    whatever the fingerprint covers. Raises as `explain_order` does."""
     found = await _explained(context, order, as_of)
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"plain": plain_document(found.ledger, behind_s=found.behind_s)}
     if found.pruned is not None:
         told["pruned"] = _pruned_document(found.pruned)
     if found.behind_s:

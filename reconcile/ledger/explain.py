@@ -22,6 +22,7 @@ from reconcile.ledger.ledger import (
     Outcome,
     Reason,
 )
+from reconcile.ledger.plain import plain_headline
 from reconcile.money import Money, to_json
 
 # --- the words for every reason code, finding and outcome -----------------------------------------
@@ -429,13 +430,15 @@ def _note(heard: Heard, ledger: Ledger) -> str:
 
 
 def ledger_summary(ledger: Ledger) -> dict[str, Any]:
-    """One row of a listing: what happened in one sentence, without the evidence."""
+    """One row of a listing: what happened in one sentence, without the evidence; `plain` says it in
+    words for a customer."""
     return {
         "order": ledger.order,
         "outcome": ledger.outcome,
         "fulfillable": ledger.fulfillable,
         "totals": _totals(ledger),
         "findings": list(dict.fromkeys(finding.code for finding in ledger.findings)),
+        "plain": plain_headline(ledger),
         "explanation": headline(ledger),
         "next_decision_at": format_known(ledger.next_decision_at),
     }

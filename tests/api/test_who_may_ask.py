@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from app.access.tokens import TOKEN_SCOPES, issue_token, withdraw_token
-from app.api.application import ApiRoute
+from app.api.application import ApiRoute, OperatorRoute
 from reconcile.instants import HOUR, TICK, format_instant
 from tests.api.driving import Driver
 from tests.reconcile.build import T
@@ -89,7 +89,7 @@ def scoped(driver: Driver) -> list[tuple[str, str, str]]:
     return [
         (method, re.sub(r"\{[^}]*\}", "ORD-1", route.path), scope)
         for route in driver.service.application.routes
-        if isinstance(route, ApiRoute)
+        if isinstance(route, ApiRoute | OperatorRoute)
         for method, scope in sorted(route.scopes.items())
     ]
 
@@ -108,7 +108,8 @@ async def test_every_route_asks_for_its_scope(driver: Driver) -> None:
                 refused = answer.json()
                 assert answer.headers["content-type"] == "application/problem+json"
                 assert (refused["code"], refused["scope"]) == ("scope_missing", needed)
-                assert f"--scope {needed}" in refused["detail"]
+                way = f"--scope {needed}" if needed in TOKEN_SCOPES else "operators token"
+                assert way in refused["detail"]
             if answer.status_code == 403:
                 asked = answer.headers["www-authenticate"]
                 assert asked == f'Bearer error="insufficient_scope", scope="{needed}"'
@@ -125,7 +126,7 @@ async def test_the_description_names_the_scopes(driver: Driver) -> None:
         if method in ("get", "put", "post", "delete", "patch")
     }
     for route in driver.service.application.routes:
-        if not isinstance(route, ApiRoute):
+        if not isinstance(route, ApiRoute | OperatorRoute):
             continue
         for method, scope in route.scopes.items():
             if method != "HEAD":

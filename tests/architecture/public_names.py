@@ -27,9 +27,10 @@ import typer
 
 from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
-from app.api.application import ApiRoute, build_application
+from app.api.application import ApiRoute, OperatorRoute, build_application
 from app.api.health import Health
 from app.api.openapi import API_DOCUMENT
+from app.api.proposal_routes import ProposalRoutes
 from app.api.routes import Api, Checkouts
 from app.cli.main import application
 from app.cli.orders import EXIT_CODES
@@ -111,10 +112,11 @@ def routes() -> Iterator[str]:
         "webhooks": object.__new__(webhooks.Webhooks),
         "api": object.__new__(Api),
         "checkouts": object.__new__(Checkouts),
+        "proposals": object.__new__(ProposalRoutes),
         "health": object.__new__(Health),
     }
     for route in cast(Any, build_application(**cast(Any, parts))).routes:
-        scopes = route.scopes if isinstance(route, ApiRoute) else {}
+        scopes = route.scopes if isinstance(route, ApiRoute | OperatorRoute) else {}
         for method in route.methods or {"*"}:
             yield f"{method} {route.path} {scopes.get(method, '')}".rstrip()
 

@@ -103,7 +103,10 @@ def test_orders(run: Run, filled: dict[str, str]) -> None:
     assert [row["order"] for row in table] == ["O-1", "ORD-1"]
     shown = run("orders", "show", "ORD-1", "--format", "json").document
     assert (shown["order"], shown["outcome"]) == ("ORD-1", "succeeded")
-    assert "may be fulfilled" in run("orders", "show", "ORD-1").out
+    told = run("orders", "show", "ORD-1").out
+    assert "may be fulfilled" in told
+    assert "  Paid in full: KES 1,500.00.\n  The order can be shipped.\n" in told
+    assert f"tallyhook deliveries show {filled['live']} says why" in told
     at = shown["timeline"][0]["received_at"]
     then = run("orders", "show", "ORD-1", "--as-of", at, "--format", "json").document
     assert then["as_of"] == at

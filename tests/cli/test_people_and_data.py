@@ -63,6 +63,44 @@ def test_operators_and_their_trail(run: Run) -> None:
     assert run("audit", "list", "--action", "sung").code == 2
 
 
+def test_a_person_acts_with_a_token_of_their_own(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a file or by the environment; the trail marks what only the machine's owner said. A token
+    is good for nobody else, and for nothing once it was revoked."""
+    file = tmp_path / "boss.token"
+    run("operators", "add", "Boss", "--role", "admin")
+    made = run("operators", "token", "Boss", "--until", "1d", "--by", "Boss")
+    file.write_text(made.out)
+    own = ("--token-file", str(file))
+    assert run(*own, "operators", "add", "Ann", "--role", "finance").code == 0
+    other = run(*own, "operators", "add", "Ben", "--role", "finance", "--by", "Ann")
+    assert (other.code, "the token is Boss's" in other.err) == (2, True)
+    monkeypatch.setenv("TALLYHOOK_OPERATOR_TOKEN", made.out.strip())
+    assert run("operators", "add", "Ben", "--role", "finance").code == 0
+    assert run("operators", "token", "Ann", "--until", "1d").code == 0
+    listed = run("tokens", "list", "--format", "json").document
+    assert [(each["name"], each["operator"]) for each in listed] == [
+        ("Ann", "Ann"), ("Boss", "Boss"),
+    ]  # fmt: skip
+    assert run("tokens", "revoke", "Boss").code == 0
+    refused = run("operators", "add", "Eve", "--role", "finance")
+    assert (refused.code, "token was refused" in refused.err) == (2, True)
+    monkeypatch.setenv("TALLYHOOK_OPERATOR_TOKEN", "no token")
+    assert run("operators", "add", "Eve", "--role", "finance").code == 2
+    for wrong in (tmp_path, tmp_path / "nothing"):
+        unread = run("--token-file", str(wrong), "operators", "add", "Eve", "--role", "finance")
+        assert (unread.code, "cannot be read" in unread.err) == (2, True)
+    trail = run("audit", "list", "--format", "json").document
+    said = {
+        each["subject"]: "account" in each["facts"] for each in trail if each["role"] == "admin"
+    }
+    assert said == {"Boss": False, "Ann": False, "Ben": False}
+    (first,) = [each for each in trail if each["action"] == "token_added"][:1]
+    assert "account" in first["facts"]
+    assert made.out.strip() not in str(trail)
+
+
 def test_an_order_is_found_and_its_number_shown_to_who_says_why(
     run: Run, filled: dict[str, str]
 ) -> None:

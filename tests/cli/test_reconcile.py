@@ -202,8 +202,22 @@ def test_a_period_takes_whole_orders_by_when_they_were_placed(shop: Shop) -> Non
     assert "write a day" in fails(shop, "reconcile", "run", "--from", "yesterday")
 
 
+def own_token(shop: Shop, name: str) -> str:
+    """The file of a person's own token."""
+    token = shop("operators", "token", name, "--until", "1d", "--by", "ann")
+    return shop.file(f"{name}.token", token)
+
+
+def approve(shop: Shop, token_file: str) -> None:
+    """Approve the one proposal that waits."""
+    (waiting,) = shop.document("proposals", "list")
+    words = ("proposals", "approve", waiting["id"], "--reason", "seen")
+    shop("--token-file", token_file, *words)
+    assert shop.document("proposals", "list") == []
+
+
 def test_people_work_through_breaks(shop: Shop) -> None:
-    """Assigned, commented, accepted with a second person; everything is told again."""
+    """Assigned, commented, accepted by two with tokens of their own; everything is told again."""
     shop("operators", "add", "ann", "--role", "admin")
     shop("operators", "add", "bob", "--role", "finance", "--by", "ann")
     rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "1999.99"\n')
@@ -211,8 +225,10 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     shop("reconcile", "rules", "save", rules, "--by", "bob")
     assert shop.document("reconcile", "rules", "show")["number"] == 1
     none = ("reconcile", "rules", "save", shop.file("none.toml", ""), "--by", "bob")
-    assert "a second says" in fails(shop, *none)
-    shop(*none, "--second", "ann")
+    assert "a second operator must approve" in fails(shop, *none)
+    ann, bob = (own_token(shop, name) for name in ("ann", "bob"))
+    shop("--token-file", bob, *none[:-2], "--reason", "a new year")
+    approve(shop, ann)
     shop("reconcile", "rules", "save", rules, "--by", "bob")
     found = {each["order"]: each["id"] for each in shop.document("reconcile", "run")["breaks"]}
     big, small = found["ord 2"], found["ORD-3"]
@@ -220,9 +236,17 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     shop("breaks", "comment", big, "--note", "asked the bank", "--by", "ann")
     (mine,) = shop.document("breaks", "list", "--assignee", "ann", "--state", "assigned")
     assert mine["id"] == big
-    accept = ("breaks", "accept", big, "--reason", "gone", "--by", "bob")
-    assert "a second says" in fails(shop, *accept)
-    shop(*accept, "--second", "ann")
+    accept = ("breaks", "accept", big, "--reason", "gone")
+    assert "a second operator must approve" in fails(shop, *accept, "--by", "bob")
+    shop("--token-file", bob, *accept)
+    assert "tallyhook --token-file FILE proposals approve prp_" in shop.said
+    (waiting,) = shop.document("proposals", "list")
+    assert waiting["id"] in shop("proposals", "show", waiting["id"])
+    decide = ("approve", waiting["id"], "--reason", "seen")
+    assert "you proposed it yourself" in fails(shop, "--token-file", bob, "proposals", *decide)
+    assert "nobody is named" in fails(shop, "proposals", *decide)
+    approve(shop, ann)
+    assert "ann has approved it" in fails(shop, "--token-file", ann, "proposals", *decide)
     shop("breaks", "accept", small, "--reason", "small", "--by", "bob")
     again = shop.document("reconcile", "run", "--fail-on-breaks")
     assert ({each["state"] for each in again["breaks"]}, again["open"]) == ({"accepted"}, 0)

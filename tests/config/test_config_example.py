@@ -75,6 +75,7 @@ def test_blanks_left_in_are_refused(tmp_path: Path) -> None:
 
 
 def test_words_of_commands_are_no_mistakes() -> None:
-    """Who asks, and the token of a replay, may stand in the environment of every command."""
-    words = {"TALLYHOOK_OPERATOR": "Sue", "TALLYHOOK_PLAY_TOKEN": "t"}
-    assert load_settings({"TALLYHOOK_ENVIRONMENT": "sandbox", **words}).environment == "sandbox"
+    """Who asks, their own token and that of a replay may stand in every command's environment."""
+    words = ("OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
+    given = {"TALLYHOOK_ENVIRONMENT": "sandbox", **{f"TALLYHOOK_{word}": "t" for word in words}}
+    assert load_settings(given).environment == "sandbox"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from app.console.finance_pages import CHECKS
 from app.console.words import BREAK_STATES, CAUSES, STEPS
 from app.finance.match_rules import save_rules
+from app.finance.reconcile_period import RunRequest, reconcile_period
 from reconcile.instants import DAY
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
 from tests.console.conftest import ORIGIN, RunningConsole
@@ -146,26 +148,138 @@ async def test_a_post_from_another_site_does_nothing(console_with_breaks: Runnin
     assert console_with_breaks.driver.rows("SELECT 1 FROM break_deeds") == []
 
 
-async def test_above_the_limit_a_second_person_is_needed(
-    console_with_breaks: RunningConsole,
-) -> None:
-    """The form says so, and how; what is sent all the same is refused."""
+async def test_above_the_limit_the_form_proposes(console_with_breaks: RunningConsole) -> None:
+    """It says so before; nothing is accepted until another person approves, and below the limit one
+    is enough."""
     console = console_with_breaks
-    rules = '[accept_alone_max]\nKES = "1.00"\n'
-    await save_rules(console.context, rules, by="a finance", second=None)
+    await save_rules(console.context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
     async with console.signed_in("finance") as client:
         found = (await breaks(client, "?currency=KES"))["breaks"][0]["id"]
         path = f"/do/accept?break={found}"
         text = shown((await client.get(path)).text)
-        sent = await client.post(path, data={"form": "made up", "reason": "it is mine"})
+        sent = await send(client, path, reason="it is gone")
+        again = await send(client, path, reason="it is gone")
         free = (await breaks(client, "?currency=USD"))["breaks"][0]["id"]
         alone = await send(client, f"/do/accept?break={free}", reason="no limit in dollars")
+        page = shown((await client.get(f"/breaks/{found}")).text)
+        now = (await client.get("/now.json")).json()
+        front = shown((await client.get("/")).text)
     assert "more than the KES 1.00 that one person may accept" in text
-    assert "--second NAME" in text
-    assert "Accept it" not in text
-    assert sent.status_code == 400
-    assert alone.status_code == 303
+    assert "when another operator approves it" in text
+    assert "Proposed to a second person" in shown(sent.text)
+    assert (again.status_code, alone.status_code) == (400, 303)
+    assert "proposed this already" in shown(again.text)
     assert console.driver.rows("SELECT break_id FROM break_deeds") == [(free,)]
+    assert "it waits for a second person" in page
+    assert now["proposals"] == 1
+    assert "1 proposal waits for a second person" in front
+
+
+async def waiting(console: RunningConsole) -> str:
+    """The id of a proposal of `a finance` to accept a break."""
+    await save_rules(console.context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
+    async with console.signed_in("finance") as client:
+        found = (await breaks(client, "?currency=KES"))["breaks"][0]["id"]
+        await send(client, f"/do/accept?break={found}", reason="it is gone")
+        listed = (await client.get("/proposals.json")).json()
+    assert listed["waiting"] == 1
+    name: str = listed["proposals"][0]["id"]
+    return name
+
+
+async def test_another_operator_approves_on_the_page(console_with_breaks: RunningConsole) -> None:
+    """The proposer is shown no way to approve, and a form sent all the same does nothing, from
+    whichever of their sessions."""
+    console = console_with_breaks
+    name = await waiting(console)
+    async with console.signed_in("finance") as client:
+        own = (await client.get(f"/proposals/{name}")).text
+        form = shown((await client.get(f"/do/approve?proposal={name}")).text)
+        sent = await client.post(
+            f"/do/approve?proposal={name}", data={"form": "made up", "reason": "I agree with me"}
+        )
+    assert "/do/approve" not in own
+    assert "/do/withdraw" in own
+    assert "you proposed it yourself" in form.lower()
+    assert sent.status_code == 400
+    assert console.driver.rows("SELECT 1 FROM break_deeds") == []
+    async with console.signed_in("admin") as client:
+        page = shown((await client.get(f"/proposals/{name}")).text)
+        done = await send(client, f"/do/approve?proposal={name}", reason="I saw the letter")
+        after = shown((await client.get(done.headers["location"])).text)
+        listed = (await client.get("/proposals.json")).json()
+        lines = list(csv.DictReader(io.StringIO((await client.get("/proposals.csv")).text)))
+        late = await client.get(f"/do/reject?proposal={name}")
+        assert (await client.get("/proposals/prp_0")).status_code == 404
+    assert "it is gone" in page
+    assert "You approved it, and it was done" in after
+    assert "I saw the letter" in after
+    assert [each["state"] for each in listed["proposals"]] == ["approved"]
+    assert [(each["by"], each["decided_by"]) for each in lines] == [("a finance", "a admin")]
+    assert "Reject it" not in shown(late.text)
+    assert console.driver.rows("SELECT who, second FROM break_deeds") == [("a finance", "a admin")]
+    trail = console.driver.rows("SELECT who, facts FROM audit WHERE action='break_accepted'")
+    assert [(who, json.loads(facts)["second"]) for who, facts in trail] == [
+        ("a finance", "a admin")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("role", "act", "state"),
+    [("admin", "reject", "rejected"), ("finance", "withdraw", "withdrawn")],
+)
+async def test_a_proposal_is_rejected_or_withdrawn(
+    console_with_breaks: RunningConsole, role: str, act: str, state: str
+) -> None:
+    console = console_with_breaks
+    name = await waiting(console)
+    async with console.signed_in(role) as client:
+        done = await send(client, f"/do/{act}?proposal={name}", reason="not like this")
+        text = shown((await client.get(done.headers["location"])).text)
+        found = (await client.get(f"/proposals/{name}.json")).json()
+    assert (found["state"], found["steps"][-1]["reason"]) == (state, "not like this")
+    assert "nothing was done" in text
+    assert console.driver.rows("SELECT 1 FROM break_deeds") == []
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_a_month_is_closed_by_one_person_or_by_two(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """As the rules say; what is against it is told, and nothing is closed or proposed."""
+    monkeypatch.setattr("app.finance.close_period.asyncio.sleep", no_pause)
+    await save_rules(console.context, f"close_alone = {str(alone).lower()}\n", by="a finance")
+    async with console.signed_in("finance") as client:
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+        path = f"/do/close?month={month}"
+        early = await send(client, path, reason="month end")
+        console.driver.clock.put(console.driver.clock.now() + 45 * DAY)
+        await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
+    async with console.signed_in("finance") as client:
+        against = (await client.get(f"/periods/{month}.json")).json()["checks"]
+        sent = await send(client, path, reason="month end")
+        listed = (await client.get("/proposals.json")).json()["proposals"]
+        waits = (await client.get(f"/periods/{month}.json")).json()["proposal"]
+    assert early.status_code == 400
+    assert [each for each in against if each["state"] == "failed"] == []
+    if not alone:
+        assert "Proposed to a second person" in shown(sent.text)
+        assert console.driver.rows("SELECT 1 FROM closings") == []
+        async with console.signed_in("admin") as client:
+            name = listed[0]["id"]
+            assert waits == {"id": name, "by": "a finance"}
+            sent = await send(client, f"/do/approve?proposal={name}", reason="it ties")
+    assert sent.status_code == 303
+    (closing,) = console.driver.rows("SELECT period FROM closings")
+    assert closing == (month,)
+    ((who, facts),) = console.driver.rows(
+        "SELECT who, facts FROM audit WHERE action='period_closed'"
+    )
+    assert (who, json.loads(facts).get("second")) == ("a finance", None if alone else "a admin")
+
+
+async def no_pause(_: float) -> None:
+    """In place of a wait."""
 
 
 async def test_a_break_goes_to_an_operator_only(console_with_breaks: RunningConsole) -> None:

@@ -188,9 +188,10 @@ async def test_late_money_is_decided_with_a_reason(console_with_breaks: RunningC
     assert rows == [("a finance",)] * 2
 
 
-async def test_above_the_limit_late_money_may_only_go_back(
+async def test_above_the_limit_late_money_is_kept_by_two(
     console_with_breaks: RunningConsole,
 ) -> None:
+    """To keep it is proposed; that it goes back, one person decides."""
     console = console_with_breaks
     await save_rules(console.context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
     async with console.signed_in("finance") as client:
@@ -199,10 +200,12 @@ async def test_above_the_limit_late_money_may_only_go_back(
         path = f"/do/settle?break={name}"
         text = shown((await client.get(path)).text)
         kept = await send(client, path, action="accept", reason="it is ours")
+        waits = (await client.get("/proposals.json")).json()["waiting"]
         back = await send(client, path, action="refund", reason="paid twice")
-    assert "it takes a second person" in text
-    assert "Keep it" not in text
-    assert (kept.status_code, back.status_code) == (400, 303)
+    assert "another operator approves that" in text
+    assert "Proposed to a second person" in shown(kept.text)
+    assert (waits, back.status_code) == (1, 303)
+    assert console.driver.rows("SELECT value FROM break_deeds") == [("refund",)]
 
 
 async def test_support_sees_breaks_and_decides_none(console_with_breaks: RunningConsole) -> None:

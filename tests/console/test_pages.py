@@ -10,13 +10,27 @@ from html import unescape
 
 import pytest
 
-from app.access.operators import MAY, MAY_READ, ROLES
+from app.access.operators import MAY, MAY_READ, ROLES, Proven
 from app.console.application import split_form
 from app.console.page_list import ACTS, PAGES
 from app.console.words import address
+from app.finance.break_acts import accept_break
+from app.finance.match_rules import save_rules
 from tests.console.conftest import AWKWARD, PHONE, RunningConsole
 
 ABOUT_AN_UPLOAD = ("import", "discard")
+
+LIMITS = '[accept_alone_max]\nKES = "1.00"\nUSD = "1.00"\n'
+
+
+async def proposed(console: RunningConsole, name: str) -> str:
+    """The id of a proposal to accept this break."""
+    await save_rules(console.context, LIMITS, by="a finance")
+    by = Proven("a finance")
+    found = await accept_break(console.context, name, reason="it is gone", by=by)
+    assert found is not None
+    return found.id
+
 
 LISTS = [page for page in PAGES if "{subject}" not in page.path]
 
@@ -44,11 +58,14 @@ async def test_every_role_does_what_the_table_says(
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         name = (await client.get("/breaks.json")).json()["breaks"][0]["id"]
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+    proposal = await proposed(console, name)
     async with console.signed_in(role) as client:
         may = {str(word): roles for each in (MAY, MAY_READ) for word, roles in each.items()}
         for act in ACTS:
             about = f"order=ORD-1&break={name}&number=1&operator=a+viewer&token=books"
-            path = f"/do/{act.name}?{about}&item=rollback&period=2026-11&upload=none"
+            about += f"&month={month}&proposal={proposal}&upload=none"
+            path = f"/do/{act.name}?{about}&item=rollback"
             allowed = role in may[act.permission]
             there = 404 if act.name in ABOUT_AN_UPLOAD else 200
             assert (await client.get(path)).status_code == (there if allowed else 403)
@@ -73,7 +90,7 @@ async def test_the_page_of_an_order_says_what_its_json_says(console: RunningCons
         document = (await client.get("/orders/ORD-1.json")).json()
         page = await client.get("/orders/ORD-1")
     text = shown(page.text)
-    assert document["answer"] == "The money has arrived. KES 1,500.00 was received."
+    assert document["answer"] == "Paid in full: KES 1,500.00. The order can be shipped."
     assert document["answer"] in text
     assert document["money"]["due"] == {"amount": "1500.00", "currency": "KES"}
     for sentence in document["sentences"]:

@@ -10,7 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app.access.operator_store import audit_entries
-from app.access.operators import register_operator
+from app.access.operators import Proven, Role, register_operator
+from app.access.proposal import Proposal
+from app.bootstrap_proposals import proposals_of
 from app.core.errors import UsageError
 from app.finance.break_acts import (
     SeenBreak,
@@ -26,9 +28,10 @@ from app.finance.break_acts import (
 )
 from app.finance.break_store import steps_of
 from app.finance.ledger_lines import refresh_takings
-from app.finance.match_rules import save_rules
+from app.finance.match_rules import current_rules, save_rules
 from app.finance.reconcile_period import finish
 from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
+from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.control import Control, control_text
@@ -47,6 +50,8 @@ KEYS = {
     "break_deeds": "number",
 }
 """A column of each table."""
+
+PEOPLE: dict[str, Role] = {"ann": "admin", "bob": "finance", "eve": "support"}
 
 
 def missing(order: str, *, minor: int = 150_000, lines: Sequence[str] = ()) -> Break:
@@ -78,6 +83,12 @@ def late(order: str, why: str = "given_up") -> Break:
         cites=("e",),
         facts=(("captured", KES), ("why", why)),
     )
+
+
+async def people(at: AppContext) -> None:
+    """Three operators: two who may accept, and one who may not."""
+    for person, role in PEOPLE.items():
+        await register_operator(at, name=person, role=role, by="ann")
 
 
 async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: int = 0) -> int:
@@ -202,7 +213,7 @@ class BreakContract:
             number = await take_run_number(connection)
             await save_seen(connection, [missing("A", minor=7)], number=number, as_of=seconds(3))
         name = missing("A").identity
-        await accept_break(context(store, at=5), name, reason="small", by="ann", second=None)
+        await accept_break(context(store, at=5), name, reason="small", by="ann")
         await finish(context(store, at=9), finished(number, at=3))
         found = await show(store, missing("A"))
         assert [(step.kind, step.at) for step in found.steps] == [
@@ -243,7 +254,7 @@ class BreakContract:
         await assign_break(at, name, to="bob", by="ann")
         await comment_break(at, name, note="asked the bank", by="ann")
         assert await living(store) == {"A": "assigned"}
-        await accept_break(at, name, reason="small", by="ann", second=None)
+        await accept_break(at, name, reason="small", by="ann")
         assert await living(store) == {"A": "accepted"}
         await run(store, missing("A", minor=7), at=3)
         found = await show(store, missing("A"))
@@ -263,29 +274,62 @@ class BreakContract:
         assert [step.kind for step in earlier[name]] == ["opened"]
 
     async def test_above_the_limit_two_operators_accept(self, store: Store) -> None:
-        """One alone is refused, the same one twice is refused, and so is one who may not."""
+        """One proposes and another approves, each having proved who they are; the same one twice is
+        refused, and so is one who may not."""
         at = context(store, at=2)
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(store, missing("A"), missing("B", minor=100_000), late("C"), at=1)
-        big, small = missing("A").identity, missing("B").identity
-        await accept_break(at, small, reason="at the limit", by="ann", second=None)
-        with pytest.raises(UsageError, match="both must be operators"):
-            await accept_break(at, big, reason="x", by="ann", second="bob")
-        for person, role in (("ann", "admin"), ("bob", "finance"), ("eve", "support")):
-            await register_operator(at, name=person, role=role, by="ann")  # type: ignore[arg-type]
-        for second, why in ((None, "a second says"), ("ann", "another one"), ("eve", "support")):
+        big, small, late_one = (each.identity for each in (missing("A"), missing("B"), late("C")))
+        proposals = proposals_of(at, sources={})
+        await accept_break(at, small, reason="at the limit", by="ann")
+        for by in (Proven("ann"), "ann"):
+            with pytest.raises(UsageError, match="a second operator must approve"):
+                await accept_break(at, big, reason="x", by=by)
+        await people(at)
+        proposal = await accept_break(at, big, reason="gone", by=Proven("ann"))
+        assert proposal is not None
+        assert "written off" in proposal.sentence
+        for by, why in (("ann", "yourself"), ("eve", "support"), ("mallory", "in force")):
             with pytest.raises(UsageError, match=why):
-                await accept_break(at, big, reason="x", by="ann", second=second)
+                await proposals.approve(proposal.id, by=Proven(by), reason="x")
+        with pytest.raises(UsageError, match="proves who they are"):
+            await proposals.approve(proposal.id, by="bob", reason="x")
         assert await living(store) == {"A": "open", "B": "accepted", "C": "open"}
-        late_one = late("C").identity
-        for action in ("accept", "credit"):
-            with pytest.raises(UsageError, match="a second says"):
-                await settle_late(at, late_one, action=action, reason="kept", by="ann")
-        await settle_late(at, late_one, action="refund", reason="it goes back", by="ann")
-        await settle_late(at, late_one, action="credit", reason="x", by="ann", second="bob")
-        assert "ann and bob" in (await show(store, late("C"))).life.because
-        await accept_break(at, big, reason="x", by="ann", second="bob")
+        await proposals.approve(proposal.id, by=Proven("bob"), reason="I saw it")
         assert "ann and bob" in (await show(store, missing("A"))).life.because
+        await settle_late(at, late_one, action="refund", reason="it goes back", by="ann")
+        kept = await settle_late(at, late_one, action="credit", reason="a gift", by=Proven("bob"))
+        assert isinstance(kept, Proposal)
+        await proposals.approve(kept.id, by=Proven("ann"), reason="so be it")
+        life = (await show(store, late("C"))).life
+        assert (life.settling, "bob and ann" in life.because) == ("credit", True)
+        async with store.reading() as connection:
+            trail = await audit_entries(connection, limit=99, subject=big)
+        assert [(each.action, each.who, each.facts["second"]) for each in trail] == [
+            ("break_accepted", "ann", "bob")
+        ]
+
+    async def test_what_has_changed_since_is_not_approved(self, store: Store) -> None:
+        """Another sum, or a break that was accepted meanwhile; a name or a note changes nothing."""
+        at = context(store, at=9)
+        await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
+        await run(store, missing("A"), missing("B"), at=1)
+        await people(at)
+        proposals = proposals_of(at, sources={})
+        found = [
+            await accept_break(at, missing(name).identity, reason="gone", by=Proven("ann"))
+            for name in "AB"
+        ]
+        first, other = (each.id for each in found if each is not None)
+        await comment_break(at, missing("A").identity, note="asked the bank", by="bob")
+        await assign_break(at, missing("A").identity, to="bob", by="bob")
+        await run(store, missing("A"), missing("B", minor=150_001), at=3)
+        with pytest.raises(UsageError, match="has changed since"):
+            await proposals.approve(other, by=Proven("bob"), reason="x")
+        await proposals.approve(first, by=Proven("bob"), reason="x")
+        with pytest.raises(UsageError, match="bob has approved it"):
+            await proposals.approve(first, by=Proven("bob"), reason="x")
+        assert await living(store) == {"A": "accepted", "B": "open"}
 
     async def test_what_nobody_knows_is_above_every_limit(self, store: Store) -> None:
         """An unresolved order of which neither amount nor price was told, in whatever currency;
@@ -293,33 +337,35 @@ class BreakContract:
         at = context(store, at=2)
         unknown = replace(missing("A", minor=0), cause="unresolved")
         await run(store, unknown, replace(unknown, order="B"), at=1)
-        await accept_break(at, unknown.identity, reason="a gift", by="ann", second=None)
+        await accept_break(at, unknown.identity, reason="a gift", by="ann")
         await save_rules(at, '[accept_alone_max]\nJPY = "5"\n', by="ann")
         name = replace(unknown, order="B").identity
         with pytest.raises(UsageError, match="is not known"):
-            await accept_break(at, name, reason="a gift", by="ann", second=None)
+            await accept_break(at, name, reason="a gift", by="ann")
 
     async def test_rules_with_a_limit_are_changed_by_two(self, store: Store) -> None:
         """Whatever changes: a wide tolerance hides a difference as well as a high limit does. One
-        person sets the first limit."""
+        person sets the first limit; what comes between a proposal and its approval ends it."""
         at = context(store)
         low, high = (f'[accept_alone_max]\nKES = "{n}.00"\n' for n in (10, 11))
         for rules in ('book_margin = "1 day"\n', low):
             await save_rules(at, rules, by="ann")
+        await people(at)
         for rules in (high, "", 'book_margin = "2 days"\n' + low):
-            with pytest.raises(UsageError, match="a second says"):
+            with pytest.raises(UsageError, match="a second operator must approve"):
                 await save_rules(at, rules, by="ann")
-        with pytest.raises(UsageError, match="one person may do alone: both must"):
-            await save_rules(at, high, by="ann", second="bob")
-        for person, role in (("ann", "admin"), ("bob", "finance"), ("eve", "support")):
-            await register_operator(at, name=person, role=role, by="ann")  # type: ignore[arg-type]
-        for second, why in (("ann", "another one"), ("eve", "support")):
-            with pytest.raises(UsageError, match=why):
-                await save_rules(at, high, by="ann", second=second)
-        assert (await save_rules(at, high, by="ann", second="bob")).number == 3
+        proposals = proposals_of(at, sources={})
+        proposal = await save_rules(at, high, by=Proven("ann"), reason="prices rose")
+        assert isinstance(proposal, Proposal)
+        with pytest.raises(UsageError, match="proposed this already"):
+            await save_rules(at, "", by=Proven("bob"), reason="another opinion")
+        await proposals.approve(proposal.id, by=Proven("bob"), reason="they did")
+        saved = await current_rules(at)
+        assert saved is not None
+        assert (saved.number, saved.toml, saved.who) == (3, high, "ann")
         async with store.reading() as connection:
             trail = await audit_entries(connection, limit=9, action="rules_saved")
-        assert [each.facts.get("second") for each in trail].count("bob") == 1
+        assert [each.facts.get("second") for each in trail] == [None, None, "bob"]
 
     async def test_late_money_is_settled_by_whoever_may(self, store: Store) -> None:
         """A refund is owed until evidence ends it; what is accepted is open no more."""
@@ -352,7 +398,7 @@ class BreakContract:
         at = context(store, at=2)
         for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
             with pytest.raises(UsageError, match=why):
-                await accept_break(at, missing("A").identity, reason=reason, by="ann", second=None)
+                await accept_break(at, missing("A").identity, reason=reason, by="ann")
         with pytest.raises(UsageError, match="printable"):
             await assign_break(at, missing("A").identity, to="a\nb", by="ann")
         assert await rows(store, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []

@@ -12,6 +12,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app.access.operator_store import AuditEntry, add_entry
+from app.access.proposal import Decided, Proposal
+from app.access.proposal_store import add_decision, add_proposal
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.phone_key import PhoneKey
 from app.database.engine import scratch_database
@@ -50,6 +52,22 @@ KEY = PhoneKey(b"k" * 32)
 PHONE = "254711223344"
 DIGEST = KEY.digest(PHONE)
 PRICE = Money(minor=150_000, currency="KES")
+ONLY_ADDED_TO = (
+    "audit", "records", "revisions", "signoffs", "erasures", "proposals", "proposal_decisions",
+)  # fmt: skip
+PROPOSAL = Proposal(
+    id="prp_1",
+    kind="accept_above_limit",
+    subject="brk_1",
+    sentence="Accept it.",
+    state="as it was",
+    who="Ann",
+    role="finance",
+    reason="gone",
+    at=T,
+    until=T + DAY,
+)
+DECIDED = Decided(decision="approved", who="Ben", role="finance", reason="seen", at=T)
 
 
 def paid(event_id: str, order: str, payment: str = "p1") -> Event:
@@ -276,7 +294,7 @@ class PersonalContract:
         with pytest.raises(NotFoundError):
             await erasing(then)
 
-    @pytest.mark.parametrize("table", ["audit", "records", "revisions", "signoffs", "erasures"])
+    @pytest.mark.parametrize("table", ONLY_ADDED_TO)
     async def test_some_rows_can_only_be_added(self, store: Store, table: str) -> None:
         """The database itself refuses, whoever asks."""
         async with store.writing() as connection:
@@ -287,7 +305,10 @@ class PersonalContract:
         await refold_until_quiet(context(store), limit=10, progress=quiet)
         async with store.writing() as connection:
             await note_carried_out(connection, "j", [(0, "a line")])
+            await add_proposal(connection, PROPOSAL)
+            await add_decision(connection, PROPOSAL.id, DECIDED)
         columns = {"signoffs": "item", "audit": "subject", "erasures": "line"}
+        columns |= {"proposals": "subject", "proposal_decisions": "reason"}
         column = columns.get(table, "order_key")
         before = await rows(store, f"SELECT {column} FROM {table}")
         for deed in (f"UPDATE {table} SET {column} = 'x'", f"DELETE FROM {table}"):

@@ -117,14 +117,12 @@ class ReportingContract:
         await run(store, some, missing("B"), at=10)
         for at in (20, 30):
             now = context(store, at=at)
-            await accept_break(now, some.identity, reason="small", by=None, second=None)
+            await accept_break(now, some.identity, reason="small", by=None)
         first = {"start": seconds(0), "end": seconds(40)}
         then = await booked(store, at=40, **first)
         assert then == [("written off: not_settled", -100, seconds(20))]
         await run(store, more, at=50)
-        await accept_break(
-            context(store, at=60), some.identity, reason="so be it", by=None, second=None
-        )
+        await accept_break(context(store, at=60), some.identity, reason="so be it", by=None)
         await run(store, at=70)
         assert await booked(store, at=40, **first) == then == await booked(store, at=99, **first)
         assert await booked(store, at=99, start=seconds(40), end=seconds(99)) == [
@@ -157,9 +155,7 @@ class ReportingContract:
             context(store, at=200), scope(as_of=seconds(200)), progress=quiet
         )
         (line,) = report.break_lines
-        await accept_break(
-            context(store, at=250), line.identity, reason="agreed", by=None, second=None
-        )
+        await accept_break(context(store, at=250), line.identity, reason="agreed", by=None)
         third = said("third", "succeeded", order="A", payment="r", money=DUE, order_money=DUE)
         await keep(store, arrival(third, at=260))
         report = await report_period(
@@ -205,7 +201,7 @@ class ReportingContract:
             assert (line.cause, line.order) == ("paid_twice", "A")
             assert line.sentence.startswith("Paid more than once")
             seen.append([line.state, *(row.state for row in report.breaks)])
-            await accept_break(now, line.identity, reason="agreed", by=None, second=None)
+            await accept_break(now, line.identity, reason="agreed", by=None)
         assert seen == [["open", "open"], ["accepted", "accepted"]]
 
     async def test_a_journal_has_every_movement_and_line_once(self, store: Store) -> None:

@@ -79,7 +79,7 @@ async def close(context: AppContext, period: str = "2026-10", **words: Any) -> C
 async def codes(context: AppContext, **words: Any) -> list[str]:
     """What stands against closing October."""
     done = await close_period(context, asked(**words), progress=quiet)
-    assert not isinstance(done, Closing)
+    assert isinstance(done, tuple)
     return [each.code for each in done]
 
 

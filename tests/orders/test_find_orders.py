@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from app.orders.customers import unmask
 from app.orders.find_orders import NATIONAL, Found, find_orders, understood
 from app.providers.source import Source
 from reconcile.instants import DAY
-from tests.api.driving import Driver, driving, environ, event, of_order
+from tests.api.driving import Driver, driving, environ, event, of_order, signed
+from tests.waiting import soon
 
 PHONE = "254711223344"
 
@@ -143,6 +145,26 @@ async def test_a_number_that_lacks_its_country_is_told(driver: Driver) -> None:
     assert (await find(driver, "0711 223 344")).notes == [NATIONAL]
     assert (await find(driver, "+254 711 223 344")).notes == []
     assert (await find(driver, "0.50")).notes == []
+
+
+async def test_a_national_number_is_of_the_country_that_is_set(driver: Driver) -> None:
+    context = driver.service.context
+    found = await find_orders(context, "0711 223 344", sources={}, limit=5, country="254")
+    assert ([hit["order"] for hit in found.hits], found.notes) == (["ORD-1"], [])
+
+
+async def test_what_was_refused_is_told_where_nothing_else_is(driver: Driver) -> None:
+    """Only to who may see such, and never beside an order that was found."""
+    body = json.dumps(of_order("ORD-77", "evt_9")).encode()
+    await driver.send(body, signed(body, at=driver.clock.now(), key=b"a key of somebody else"))
+    await soon(lambda: bool(driver.rows("SELECT 1 FROM rejections")))
+    (note,) = (await find(driver, "ORD-77")).notes
+    assert note.startswith("Nothing was received of it, but 1 refused delivery may be about it;")
+    context = driver.service.context
+    silent = await find_orders(context, "ORD-77", sources={}, limit=5, refused=False)
+    assert silent.notes == []
+    await driver.send(of_order("ORD-77", "evt_10"))
+    assert (await find(driver, "ORD-77")).notes == []
 
 
 def test_a_national_number_needs_a_country() -> None:

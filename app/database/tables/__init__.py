@@ -6,7 +6,7 @@ events by the provider's profile, records by the operation that makes them.
     truth   deliveries  records  revisions  rejections  tokens  signoffs
             operators  audit  imports  book_lines  statement_lines  closings  closing_prints
             match_rules  runs  breaks  break_versions  break_seen  break_turns  break_deeds
-            erasures  credentials
+            erasures  credentials  proposals  proposal_decisions
     index   events  links  contested        rebuilt from deliveries by `reindex`
             phones                           added to by `reindex`: of some the bodies are gone
     cache   ledgers  takings                rebuilt by `refold --all`, and by the next run

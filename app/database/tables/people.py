@@ -161,7 +161,8 @@ class ErasureRow(Table, table=True):
 
 
 class TokenRow(Table, table=True):
-    """A program that may use the API. Only the token's SHA-256 is kept. `scopes` are words between
+    """A program that may use the API, or a person's own token, by which commands and the API know
+    them: `operator` is their name. Only the token's SHA-256 is kept. `scopes` are words between
     blanks; from `until` on it opens nothing."""
 
     __tablename__ = "tokens"
@@ -172,6 +173,7 @@ class TokenRow(Table, table=True):
     revoked_at: int | None = big_column(null=True)
     scopes: str = Field(sa_column=Column(TEXT, nullable=False, server_default=text("''")))
     until: int | None = big_column(null=True)
+    operator: str | None = text_column(null=True)
 
 
 class SignoffRow(Table, table=True):
@@ -245,6 +247,39 @@ class UsedFormRow(Table, table=True):
     __tablename__ = "used_forms"
     __table_args__ = (Index("ix_used_forms_at", "at"), CLUSTERED)
     id: str = text_column(primary=True)
+    at: int = big_column()
+
+
+class ProposalRow(Table, table=True):
+    """An act that needs a second person, as one operator proposed it. `given` is a JSON object of
+    what the act needs, `state` what its subject was like. From `until` on nobody can approve it.
+    Append-only."""
+
+    __tablename__ = "proposals"
+    __table_args__ = (Index("ix_proposals_until", "until"), CLUSTERED)
+    id: str = text_column(primary=True)
+    kind: str = text_column()
+    subject: str = text_column()
+    sentence: str = text_column()
+    given: str = text_column()
+    state: str = text_column()
+    who: str = text_column()
+    role: str = text_column()
+    reason: str = text_column()
+    at: int = big_column()
+    until: int = big_column()
+
+
+class ProposalDecisionRow(Table, table=True):
+    """What became of a proposal: approved, rejected or withdrawn, once. Append-only."""
+
+    __tablename__ = "proposal_decisions"
+    __table_args__ = CLUSTERED
+    proposal: str = text_column(primary=True)
+    decision: str = text_column()
+    who: str = text_column()
+    role: str = text_column()
+    reason: str = text_column()
     at: int = big_column()
 
 

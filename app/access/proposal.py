@@ -1,0 +1,56 @@
+"""A proposal: an act that one operator asks for, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reconcile.instants import Instant
+
+Decision = Literal["approved", "rejected", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What became of a proposal: who said so, in which role, why and when."""
+
+    decision: Decision
+    who: str
+    role: str
+    reason: str
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """An act that one operator asks for and another must agree to.
+
+    kind      the name of what is proposed
+    subject   what it would be done to: a break, a month, an import; never a phone number
+    sentence  what would be done, with the money and the consequence
+    given     what the act needs besides; never personal data
+    state     what the subject was like when this was proposed, by the kind's own account
+    who       the proposer, and their role then
+    until     the instant from which on nobody can approve it
+    decided   what became of it; None: nobody has said
+    """
+
+    id: str
+    kind: str
+    subject: str
+    sentence: str
+    given: Mapping[str, str] = field(default_factory=dict)
+    state: str
+    who: str
+    role: str
+    reason: str
+    at: Instant
+    until: Instant
+    decided: Decided | None = None
+
+    def standing(self, now: Instant) -> str:
+        """`waiting`, `expired`, or the word of its decision."""
+        if self.decided is not None:
+            return self.decided.decision
+        return "waiting" if now < self.until else "expired"

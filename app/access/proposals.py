@@ -1,0 +1,362 @@
+"""Four eyes: what one operator may not do alone is proposed, and done when another approves.
+
+1 propose  an operator who proved who they are asks for an act, in the room that owns it
+2 look     the proposal, and what its subject is like, are shown to others
+3 decide   another operator approves or rejects, or the proposer withdraws; once
+4 act      approving does the act in the transaction that keeps the approval, in the proposer's
+           name, with the second person's beside it
+
+A room makes an act one of these by a `ProposalKind`, which `bootstrap_proposals.py` lists: `state`
+says what the subject is like now, and `perform` does the act. An approval of what has changed since
+it was proposed is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from app.access.operator_store import Operator, operators
+from app.access.operators import MAY, ROLES, Action, note_in_trail, permitted
+from app.access.proposal import Decided, Decision, Proposal
+from app.access.proposal_store import (
+    add_decision,
+    add_proposal,
+    past_proposals,
+    proposal_of,
+    waiting_proposal_of,
+    waiting_proposals,
+)
+from app.core.errors import NotFoundError, UsageError
+from app.core.ids import new_id
+from app.core.masking import looks_like_a_phone
+from app.database.engine import Connection, DatabaseContext
+from reconcile.instants import DAY, Duration, Instant, format_instant
+
+STANDS_FOR: Final[Duration] = 7 * DAY
+"""A week, holidays of the second person included. What nobody agreed to by then is asked for anew:
+the books have moved on, and a proposal that is forgotten must not be approved by mistake."""
+
+REASON_MAX: Final = 2_000
+"""Characters of why: a page."""
+
+LAST: Final = "~"
+"""Above every id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreed:
+    """Two persons, each of whom may do the act.
+
+    who       the proposer, in whose name it is done
+    second    the name of who approved
+    proposal  the id of what was approved
+    """
+
+    who: Operator
+    second: str
+    proposal: str
+
+    @property
+    def facts(self) -> dict[str, str | int]:
+        """For the act's own entry of the audit trail."""
+        return {"second": self.second, "proposal": self.proposal}
+
+
+Agree = Callable[[Connection], Awaitable[Agreed]]
+"""Keeps the approval, in the transaction that is given. Raises UsageError where it does not count
+any more: the transaction must then end without the act."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalKind:
+    """An act that may be proposed.
+
+    name     its word, for good: rows hold it
+    title    what it is, in words for a heading
+    action   what the roles of both must be allowed to do
+    state    what the subject is like now: equal texts mean that nothing changed that the second
+             person would want to know. Raises NotFoundError or UsageError where it is not there
+    perform  does the act: in the transaction in which it writes it calls `agree` first, once, and
+             writes what follows in the name of `Agreed.who`. Raises UsageError where it cannot be
+             done; the proposal then still waits
+    takes_long  whether `perform` may take minutes: then no receiver does it
+    """
+
+    name: str
+    title: str
+    action: Action
+    state: Callable[[Connection, str, Mapping[str, str]], Awaitable[str]]
+    perform: Callable[[Proposal, Agree], Awaitable[None]]
+    takes_long: bool = False
+
+
+def proved(who: Operator) -> bool:
+    """Whether it is an operator who proved who they are, and not the owner of the machine."""
+    return who.account is None and who.role in ROLES
+
+
+PROPOSE: Final = (
+    "{}: a second operator must approve it. Propose it on a page of the console, or with your own "
+    "token: tallyhook --token-file FILE … (`tallyhook operators token NAME --until 90d` makes one)"
+)
+
+
+async def propose(
+    connection: Connection,
+    kind: ProposalKind,
+    *,
+    who: Operator,
+    now: Instant,
+    because: str,
+    subject: str,
+    sentence: str,
+    given: Mapping[str, str] | None = None,
+    reason: str,
+) -> Proposal:
+    """Keep a proposal, in the caller's transaction, with its audit entry.
+
+    who       the proposer, whom `permitted` gave for the kind's action
+    because   why one person may not do it alone, in words that a refusal begins with
+    sentence  what would be done, with the money and the consequence
+
+    Raises UsageError for who has not proved who they are, and where the same is proposed already.
+    """
+    if not proved(who):
+        raise UsageError(PROPOSE.format(because))
+    _checked_reason(reason)
+    settled = dict(given or {})
+    proposal = Proposal(
+        id=new_id("prp_", now),
+        kind=kind.name,
+        subject=subject,
+        sentence=sentence,
+        given=settled,
+        state=await kind.state(connection, subject, settled),
+        who=who.name,
+        role=who.role,
+        reason=reason,
+        at=now,
+        until=Instant(now + STANDS_FOR),
+    )
+    # The entry first: from it on no other transaction proposes until this one ends.
+    await _note(connection, who, proposal, action="proposed", reason=reason, now=now)
+    same = await waiting_proposal_of(connection, kind=kind.name, subject=subject, now=now)
+    if same is not None:
+        raise UsageError(
+            f"{same.who} proposed this already, as {same.id}, and it waits for a second person; "
+            f"`tallyhook proposals show {same.id}` shows it"
+        )
+    await add_proposal(connection, proposal)
+    return proposal
+
+
+def _checked_reason(reason: str) -> None:
+    if not 0 < len(reason.strip()) <= REASON_MAX:
+        raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
+    if looks_like_a_phone(reason):
+        raise UsageError("leave the phone number out: what is said of a proposal is kept for ever")
+
+
+async def _note(
+    connection: Connection,
+    who: Operator,
+    proposal: Proposal,
+    *,
+    action: Action,
+    reason: str,
+    now: Instant,
+) -> None:
+    facts: dict[str, str | int] = {"kind": proposal.kind, "about": proposal.subject}
+    if who.name != proposal.who:
+        facts["proposer"] = proposal.who
+    await note_in_trail(
+        connection, who, action=action, subject=proposal.id, at=now, reason=reason, facts=facts
+    )
+
+
+_DONE: Final[Mapping[Decision, Action]] = {
+    "approved": "proposal_approved",
+    "rejected": "proposal_rejected",
+    "withdrawn": "proposal_withdrawn",
+}
+
+
+class Proposals:
+    """The proposals of one database, and the kinds of acts that there are."""
+
+    def __init__(self, context: DatabaseContext, kinds: Iterable[ProposalKind]) -> None:
+        self._context = context
+        self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
+
+    async def waiting(self) -> list[Proposal]:
+        """All that wait for a second person, the first to end first."""
+        async with self._context.store.reading() as connection:
+            return await waiting_proposals(connection, now=self._context.clock.now())
+
+    async def past(self, *, before: str = LAST, limit: int) -> list[Proposal]:
+        """Those that were decided or have ended, the newest first."""
+        async with self._context.store.reading() as connection:
+            return await past_proposals(
+                connection, now=self._context.clock.now(), before=before, limit=limit
+            )
+
+    async def one(self, identity: str) -> Proposal:
+        """One by its id. Raises NotFoundError."""
+        async with self._context.store.reading() as connection:
+            return await _known(connection, identity)
+
+    async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
+        """Why this person cannot approve it now, in a sentence; None where they can."""
+        async with self._context.store.reading() as connection:
+            try:
+                await self._may_approve(connection, proposal.id, by=by)
+            except (NotFoundError, UsageError) as error:
+                return str(error)
+        return None
+
+    async def approve(self, identity: str, *, by: str | None, reason: str) -> Proposal:
+        """Agree to it, and let it be done. Raises NotFoundError where there is none, UsageError for
+        who may not, for what cannot be done any more, and where its subject has changed."""
+        _checked_reason(reason)
+        async with self._context.store.reading() as connection:  # before a long act begins
+            proposal = (await self._may_approve(connection, identity, by=by))[0]
+
+        async def agree(connection: Connection) -> Agreed:
+            found, second, proposer = await self._may_approve(connection, identity, by=by)
+            await self._decided(connection, found, second, "approved", reason)
+            return Agreed(who=proposer, second=second.name, proposal=identity)
+
+        await self.kinds[proposal.kind].perform(proposal, agree)
+        return await self.one(identity)
+
+    async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
+        """Say that it is not to be done. Raises as `approve` does."""
+        _checked_reason(reason)
+        async with self._context.store.writing() as connection:
+            proposal = await self._open(connection, identity)
+            who = await self._second(connection, proposal, by=by, action="proposal_rejected")
+            await self._decided(connection, proposal, who, "rejected", reason)
+        return await self.one(identity)
+
+    async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
+        """Take one's own proposal back. Raises NotFoundError where there is none, UsageError for
+        anybody else's."""
+        _checked_reason(reason)
+        async with self._context.store.writing() as connection:
+            proposal = await self._open(connection, identity)
+            who = await self._person(connection, by=by, action="proposal_withdrawn")
+            if who.name != proposal.who:
+                raise UsageError(f"{proposal.who} proposed it: you may reject it")
+            await self._decided(connection, proposal, who, "withdrawn", reason)
+        return await self.one(identity)
+
+    async def _may_approve(
+        self, connection: Connection, identity: str, *, by: str | None
+    ) -> tuple[Proposal, Operator, Operator]:
+        """The proposal, who approves it, and its proposer, if it may be approved now."""
+        proposal = await self._open(connection, identity)
+        second = await self._second(connection, proposal, by=by, action="proposal_approved")
+        kind = self.kinds[proposal.kind]
+        proposer = await _still_may(connection, proposal, kind.action)
+        if await kind.state(connection, proposal.subject, proposal.given) != proposal.state:
+            raise UsageError(
+                f"{proposal.subject} has changed since this was proposed: reject it, and let "
+                f"{proposal.who} look again and propose it anew"
+            )
+        return proposal, second, proposer
+
+    async def _open(self, connection: Connection, identity: str) -> Proposal:
+        proposal = await _known(connection, identity)
+        if proposal.decided is not None:
+            raise UsageError(
+                f"{proposal.decided.who} has {proposal.decided.decision} it at "
+                f"{format_instant(proposal.decided.at)}"
+            )
+        if self._context.clock.now() >= proposal.until:
+            raise UsageError(
+                f"it ended at {format_instant(proposal.until)}, and nobody had decided: propose it "
+                "anew"
+            )
+        if proposal.kind not in self.kinds:
+            raise UsageError(
+                f"this version knows no proposals of the kind {proposal.kind}: decide it with the "
+                "version that made it"
+            )
+        return proposal
+
+    async def _person(self, connection: Connection, *, by: str | None, action: Action) -> Operator:
+        who = await permitted(connection, by=by, action=action)
+        if not proved(who):
+            raise UsageError(
+                "a proposal is decided by an operator who proves who they are: on a page of the "
+                "console, or with their own token: tallyhook --token-file FILE …"
+            )
+        return who
+
+    async def _second(
+        self, connection: Connection, proposal: Proposal, *, by: str | None, action: Action
+    ) -> Operator:
+        """Who decides about another's proposal."""
+        who = await self._person(connection, by=by, action=action)
+        await permitted(connection, by=by, action=self.kinds[proposal.kind].action)
+        if who.name == proposal.who:
+            raise UsageError(
+                "you proposed it yourself: a second operator must decide; you may withdraw it"
+            )
+        return who
+
+    async def _decided(
+        self,
+        connection: Connection,
+        proposal: Proposal,
+        who: Operator,
+        decision: Decision,
+        reason: str,
+    ) -> None:
+        now = self._context.clock.now()
+        decided = Decided(decision=decision, who=who.name, role=who.role, reason=reason, at=now)
+        if not await add_decision(connection, proposal.id, decided):
+            raise UsageError("somebody decided it in the meantime: look again")
+        await _note(connection, who, proposal, action=_DONE[decision], reason=reason, now=now)
+
+    def document(self, proposal: Proposal) -> dict[str, Any]:
+        """For JSON."""
+        decided = proposal.decided
+        return {
+            "id": proposal.id,
+            "kind": proposal.kind,
+            "subject": proposal.subject,
+            "sentence": proposal.sentence,
+            "state": proposal.standing(self._context.clock.now()),
+            "by": proposal.who,
+            "reason": proposal.reason,
+            "at": format_instant(proposal.at),
+            "until": format_instant(proposal.until),
+            "given": dict(proposal.given),
+            "decided_by": None if decided is None else decided.who,
+            "decided_at": None if decided is None else format_instant(decided.at),
+            "decided_because": None if decided is None else decided.reason,
+        }
+
+
+async def _known(connection: Connection, identity: str) -> Proposal:
+    proposal = await proposal_of(connection, identity)
+    if proposal is None:
+        raise NotFoundError(
+            f"there is no proposal {identity[:80]!r}; `tallyhook proposals list` shows those that "
+            "wait"
+        )
+    return proposal
+
+
+async def _still_may(connection: Connection, proposal: Proposal, action: Action) -> Operator:
+    """The proposer, who must still be in force and may still do the act."""
+    for each in await operators(connection):
+        if each.name == proposal.who and each.disabled_at is None and each.role in MAY[action]:
+            return replace(each, account=None)
+    raise UsageError(
+        f"{proposal.who}, who proposed it, may not do this any more: reject it, and propose it "
+        "yourself if it is still right"
+    )

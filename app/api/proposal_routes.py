@@ -1,0 +1,130 @@
+"""The API of proposals: what waits for a second person, and deciding about it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.access.operators import MAY, MAY_READ, Action
+from app.access.proposal import Proposal
+from app.access.proposals import LAST, REASON_MAX, Proposals
+from app.access.tokens import Holder
+from app.api.request_body import json_object, number_parameter
+from app.core.errors import NotFoundError, UsageError
+from app.core.problems import ApiProblem
+
+MAX_BYTES: Final = 16 * 1024
+"""Of a body, which is a reason."""
+
+Loaded = Callable[[], Awaitable[Proposals]]
+
+
+class ProposalRoutes:
+    """The endpoints. What does the acts is loaded when it is first asked for: a receiver needs
+    none of it."""
+
+    def __init__(self, load: Loaded, *, page_max: int) -> None:
+        self._load = load
+        self._page_max = page_max
+
+    async def list(self, request: Request, operator: Holder) -> Response:
+        """GET /api/v1/proposals?before=&limit=: those that wait, then the others, newest first."""
+        _may_look(operator)
+        proposals, before = await self._load(), request.query_params.get("before") or None
+        limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+        waiting = [] if before else await proposals.waiting()
+        past = await proposals.past(before=before or LAST, limit=limit)
+        return JSONResponse(
+            {
+                "proposals": [proposals.document(each) for each in (*waiting, *past)],
+                "next": past[-1].id if len(past) == limit else None,
+            }
+        )
+
+    async def one(self, request: Request, operator: Holder) -> Response:
+        """GET /api/v1/proposals/{proposal}"""
+        _may_look(operator)
+        proposals = await self._load()
+        return JSONResponse(proposals.document(await _found(proposals, request)))
+
+    async def approve(self, request: Request, operator: Holder) -> Response:
+        """POST /api/v1/proposals/{proposal}/approve"""
+        _may(operator, "proposal_approved")
+        proposals = await self._load()
+        proposal = await _found(proposals, request)
+        kind = proposals.kinds.get(proposal.kind)
+        if kind is not None and kind.takes_long:
+            raise ApiProblem(
+                409,
+                "proposal_refused",
+                "This takes minutes, and is approved on the console or by command.",
+            )
+        return await _decide(proposals, request, operator, proposals.approve)
+
+    async def reject(self, request: Request, operator: Holder) -> Response:
+        """POST /api/v1/proposals/{proposal}/reject"""
+        _may(operator, "proposal_rejected")
+        proposals = await self._load()
+        return await _decide(proposals, request, operator, proposals.reject)
+
+    async def withdraw(self, request: Request, operator: Holder) -> Response:
+        """POST /api/v1/proposals/{proposal}/withdraw"""
+        _may(operator, "proposal_withdrawn")
+        proposals = await self._load()
+        return await _decide(proposals, request, operator, proposals.withdraw)
+
+
+def _may_look(operator: Holder) -> None:
+    if operator.role not in MAY_READ["proposals"]:
+        raise _role_missing(operator)
+
+
+def _may(operator: Holder, action: Action) -> None:
+    if operator.role not in MAY[action]:
+        raise _role_missing(operator)
+
+
+def _role_missing(operator: Holder) -> ApiProblem:
+    return ApiProblem(
+        403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
+    )
+
+
+async def _found(proposals: Proposals, request: Request) -> Proposal:
+    try:
+        return await proposals.one(request.path_params["proposal"])
+    except NotFoundError as error:
+        raise ApiProblem(404, "proposal_unknown", f"{error}.") from None
+
+
+async def _decide(
+    proposals: Proposals,
+    request: Request,
+    operator: Holder,
+    decide: Callable[..., Awaitable[Proposal]],
+) -> Response:
+    proposal = await _found(proposals, request)
+    reason = await _reason(request)
+    try:
+        done = await decide(proposal.id, by=operator.name, reason=reason)
+    except UsageError as error:
+        raise ApiProblem(409, "proposal_refused", f"{error}.") from None
+    return JSONResponse(proposals.document(done))
+
+
+async def _reason(request: Request) -> str:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BYTES:
+            raise ApiProblem(413, "body_too_large", f"Send at most {MAX_BYTES} bytes.")
+    document = json_object(bytes(body))
+    reason = document.get("reason")
+    if set(document) != {"reason"} or not isinstance(reason, str) or not reason.strip():
+        raise ApiProblem(
+            422, "request_invalid", f'Send {{"reason": WHY}}, WHY in 1 to {REASON_MAX} characters.'
+        )
+    return reason

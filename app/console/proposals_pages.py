@@ -1,0 +1,132 @@
+"""Pages of proposals: what waits for a second person, what was decided; and deciding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.access.proposal import Proposal
+from app.access.proposals import LAST
+from app.console.view import ROWS, Asked, Document, Told, View
+from app.console.words import PROPOSALS, address
+from reconcile.instants import format_instant
+
+SUBJECTS = {"accept_above_limit": "breaks", "close_period": "periods"}
+"""The pages of what proposals of these kinds are about."""
+
+
+async def proposals_document(view: View) -> Document:
+    """GET /proposals?before=: those that wait, then the others, the newest first."""
+    before = view.word("before")
+    waiting = [] if before else await view.console.proposals.waiting()
+    past = await view.console.proposals.past(before=before or LAST, limit=ROWS)
+    return {
+        "before": before,
+        "waiting": len(waiting),
+        "proposals": [proposal_row(view, each) for each in (*waiting, *past)],
+        "next": past[-1].id if len(past) == ROWS else None,
+    }
+
+
+def proposal_row(view: View, proposal: Proposal) -> dict[str, Any]:
+    """A proposal with what its kind and its state mean."""
+    told = view.console.proposals.document(proposal)
+    del told["given"]
+    kind = view.console.proposals.kinds.get(proposal.kind)
+    title = proposal.kind.replace("_", " ") if kind is None else kind.title
+    return told | {"title": title, "means": PROPOSALS[told["state"]]}
+
+
+async def proposal_document(view: View) -> Document:
+    """GET /proposals/{proposal}"""
+    found = await view.console.proposals.one(view.subject)
+    row = proposal_row(view, found)
+    waits = row["state"] == "waiting"
+    page, decided = SUBJECTS.get(found.kind), found.decided
+    steps = [{"at": row["at"], "who": found.who, "did": "proposed", "reason": found.reason}]
+    if decided is not None:
+        at = format_instant(decided.at)
+        done = {"who": decided.who, "did": decided.decision, "reason": decided.reason}
+        steps.append({"at": at, **done})
+    return row | {
+        "where": None if page is None else address(page, found.subject),
+        "given": {name: value for name, value in found.given.items() if value},
+        "mine": waits and found.who == view.person.name,
+        "not_you": await view.console.proposals.why_not(found, by=view.person.name)
+        if waits
+        else None,
+        "steps": steps,
+    }
+
+
+def proposed(proposal: Proposal) -> Told:
+    """What an act says that has proposed itself."""
+    return Told(
+        title="Proposed to a second person",
+        lines=(
+            proposal.sentence,
+            "It is done when another operator approves it, before "
+            f"{format_instant(proposal.until)}. Until then nothing changes.",
+        ),
+        back=address("proposals", proposal.id),
+    )
+
+
+async def _asked(view: View, *consequence: str, own: bool = False, second: bool = False) -> Asked:
+    """The form of a decision; it is offered to whom it is open to."""
+    found = await view.console.proposals.one(view.needed("proposal"))
+    row = proposal_row(view, found)
+    lines = [found.sentence, f"{found.who} proposed it: \u201c{found.reason}\u201d"]
+    why = None if row["state"] == "waiting" else row["means"]
+    if why is None and second:
+        why = await view.console.proposals.why_not(found, by=view.person.name)
+    if why is None and own != (found.who == view.person.name):
+        why = f"{found.who} proposed it." if own else "You proposed it yourself."
+    return Asked(
+        subject=found.id,
+        lines=(*lines, *(consequence if why is None else (f"{why[:1].upper()}{why[1:]}",))),
+        back=address("proposals", found.id),
+        ready=why is None,
+    )
+
+
+async def ask_approve(view: View) -> Asked:
+    """What is agreed to, and whether this person may."""
+    return await _asked(
+        view,
+        "You agree, and it is done at once, in both your names. It cannot be taken back here.",
+        second=True,
+    )
+
+
+async def do_approve(view: View, reason: str) -> str:
+    """Agree to it."""
+    done = await view.console.proposals.approve(
+        view.needed("proposal"), by=view.person.name, reason=reason
+    )
+    return address("proposals", done.id)
+
+
+async def ask_reject(view: View) -> Asked:
+    """What is not to be done."""
+    return await _asked(view, "You say that it is not to be done. Nothing changes but that.")
+
+
+async def do_reject(view: View, reason: str) -> str:
+    """Say no."""
+    done = await view.console.proposals.reject(
+        view.needed("proposal"), by=view.person.name, reason=reason
+    )
+    return address("proposals", done.id)
+
+
+async def ask_withdraw(view: View) -> Asked:
+    """What the proposer takes back."""
+    return await _asked(view, "You take it back. Nothing changes but that.", own=True)
+
+
+async def do_withdraw(view: View, reason: str) -> str:
+    """Take it back."""
+    done = await view.console.proposals.withdraw(
+        view.needed("proposal"), by=view.person.name, reason=reason
+    )
+    return address("proposals", done.id)

@@ -1,0 +1,278 @@
+"""Four eyes: who may propose, approve, reject and withdraw, until when, and operators' tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from app.access.operator_store import AuditEntry, audit_entries
+from app.access.operators import (
+    Proven,
+    Role,
+    note_in_trail,
+    permitted,
+    register_operator,
+    retire_operator,
+)
+from app.access.proposal import Proposal
+from app.access.proposals import STANDS_FOR, Agree, ProposalKind, Proposals, propose
+from app.access.tokens import (
+    ScopeMissing,
+    TokenRefused,
+    admit,
+    holder_of,
+    issue_own_token,
+    issue_token,
+    withdraw_token,
+)
+from app.core.errors import NotFoundError, UsageError
+from app.database.engine import Connection
+from app.receiving.context import AppContext
+from reconcile.instants import DAY, Instant
+from tests.api.driving import Driver, driving
+
+PEOPLE: dict[str, Role] = {"Boss": "admin", "Ann": "finance", "Ben": "finance", "Sue": "support"}
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert isinstance(driver, Driver)
+        for name, role in PEOPLE.items():
+            await register_operator(driver.service.context, name=name, role=role, by="Boss")
+        yield driver
+
+
+@pytest.fixture
+def context(driver: Driver) -> AppContext:
+    return driver.service.context
+
+
+class Vault:
+    """A thing that two people open: an act as a room of the product would have it."""
+
+    def __init__(self, context: AppContext) -> None:
+        self.context = context
+        self.opened_by: list[tuple[str, str]] = []
+        self.content = "gold"
+        self.jammed = False
+        self.kind = ProposalKind(
+            name="open_vault",
+            title="Open the vault",
+            action="break_accepted",
+            state=self.state,
+            perform=self.perform,
+        )
+
+    async def state(self, connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+        return self.content
+
+    async def perform(self, proposal: Proposal, agree: Agree) -> None:
+        async with self.context.store.writing() as connection:
+            agreed = await agree(connection)
+            if self.jammed:
+                raise UsageError("it is jammed")
+            await note_in_trail(
+                connection,
+                agreed.who,
+                action="break_accepted",
+                subject=proposal.subject,
+                at=self.context.clock.now(),
+                facts=agreed.facts,
+            )
+        self.opened_by.append((agreed.who.name, agreed.second))
+
+    async def propose(self, by: str | None, subject: str = "vault") -> Proposal:
+        async with self.context.store.writing() as connection:
+            return await propose(
+                connection,
+                self.kind,
+                who=await permitted(connection, by=by, action="break_accepted"),
+                now=self.context.clock.now(),
+                because="nobody opens it alone",
+                subject=subject,
+                sentence="Open the vault.",
+                reason="audit day",
+            )
+
+
+@pytest.fixture
+def vault(context: AppContext) -> Vault:
+    return Vault(context)
+
+
+@pytest.fixture
+def proposals(context: AppContext, vault: Vault) -> Proposals:
+    return Proposals(context, [vault.kind])
+
+
+async def trail(context: AppContext) -> list[AuditEntry]:
+    """What was done with proposals, and by them."""
+    async with context.store.reading() as connection:
+        found = await audit_entries(connection, limit=100)
+    return [each for each in found if each.action.startswith(("propos", "break"))]
+
+
+async def test_another_operator_approves_and_the_act_stands_in_both_names(
+    context: AppContext, vault: Vault, proposals: Proposals
+) -> None:
+    made = await vault.propose(Proven("Ann"))
+    assert [each.id for each in await proposals.waiting()] == [made.id]
+    done = await proposals.approve(made.id, by=Proven("Ben"), reason="I counted it")
+    assert vault.opened_by == [("Ann", "Ben")]
+    assert done.decided is not None
+    assert (done.decided.decision, done.decided.who) == ("approved", "Ben")
+    assert await proposals.waiting() == []
+    assert [(each.who, each.action, each.subject) for each in await trail(context)] == [
+        ("Ann", "proposed", made.id),
+        ("Ben", "proposal_approved", made.id),
+        ("Ann", "break_accepted", "vault"),
+    ]
+    assert (await trail(context))[-1].facts == {"second": "Ben", "proposal": made.id}
+
+
+@pytest.mark.parametrize(
+    ("by", "why"),
+    [
+        (Proven("Ann"), "you proposed it yourself"),
+        (Proven("Sue"), "has the role support"),
+        (Proven("Mallory"), "not an operator in force"),
+        ("Ben", "proves who they are"),  # the owner of the machine says so
+        (None, "nobody is named"),
+    ],
+)
+async def test_nobody_else_decides(
+    vault: Vault, proposals: Proposals, by: str | None, why: str
+) -> None:
+    made = await vault.propose(Proven("Ann"))
+    with pytest.raises(UsageError, match=why):
+        await proposals.approve(made.id, by=by, reason="x")
+    with pytest.raises(UsageError, match=why):
+        await proposals.reject(made.id, by=by, reason="x")
+    assert (vault.opened_by, len(await proposals.waiting())) == ([], 1)
+
+
+async def test_the_owner_of_the_machine_proposes_nothing(context: AppContext, vault: Vault) -> None:
+    with pytest.raises(UsageError, match="nobody opens it alone: a second operator"):
+        await vault.propose("Ann")
+    assert await trail(context) == []
+
+
+async def test_one_proposal_of_one_thing_waits(vault: Vault, proposals: Proposals) -> None:
+    first = await vault.propose(Proven("Ann"))
+    with pytest.raises(UsageError, match=f"Ann proposed this already, as {first.id}"):
+        await vault.propose(Proven("Ben"))
+    other = await vault.propose(Proven("Ben"), "another vault")
+    assert {each.id for each in await proposals.waiting()} == {first.id, other.id}
+    await proposals.reject(first.id, by=Proven("Ben"), reason="not today")
+    again = await vault.propose(Proven("Ben"))
+    assert again.id in {each.id for each in await proposals.waiting()}
+    assert [each.id for each in await proposals.past(limit=9)] == [first.id]
+
+
+async def test_a_proposal_ends(driver: Driver, vault: Vault, proposals: Proposals) -> None:
+    made = await vault.propose(Proven("Ann"))
+    driver.clock.put(Instant(made.until - 1))
+    assert await proposals.why_not(made, by=Proven("Ben")) is None
+    driver.clock.put(made.at + STANDS_FOR)
+    with pytest.raises(UsageError, match="it ended at"):
+        await proposals.approve(made.id, by=Proven("Ben"), reason="x")
+    assert await proposals.waiting() == []
+    (past,) = await proposals.past(limit=9)
+    assert proposals.document(past)["state"] == "expired"
+    await vault.propose(Proven("Ann"))
+
+
+async def test_the_proposer_alone_withdraws(vault: Vault, proposals: Proposals) -> None:
+    made = await vault.propose(Proven("Ann"))
+    with pytest.raises(UsageError, match="Ann proposed it: you may reject it"):
+        await proposals.withdraw(made.id, by=Proven("Ben"), reason="x")
+    done = await proposals.withdraw(made.id, by=Proven("Ann"), reason="I was wrong")
+    assert proposals.document(done)["state"] == "withdrawn"
+    for decide in (proposals.approve, proposals.reject):
+        with pytest.raises(UsageError, match="Ann has withdrawn it"):
+            await decide(made.id, by=Proven("Ben"), reason="x")
+    assert vault.opened_by == []
+
+
+async def test_what_has_changed_is_not_approved(vault: Vault, proposals: Proposals) -> None:
+    made = await vault.propose(Proven("Ann"))
+    vault.content = "sand"
+    with pytest.raises(UsageError, match="vault has changed since this was proposed"):
+        await proposals.approve(made.id, by=Proven("Ben"), reason="x")
+    assert (vault.opened_by, len(await proposals.waiting())) == ([], 1)
+
+
+async def test_an_act_that_fails_leaves_the_proposal_waiting(
+    context: AppContext, vault: Vault, proposals: Proposals
+) -> None:
+    """The approval and the act are one transaction."""
+    made, vault.jammed = await vault.propose(Proven("Ann")), True
+    with pytest.raises(UsageError, match="jammed"):
+        await proposals.approve(made.id, by=Proven("Ben"), reason="x")
+    assert [each.action for each in await trail(context)] == ["proposed"]
+    vault.jammed = False
+    await proposals.approve(made.id, by=Proven("Ben"), reason="x")
+    assert vault.opened_by == [("Ann", "Ben")]
+
+
+async def test_a_proposer_who_was_disabled_is_not_followed(
+    context: AppContext, vault: Vault, proposals: Proposals
+) -> None:
+    made = await vault.propose(Proven("Ann"))
+    await retire_operator(context, name="Ann", by="Boss")
+    with pytest.raises(UsageError, match="Ann, who proposed it, may not do this any more"):
+        await proposals.approve(made.id, by=Proven("Ben"), reason="x")
+
+
+async def test_a_reason_is_said_and_holds_no_phone_number(
+    vault: Vault, proposals: Proposals
+) -> None:
+    made = await vault.propose(Proven("Ann"))
+    for reason in ("", " ", "x" * 2_001, "call +254 712 345 678"):
+        with pytest.raises(UsageError):
+            await proposals.approve(made.id, by=Proven("Ben"), reason=reason)
+    with pytest.raises(NotFoundError):
+        await proposals.approve("prp_0", by=Proven("Ben"), reason="x")
+
+
+# --- tokens of operators --------------------------------------------------------------------------
+
+
+async def test_an_own_token_is_its_operators_until_it_ends(
+    driver: Driver, context: AppContext
+) -> None:
+    """Shown once and kept as a hash; several of one person have names of their own."""
+    token, entry = await issue_own_token(context, operator="Ann", until="1d", by="Boss")
+    _, other = await issue_own_token(context, operator="Ann", until="2d", by="Boss")
+    assert (entry.name, other.name, entry.operator) == ("Ann", "Ann-2", "Ann")
+    assert (await holder_of(context, token)).name == "Ann"
+    assert await admit(context, token, scope="read") == "Ann"
+    with pytest.raises(ScopeMissing):
+        await admit(context, token, scope="orders")
+    assert token not in str(driver.rows("SELECT * FROM tokens"))
+    driver.clock.put(driver.clock.now() + DAY)
+    with pytest.raises(TokenRefused, match="ended at"):
+        await holder_of(context, token)
+
+
+async def test_an_own_token_ends_with_a_person_or_by_one(context: AppContext) -> None:
+    first, entry = await issue_own_token(context, operator="Ann", until="1d", by="Boss")
+    second, _ = await issue_own_token(context, operator="Ben", until="1d", by="Boss")
+    await withdraw_token(context, name=entry.name, by="Boss")
+    await retire_operator(context, name="Ben", by="Boss")
+    for token in (first, second):
+        with pytest.raises(TokenRefused):
+            await holder_of(context, token)
+    with pytest.raises(NotFoundError, match="no operator in force named Ben"):
+        await issue_own_token(context, operator="Ben", until="1d", by="Boss")
+    with pytest.raises(UsageError, match="this takes admin"):
+        await issue_own_token(context, operator="Ann", until="1d", by="Ann")
+
+
+async def test_a_programs_token_is_nobodys(context: AppContext) -> None:
+    token = await issue_token(context, name="shop", by="Boss")
+    with pytest.raises(ScopeMissing, match="is a program's"):
+        await holder_of(context, token)

@@ -1,0 +1,117 @@
+"""Proposals by the API: read and decided with an operator's own token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.access.operators import Proven, register_operator
+from app.access.proposals import STANDS_FOR
+from app.access.tokens import issue_own_token
+from app.finance.break_acts import accept_break, living_breaks
+from app.finance.match_rules import save_rules
+from app.finance.reconcile_period import RunRequest, reconcile_period
+from reconcile.instants import TICK, Instant
+from tests.api.driving import Driver, event
+
+PEOPLE = (("Boss", "admin"), ("Ann", "finance"), ("Ben", "finance"), ("Sue", "support"))
+
+
+class People:
+    """Operators with tokens of their own, and a proposal of Ann's."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.tokens: dict[str, str] = {}
+        self.proposal = ""
+
+    async def begin(self) -> None:
+        """Make them, and let Ann propose to accept a break."""
+        driver = self.driver
+        await driver.send(event("evt_1"))
+        await driver.send(event("evt_2", payment={"reference": "pay_2", "amount": 1500}))
+        await reconcile_period(driver.context, RunRequest(), progress=lambda _: None)
+        await save_rules(driver.context, '[accept_alone_max]\nKES = "1.00"\n', by="Boss")
+        for name, role in PEOPLE:
+            await register_operator(driver.context, name=name, role=role, by="Boss")  # type: ignore[arg-type]
+            token, _ = await issue_own_token(driver.context, operator=name, until="30d", by="Boss")
+            self.tokens[name] = token
+        found = [each async for part in living_breaks(driver.context) for each in part]
+        proposal = await accept_break(
+            driver.context, found[0].identity, reason="a gift", by=Proven("Ann")
+        )
+        assert proposal is not None
+        self.proposal = proposal.id
+
+    async def ask(self, who: str, method: str, path: str = "", **words: Any) -> Any:
+        """An answer to one of them."""
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"}
+        address = f"/api/v1/proposals{path}"
+        return await self.driver.client.request(method, address, headers=headers, **words)
+
+    async def decide(self, who: str, what: str, reason: str = "I saw it") -> Any:
+        """The answer to a decision about the proposal."""
+        return await self.ask(who, "POST", f"/{self.proposal}/{what}", json={"reason": reason})
+
+
+@pytest.fixture
+async def people(driver: Driver) -> People:
+    found = People(driver)
+    await found.begin()
+    return found
+
+
+async def test_a_second_operator_approves(people: People) -> None:
+    """Read and approved by another; not by the proposer, and not twice."""
+    listed = (await people.ask("Ben", "GET")).json()
+    one = (await people.ask("Ben", "GET", f"/{people.proposal}")).json()
+    assert (listed["proposals"], listed["next"]) == ([one], None)
+    assert (one["state"], one["by"], one["reason"]) == ("waiting", "Ann", "a gift")
+    described = (await people.driver.client.get("/api/v1/openapi.json")).json()
+    schemas = described["components"]["schemas"]
+    assert set(one) == set(schemas["Proposal"]["properties"])
+    assert set(listed) == set(schemas["ProposalPage"]["properties"])
+    own = await people.decide("Ann", "approve")
+    assert (own.status_code, own.json()["code"]) == (409, "proposal_refused")
+    assert "a second operator must decide" in own.json()["detail"]
+    assert people.driver.rows("SELECT 1 FROM break_deeds") == []
+    done = (await people.decide("Ben", "approve")).json()
+    assert (done["state"], done["decided_by"], done["decided_because"]) == (
+        "approved", "Ben", "I saw it",
+    )  # fmt: skip
+    assert people.driver.rows("SELECT who, second FROM break_deeds") == [("Ann", "Ben")]
+    again = await people.decide("Boss", "reject")
+    assert (again.status_code, "Ben has approved it" in again.json()["detail"]) == (409, True)
+
+
+async def test_who_may_not_is_refused(people: People) -> None:
+    """By the role, also to look; without a reason; and of nothing that is there."""
+    for method, path in (("GET", ""), ("GET", f"/{people.proposal}")):
+        refused = await people.ask("Sue", method, path)
+        assert (refused.status_code, refused.json()["code"]) == (403, "role_missing")
+    for what in ("approve", "reject", "withdraw"):
+        assert (await people.decide("Sue", what)).status_code == 403
+        for wrong in ({}, {"reason": " "}, {"reason": 7}, {"reason": "x", "by": "Ben"}):
+            path = f"/{people.proposal}/{what}"
+            assert (await people.ask("Ben", "POST", path, json=wrong)).status_code == 422
+    assert (await people.ask("Ben", "GET", "/prp_0")).status_code == 404
+    assert (
+        await people.ask("Ben", "POST", "/prp_0/reject", json={"reason": "x"})
+    ).status_code == 404
+    assert (await people.decide("Ben", "withdraw")).status_code == 409
+    assert people.driver.rows("SELECT 1 FROM proposal_decisions") == []
+
+
+async def test_it_is_withdrawn_by_who_made_it_and_ends_by_itself(people: People) -> None:
+    driver = people.driver
+    assert (await people.decide("Ann", "withdraw")).json()["state"] == "withdrawn"
+    other = await save_rules(driver.context, "", by=Proven("Ben"), reason="no limits")
+    driver.clock.put(Instant(driver.clock.now() + STANDS_FOR + TICK))
+    listed = (await people.ask("Boss", "GET", "?limit=1")).json()
+    assert [each["state"] for each in listed["proposals"]] == ["expired"]
+    following = (await people.ask("Boss", "GET", f"?before={listed['next']}")).json()
+    assert [each["state"] for each in following["proposals"]] == ["withdrawn"]
+    people.proposal = getattr(other, "id", "")
+    late = await people.decide("Boss", "approve")
+    assert (late.status_code, "it ended at" in late.json()["detail"]) == (409, True)

@@ -1,0 +1,125 @@
+"""The runbook has an entry for whatever can be seen when something is wrong, and no other."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from app.bootstrap import Service
+from app.core.errors import NotStored, TallyhookError
+from app.database import faults
+from app.monitoring import health
+from app.monitoring.watchdog import WATCHES
+from app.receiving import inbox_queue, refusals, store
+from app.worker_process import WorkerProcess
+from tests.architecture.public_names import commands
+
+RUNBOOK = Path(__file__).parents[2] / "app" / "RUNBOOK.md"
+
+
+def sections() -> dict[str, list[list[str]]]:
+    """The rows of each section's table, without its head."""
+    found: dict[str, list[list[str]]] = {}
+    for part in RUNBOOK.read_text().split("\n## ")[1:]:
+        title, _, text = part.partition("\n")
+        rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:2] == "| "]
+        found[title] = rows[1:]
+    return found
+
+
+def first_column(title: str) -> list[str]:
+    return [row[0].strip("`") for row in sections()[title]]
+
+
+def test_every_alarm_has_an_entry() -> None:
+    assert first_column("Alarms") == [watch.name for watch in WATCHES]
+
+
+def test_every_reason_of_a_503_has_an_entry() -> None:
+    assert first_column("A delivery is answered 503") == list(get_args(NotStored))
+
+
+def test_every_exit_code_has_an_entry() -> None:
+    def codes(kind: type[TallyhookError]) -> Iterator[int]:
+        yield kind.exit_code
+        for each in kind.__subclasses__():
+            yield from codes(each)
+
+    told = {0, 130, *codes(TallyhookError)}
+    assert {int(code) for code in first_column("A process has ended")} == told
+
+
+def test_every_entry_says_what_it_means_and_what_to_do() -> None:
+    for title, rows in sections().items():
+        for row in rows:
+            assert len(row) == (3 if title.startswith("A ") else 4), (title, row)
+            assert all(len(cell) > 3 for cell in row[1:]), (title, row)
+
+
+def sentences(*places: Callable[..., Any]) -> Iterator[str]:
+    """What a function can return or raise as a sentence: its own words, with gaps as `…`."""
+    for place in places:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(place)))
+        documented = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if id(node) in documented:
+                continue
+            if isinstance(node, ast.JoinedStr):
+                texts = [v.value if isinstance(v, ast.Constant) else "…" for v in node.values]
+                documented |= {id(value) for value in node.values}
+                yield "".join(map(str, texts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+REASONS = [
+    *[sentence for sentence, _ in faults._FATAL_SQLITE.values()],
+    *[sentence for sentence, _ in faults._PASSING_SQLITE.values()],
+    *faults._FATAL_POSTGRESQL.values(),
+    *faults._PASSING_POSTGRESQL.values(),
+    *[
+        said
+        for said in sentences(
+            Service.reasons,
+            WorkerProcess.missing,
+            health.refusal,
+            health.reader_behind,
+            faults.as_store_error,
+            refusals.RefusedAges.everything_refused,
+            inbox_queue.InboxQueue.still_faulty,
+            store.Store.cannot_append,
+        )
+        if said.count(" ") > 2
+    ],
+    inbox_queue._SLOW,
+]
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_every_reason_not_to_be_ready_has_an_entry(reason: str) -> None:
+    phrases = [p for row in sections()["Not ready"] for p in re.findall("`([^`]+)`", row[0])]
+    assert any(phrase in reason for phrase in phrases), reason
+
+
+def test_commands_of_the_runbook_are_there() -> None:
+    """Each `tallyhook …` of it, with options that it has."""
+    there = set(commands())
+    found = re.findall("`(tallyhook [a-z][^`]*)`", RUNBOOK.read_text())
+    assert found
+    for command in found:
+        words = command.split()
+        path = next(p for n in (3, 2) if (p := " ".join(words[:n])) in there)
+        for option in [word for word in words if word.startswith("--")]:
+            assert f"{path} {option}" in there, command

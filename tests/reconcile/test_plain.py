@@ -1,0 +1,104 @@
+"""Plain words: every reason and finding has its sentence, and no sentence needs our vocabulary."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reconcile.instants import Instant, plain_instant
+from reconcile.ledger.explain import FINDING_SENTENCES, REASON_SENTENCES
+from reconcile.ledger.fold import fold
+from reconcile.ledger.ledger import OUTCOMES, Ledger
+from reconcile.ledger.plain import (
+    FINDINGS,
+    REASONS,
+    plain_answer,
+    plain_document,
+    plain_finding,
+    plain_headline,
+    plain_reason,
+)
+from tests.reconcile.build import ORDER
+from tests.reconcile.scenario_table import Scenario, all_scenarios
+
+TABLE = Path(__file__).parents[1] / "golden" / "plain_sentences.txt"
+
+OF_ATTEMPTS = re.compile("event_says_|session_refused|waiting_for|awaiting_|no_final_event_by")
+"""Reasons of attempts alone: an answer speaks of the order."""
+
+OURS = re.compile(
+    r"\b(captur\w*|attempts?|events?|bod(y|ies)|profiles?|folds?|claims?|ledgers?|sessions?|webhooks?"
+    r"|cites?|findings?|outcome|digest|fulfill\w*|unresolved|[a-z]+_[a-z_]+)\b|[{}\[\]]"
+)
+"""Words that only we use, and anything that looks like an id or a code."""
+
+
+def every_ledger() -> list[Ledger]:
+    return [
+        fold(scenario.history(), policy=scenario.policy, as_of=expected.as_of)
+        for scenario in all_scenarios()
+        for expected in scenario.expected
+    ]
+
+
+LEDGERS = every_ledger()
+
+
+def test_every_code_has_its_sentence() -> None:
+    """And none has one that nothing leads to."""
+    told = {code for code in REASON_SENTENCES if not OF_ATTEMPTS.match(code)}
+    assert set(REASONS) == told
+    assert set(FINDINGS) == set(FINDING_SENTENCES)
+
+
+def test_what_is_said_in_the_scenarios_is_as_the_table_has_it() -> None:
+    """Each outcome with its reasons once, as the first scenario shows it, and each finding. The
+    table is read line by line whenever it changes."""
+    answers: dict[str, str] = {}
+    findings: dict[str, str] = {}
+    for ledger in LEDGERS:
+        codes = [r.code for r in ledger.reasons] + [f"!{r.code}" for r in ledger.withheld]
+        answers.setdefault(f"{ledger.outcome}: {', '.join(codes)}", " ".join(plain_answer(ledger)))
+        for finding in ledger.findings:
+            findings.setdefault(finding.code, plain_finding(finding))
+    said = [f"{name}\n    {text}\n" for name, text in sorted(answers.items())]
+    said += [f"{name}\n    {text}\n" for name, text in sorted(findings.items())]
+    assert {ledger.outcome for ledger in LEDGERS} == set(OUTCOMES)
+    assert set(findings) == set(FINDINGS)
+    assert "".join(said) == TABLE.read_text()
+
+
+@pytest.mark.parametrize("scenario", all_scenarios(), ids=lambda s: s.name)
+def test_no_sentence_needs_our_words(scenario: Scenario) -> None:
+    """No id, code or word of ours, nothing left to fill in, and a full stop at the end."""
+    ids = {d.event.event_id for d in scenario.history().deliveries} | {ORDER}
+    ids |= {r.record_id for r in scenario.history().records}
+    for expected in scenario.expected:
+        ledger = fold(scenario.history(), policy=scenario.policy, as_of=expected.as_of)
+        document = plain_document(ledger)
+        for text in [*document["answer"], *[each["sentence"] for each in document["findings"]]]:
+            assert text.endswith("."), text
+            assert OURS.search(text) is None, text
+            assert not ids.intersection(re.split(r"[ ,.:()]+", text)), text
+
+
+def test_only_what_can_be_shipped_is_said_to_be() -> None:
+    """What the answer says of shipping is what `fulfillable` says, and nothing ships unread."""
+    for ledger in LEDGERS:
+        ready = "The order can be shipped." in plain_answer(ledger)
+        shipped = ledger.case.filed.fulfilled is not None
+        assert ready == (ledger.fulfillable and not shipped)
+        assert "The order can be shipped." not in plain_answer(ledger, behind_s=3)
+
+
+def test_the_first_sentence_stands_alone() -> None:
+    """A listing shows it."""
+    for ledger in LEDGERS:
+        assert plain_headline(ledger) == plain_answer(ledger)[0] == plain_reason(ledger.reasons[0])
+
+
+def test_a_moment_is_said_as_people_say_it() -> None:
+    """To the minute, with the month's name."""
+    assert plain_instant(Instant(1_763_805_959_999_999)) == "22 November 2025, 10:05 UTC"
