@@ -18,7 +18,7 @@ from app.bootstrap_context import open_context
 from app.bootstrap_proposals import proposals_of
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
-from app.console.jobs import Against, Work
+from app.console.jobs import Work
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.logs import configure_logging
 from app.finance.close_period import CloseRequest, close_period
@@ -32,7 +32,6 @@ from app.finance.imports import (
 from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
 from app.receiving.context import AppContext
-from reconcile.reporting.closing import Closing
 
 AT_ONCE: Final = 2
 """Processes of a console's jobs: each reads with a core of its own and some 100 MiB."""
@@ -117,7 +116,7 @@ async def _import(
 
 async def _close(
     context: AppContext, settings: Settings, month: str, by: str, reason: str
-) -> Proposal | Against:
+) -> Proposal | None:
     request = CloseRequest(
         period=month,
         by=by,
@@ -127,9 +126,9 @@ async def _close(
         reason=reason,
     )
     done = await close_period(context, request, progress=lambda _: None)
-    if isinstance(done, Proposal):
-        return done
-    return [] if isinstance(done, Closing) else [(each.sentence, each.do) for each in done]
+    if isinstance(done, tuple):
+        raise UsageError(" ".join(each.sentence for each in done))
+    return done if isinstance(done, Proposal) else None
 
 
 async def _approve(

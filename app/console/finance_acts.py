@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from app.access.operators import MAY, known_operators
 from app.access.proposal import Proposal
-from app.console.finance_pages import closing_document, day, month_of
-from app.console.jobs import Against
+from app.console.finance_pages import day, month_of
 from app.console.proposals_pages import proposed
 from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
@@ -27,7 +26,6 @@ from app.finance.reconcile_period import RunRequest
 from app.finance.reconcile_rows import rows_ahead
 from reconcile.matching.breaks import break_sentence
 from reconcile.money import to_json
-from reconcile.periods import Month
 
 
 async def seen_break(view: View) -> SeenBreak:
@@ -126,6 +124,40 @@ async def do_accept(view: View, reason: str) -> str | Told:
     return address("breaks", found.identity) if proposal is None else proposed(proposal)
 
 
+async def ask_close(view: View) -> Asked:
+    """What closing does, and whether one person may."""
+    month = (await month_of(view.context, view.needed("month"))).name
+    alone = await may_close_alone(view.context)
+    return Asked(
+        subject=month,
+        lines=(
+            f"The report of {month} is kept as it is now, with everything it rests on. What is "
+            "learned later stands in the reports of later months. It cannot be taken back.",
+            "Everything that is against it is looked for once more, which takes some minutes with "
+            "many orders: you may leave the page, and the month says how it goes.",
+            "You close it in your name."
+            if alone
+            else "The rules in force let nobody close a month alone: you propose it, and it is "
+            "closed when another operator approves it.",
+        ),
+        back=address("periods", month),
+    )
+
+
+async def do_close(view: View, reason: str) -> str | Told:
+    """Close the month, or propose that, and wait a little. Raises UsageError with everything that
+    is against it."""
+    month = (await month_of(view.context, view.needed("month"))).name
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> Proposal | None:
+        return await view.console.work.close(month, by, reason)
+
+    job = jobs.begin("close", month, by=by, work=work)
+    await jobs.wait(job)
+    return address("periods", month) if job.result is None else proposed(job.result)
+
+
 async def ask_run(view: View) -> Asked:
     """What a run does, and of what time."""
     rows = await rows_ahead(view.context, as_of=None)
@@ -142,7 +174,7 @@ async def ask_run(view: View) -> Asked:
         fields=(
             Field(
                 name="since",
-                label="From (UTC)",
+                label=f"From ({view.console.zone})",
                 hint="A day such as 2026-10-01, or nothing.",
                 required=False,
             ),
@@ -218,53 +250,3 @@ async def do_preview(view: View, reason: str) -> str:
     job = jobs.begin("preview", by, by=by, work=work)
     await jobs.wait(job)
     return address("previews", job.name)
-
-
-async def ask_close(view: View) -> Asked:
-    """What is closed, what stands against it, and whether one person may."""
-    month = await month_of(view.context, view.needed("period"))
-    back = address("periods", month.name)
-    # Closing looks at all of it again: a form that was sent need not.
-    against = [] if view.given else await _against(view, month)
-    if against:
-        return Asked(subject=month.name, lines=tuple(against), back=back, ready=False)
-    return Asked(
-        subject=month.name,
-        lines=(
-            f"{month.name} is closed if nothing is against it. Its report is made from what is "
-            "known then, and kept with the digest of everything that it rests on.",
-            "It cannot be opened again: what is learned later stands in a later report, and no "
-            "month before it can be closed any more.",
-            "You close it in your name."
-            if await may_close_alone(view.context)
-            else "The rules in force let nobody close a month alone: you propose it, and it is "
-            "closed when another operator approves it.",
-        ),
-        back=back,
-    )
-
-
-async def _against(view: View, month: Month) -> list[str]:
-    told = await closing_document(view, month)
-    if told["closed_at"] is not None:
-        return ["It is closed already."]
-    return [each["sentence"] for each in told["checks"] if each["state"] == "failed"]
-
-
-async def do_close(view: View, reason: str) -> str | Told:
-    """Close it, or propose that, and wait a little."""
-    month = await month_of(view.context, view.needed("period"))
-    jobs, by = view.console.jobs, view.person.name
-
-    async def work() -> Proposal | Against:
-        return await view.console.work.close(month.name, by, reason)
-
-    job = jobs.begin("close", month.name, by=by, work=work)
-    await jobs.wait(job)
-    back = address("periods", month.name)
-    if isinstance(job.result, Proposal):
-        return proposed(job.result)
-    if job.result:
-        lines = [f"{sentence} {do}" for sentence, do in job.result]
-        return Told(title=f"{month.name} stays open", lines=tuple(lines), back=back)
-    return back

@@ -157,11 +157,11 @@ async def period_document(view: View) -> Document:
     """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
-    told = await closing_document(view, month, under_way=job is not None and job.ended is None)
+    told = await _closing(view, month, under_way=job is not None and job.ended is None)
     return told | {"job": job_document(job), "proposal": await waiting_about(view, month.name)}
 
 
-async def closing_document(view: View, month: Month, *, under_way: bool = False) -> Document:
+async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     """What is against closing a month; nothing is looked at while it is being closed."""
     closed, left = await months(view.context)
     done = next((each for each in closed if each.period == month.name), None)

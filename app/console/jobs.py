@@ -25,9 +25,6 @@ log = structlog.get_logger()
 
 JobKind = Literal["import", "run", "preview", "close", "approve"]
 
-Against = list[tuple[str, str]]
-"""What is against closing a month, as (sentence, what to do)."""
-
 PATIENCE_S: Final = 8.0
 """Seconds that a page waits: most jobs have ended by then, and no proxy has given up."""
 
@@ -42,15 +39,15 @@ class Work:
     reconcile    (what, by whom, why) → the run's number
     preview      (rules) → `RulesPreview.document`
     import_file  (kind, request, source) → what became of the file
-    close        (month, by whom, why) → what is against closing it, or the proposal that it has
-                 become; nothing: it is closed
+    close        (month, by whom, why) → the proposal, where the rules let nobody close alone; None:
+                 it is closed. Raises UsageError with everything that is against it
     approve      (proposal, by whom, why), for what takes long
     """
 
     reconcile: Callable[[RunRequest, str, str], Awaitable[int]]
     preview: Callable[[str], Awaitable[dict[str, Any]]]
     import_file: Callable[[ImportKind, ImportRequest, str], Awaitable[Imported]]
-    close: Callable[[str, str, str], Awaitable[Proposal | Against]]
+    close: Callable[[str, str, str], Awaitable[Proposal | None]]
     approve: Callable[[str, str, str], Awaitable[None]]
 
 

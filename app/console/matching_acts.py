@@ -8,7 +8,7 @@ from typing import Final
 from app.access.operators import MAY, known_operators
 from app.access.proposal import Proposal
 from app.console.finance_acts import said_of, seen_break
-from app.console.proposals_pages import proposed as told_proposal
+from app.console.proposals_pages import proposed as told_of
 from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
 from app.core.errors import UsageError
@@ -207,14 +207,12 @@ async def ask_accept_all(view: View) -> Asked:
         if each.life.state in ("closed", "accepted"):
             against.append(f"{_named(each)} Nothing is to be done about it.")
         elif (because := await why_not_alone(view.context, each)) is not None:
-            against.append(
-                f"{_named(each)} One person may not accept it alone: {because}. Propose it on its "
-                "own page."
-            )
+            against.append(f"{_named(each)} One person may not accept it alone: {because}.")
     if against:
         lines = (
             *_preview(found),
-            "They are accepted together or not at all. Go back and leave these out:",
+            "They are accepted together or not at all. Go back and leave these out; what takes a "
+            "second person is proposed on its own page:",
             *against[:SHOWN],
         )
         return Asked(subject=counted(len(found), "break"), lines=lines, back="/breaks", ready=False)
@@ -279,7 +277,7 @@ async def ask_settle(view: View) -> Asked:
         lines = (
             *lines,
             f"{because[:1].upper()}{because[1:]}: to keep or to credit it you propose, and another "
-            "operator approves. That it goes back, you may decide alone.",
+            "operator approves that. That it goes back, you decide alone.",
         )
     return Asked(
         subject=found.seen.order or found.seen.payment or found.identity,
@@ -309,4 +307,4 @@ async def do_settle(view: View, reason: str) -> str | Told:
     done = await settle_late(
         view.context, found.identity, action=action, reason=reason, by=view.person.name
     )
-    return told_proposal(done) if isinstance(done, Proposal) else "/late"
+    return told_of(done) if isinstance(done, Proposal) else "/late"

@@ -348,52 +348,19 @@ async def settle_break(
 
 async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
     """Returns the value as it was written."""
-    (value,) = await _do_all(context, [name], doing)
-    return value
-
-
-async def _do_all(
-    context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str | None = None
-) -> list[str]:
-    """The same about several in one transaction: all of them, or none. seen: the `mark_of` them as
-    they were shown. Raises UsageError where they are others by now, and for what must be proposed.
-    """
     _check_reason(doing)
     async with context.store.writing() as connection:
         await deciding_alone(connection)
         who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
-        found = [await break_in(connection, name) for name in names]
-        if seen is not None and mark_of(found) != seen:
-            raise UsageError("they have changed since you looked: look at them again")
-        if doing.deed == "accepted":
-            await _check_alone(connection, found)
-        return [await _done(context, connection, doing, who, each) for each in found]
-
-
-async def _done(
-    context: AppContext, connection: Connection, doing: BreakAct, who: Operator, found: SeenBreak
-) -> str:
-    """Write it down. Returns the value as it was written."""
-    value = doing.value
-    if doing.deed in ("accepted", "matched"):
-        _check_open(found)
-    if doing.deed == "matched":
-        await _free_line(connection, found, value)
-    if doing.deed == "unmatched":
-        value = await _standing_match(connection, found.identity, line=value)
-    await _write(context, connection, replace(doing, value=value), who, found)
+        found = await break_in(connection, name)
+        value = doing.value
+        if doing.deed == "matched":
+            _check_open(found)
+            await _free_line(connection, found, value)
+        if doing.deed == "unmatched":
+            value = await _standing_match(connection, name, line=value)
+        await _write(context, connection, replace(doing, value=value), who, found)
     return value
-
-
-async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> None:
-    """Raises UsageError that names those that one person may not accept alone."""
-    names = [each.identity for each in found if await _too_much(connection, each.seen) is not None]
-    if names:
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        raise UsageError(
-            f"one person may not accept {', '.join(names[:NAMED])}{more} alone: leave them out, "
-            "and propose each by itself; nothing was accepted"
-        )
 
 
 async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal | None:
@@ -419,6 +386,36 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
             sentence=_proposed_sentence(found, doing),
             given={"deed": doing.deed, "value": doing.value},
             reason=doing.reason,
+        )
+
+
+async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str) -> None:
+    """Assign or accept several in one transaction: all of them, or none. seen: the `mark_of` them
+    as they were shown. Raises UsageError where they are others by now, and where one person may
+    not."""
+    _check_reason(doing)
+    async with context.store.writing() as connection:
+        await deciding_alone(connection)
+        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        found = await seen_breaks(connection, names)
+        if mark_of(found) != seen:
+            raise UsageError("they have changed since you looked: look at them again")
+        if doing.deed == "accepted":
+            await _check_alone(connection, found)
+        for each in found:
+            await _write(context, connection, doing, who, each)
+
+
+async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> None:
+    """Raises UsageError where one is closed, and with those that one person may not accept."""
+    for each in found:
+        _check_open(each)
+    names = [each.identity for each in found if await _too_much(connection, each.seen) is not None]
+    if names:
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        raise UsageError(
+            f"one person may not accept {', '.join(names[:NAMED])}{more} alone: leave them out, "
+            "and propose each by itself; nothing was accepted"
         )
 
 

@@ -344,7 +344,12 @@ async def _rests_on(
 
 
 async def _note(
-    connection: Connection, who: Operator, closing: Closing, agreed: Agreed | None, *, reason: str
+    connection: Connection,
+    who: Operator,
+    closing: Closing,
+    agreed: Agreed | None,
+    *,
+    reason: str,
 ) -> None:
     await note_in_trail(
         connection,

@@ -182,7 +182,7 @@ async def test_above_the_limit_none_of_several_is_accepted(
     assert above
     assert free
     assert "One person may not accept it alone" in text
-    assert "Propose it on its own page" in text
+    assert "is proposed on its own page" in text
     assert "Accept all of them" not in text
     assert sent.status_code == 400
     assert [name in str(refused.value) for name in (*above, *free)] == [
@@ -232,7 +232,7 @@ async def test_above_the_limit_keeping_late_money_is_proposed(
         await send(client, f"/do/approve?proposal={proposal}", reason="I saw the letter")
     async with console.signed_in("finance") as client:
         back = await send(client, path, action="refund", reason="paid twice")
-    assert "you propose, and another operator approves" in text
+    assert "you propose, and another operator approves that" in text
     assert "Proposed to a second person" in shown(kept.text)
     assert back.status_code == 303
     rows = console.driver.rows("SELECT who, second, value FROM break_deeds")

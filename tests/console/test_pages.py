@@ -19,6 +19,8 @@ from app.finance.break_acts import accept_break
 from app.finance.match_rules import save_rules
 from tests.console.conftest import AWKWARD, PHONE, RunningConsole
 
+ABOUT_AN_UPLOAD = ("import", "discard")
+
 LIMITS = '[accept_alone_max]\nKES = "1.00"\nUSD = "1.00"\n'
 
 
@@ -30,8 +32,6 @@ async def proposed(console: RunningConsole, name: str) -> str:
     assert found is not None
     return found.id
 
-
-ABOUT_AN_UPLOAD = ("import", "discard")
 
 LISTS = [page for page in PAGES if "{subject}" not in page.path]
 
@@ -66,7 +66,7 @@ async def test_every_role_does_what_the_table_says(
         may = {str(word): roles for each in (MAY, MAY_READ) for word, roles in each.items()}
         for act in ACTS:
             about = f"order=ORD-1&break={name}&number=1&operator=a+viewer&token=books"
-            about += f"&period={month}&proposal={proposal}&upload=none&delivery={delivery}"
+            about += f"&month={month}&proposal={proposal}&upload=none&delivery={delivery}"
             about += "&list=orders&label=mine&alarm=held&source=shop"
             path = f"/do/{act.name}?{about}&item=rollback"
             allowed = role in may[act.permission]
