@@ -262,7 +262,7 @@ class RetentionContract:
 NEW_COLUMNS = (
     "deliveries.pruned_at", "deliveries.envelope", "events.standing", "events.capture",
     "events.refunded_total", "events.refunded_currency", "records.payment", "records.author",
-    "ledgers.rules", "tokens.scopes", "tokens.until",
+    "ledgers.rules", "tokens.scopes", "tokens.until", "tokens.operator",
 )  # fmt: skip
 """Columns of its tables that later versions have added."""
 
