@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import signal
-from datetime import UTC
 from socket import socket
 from typing import Final
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 import structlog
 import uvicorn
@@ -28,6 +26,7 @@ from app.console.jobs import Jobs, Work
 from app.console.uploads import Uploads
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
+from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.monitoring.watchdog import Watched
 from app.receiving.context import AppContext
@@ -79,7 +78,7 @@ def console_of(
     return Console(
         context=context,
         environment=settings.environment,
-        zone=UTC if settings.timezone == "UTC" else ZoneInfo(settings.timezone),
+        zone=zone_named(settings.timezone or "UTC"),
         origin=origin,
         hosts=frozenset({urlsplit(public).netloc} if public else hosts),
         loopback=not public and is_loopback(host),

@@ -18,6 +18,7 @@ from app.config.settings import Settings
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
 from app.core.phone_key import PhoneKey, make_phone_key, read_phone_key
+from app.core.zones import zone_named
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
 from app.receiving.context import AppContext
@@ -87,6 +88,7 @@ async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator
             clock=clock,
             phone_key=key,
             erasure_journal=erasure_journal_path(settings),
+            zone=zone_named(settings.timezone) if settings.timezone else None,
         )
         if purpose in ("working", "writing"):  # to a database that was put back, `restored` sees
             await begin_erasure_journal(context)

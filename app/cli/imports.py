@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.finance.imports import Imported, ImportRequest
     from app.receiving.context import AppContext
+    from reconcile.matching.books import BookLine
+    from reconcile.money import Money
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
 MappingOption = Annotated[
@@ -108,6 +111,7 @@ def _document(done: Imported) -> dict[str, Any]:
         "rejects": done.rejects,
         "columns_not_read": done.passed_over,
         "totals_left_out": done.totals,
+        "told_with_others": done.told_with,
     }
     return whole | ({"rows": done.rows} if done.rows else {})
 
@@ -127,6 +131,9 @@ def _print(done: Imported) -> None:
     if done.totals:
         first = _few([f"row {number:,}" for number in done.totals], of=done.totals_found)
         note(f"Left out, as totals of the rows above: {first}.")
+    if done.told_with:
+        rows = counted(done.told_with, "row")
+        note(f"Read with another row of their order, as what was refunded of it: {rows}.")
     if done.passed_over:
         note(f"Columns that were not read: {_few(done.passed_over)}.")
     if done.rejects is not None:
@@ -149,6 +156,11 @@ def request_of(path: Path, **said: Any) -> ImportRequest:
     if said["delimiter"] in ("tab", "\\t"):
         said["delimiter"] = "\t"
     return ImportRequest(path=path, **said)
+
+
+def _refund_of(line: BookLine) -> Money:
+    assert line.refunded is not None
+    return replace(line.money, minor=line.refunded)
 
 
 def list_imports(kind: Any, limit: int, form: Format) -> None:
@@ -233,11 +245,16 @@ def list_records(
             "amount": to_json(line.money),
             "placed_at": format_known(line.placed_at),
             "status": line.status,
+            "refunded_amount": None if line.refunded is None else to_json(_refund_of(line)),
+            "refunded_at": format_known(line.refunded_at),
             "group": line.group,
         }
         for line in lines
     ]
-    columns = ("line", "reference", "kind", "amount", "placed_at", "status", "group")
+    columns = (
+        "line", "reference", "kind", "amount", "placed_at", "status", "refunded_amount",
+        "refunded_at", "group",
+    )  # fmt: skip
     emit_up_to(limit, rows, columns=columns, form=form)
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import tzinfo
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -17,15 +18,22 @@ import typer
 from app.core.cells import csv_line, safe_cell
 from app.core.errors import UsageError
 from app.core.text import printable
-from reconcile.instants import DAY, LATEST, Instant, parse_instant
+from reconcile.instants import Instant, parse_instant
+from reconcile.periods import Calendar
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """An RFC 3339 moment, or the beginning of a day in UTC; None for None. Raises UsageError."""
-    if text is None:
-        return None
+    """An RFC 3339 moment, or the beginning of a day of the merchant's; None for None. Raises
+    UsageError."""
+    return None if text is None else _ends(text, option)[0]
+
+
+def _ends(text: str, option: str) -> tuple[Instant, Instant]:
+    """When a day begins and ends; of a moment, that moment."""
     try:
-        return parse_instant(f"{text}T00:00:00Z" if _is_day(text) else text)
+        if _is_day(text):
+            return Calendar(merchant_zone()).day(text)
+        return (moment := parse_instant(text)), moment
     except ValueError as error:
         raise UsageError(
             f"{option}: write a day such as 2026-10-01, or an RFC 3339 moment ({error})"
@@ -34,10 +42,15 @@ def moment(text: str | None, option: str) -> Instant | None:
 
 def end_of(text: str | None, option: str) -> Instant | None:
     """The same for an end: of a day, all of it is within; a moment itself is not."""
-    found = moment(text, option)
-    if found is None or text is None or not _is_day(text):
-        return found
-    return min(found + DAY, LATEST)
+    return None if text is None else _ends(text, option)[1]
+
+
+def merchant_zone() -> tzinfo:
+    """In which days and months are counted, by the settings; UTC where they do not say."""
+    from app.config.load import load_settings
+    from app.core.zones import zone_named
+
+    return zone_named(load_settings().timezone or "UTC")
 
 
 def _is_day(text: str) -> bool:

@@ -109,7 +109,7 @@ FailOption = Annotated[
 def run(
     since: Annotated[
         str | None,
-        typer.Option("--from", help="What was placed from this day (UTC) or moment on."),
+        typer.Option("--from", help="What was placed from this day or moment on."),
     ] = None,
     until: Annotated[
         str | None,

@@ -67,7 +67,7 @@ class BasisName(StrEnum):
 
 
 FromOption = Annotated[
-    str, typer.Option("--from", help="The first day (UTC), or the RFC 3339 moment it begins.")
+    str, typer.Option("--from", help="The first day (of TALLYHOOK_TIMEZONE), or the moment.")
 ]
 ToOption = Annotated[
     str, typer.Option("--to", help="The last day, all of it, or the moment before which it ends.")
@@ -105,7 +105,7 @@ def report_period(
     check_format(form.value)
 
     async def work(context: AppContext) -> PeriodReport:
-        scope = _scope(context, since=since, until=until, as_of=as_of, basis=basis.value)
+        scope = await _scope(context, since=since, until=until, as_of=as_of, basis=basis.value)
         with progress("reading", None) as advance:
             return await report_period(context, scope, progress=advance)
 
@@ -144,13 +144,12 @@ def report_journal(
     named = DEFAULTS if accounts is None else accounts_of(_text_of(accounts), name=str(accounts))
     check_output(output, binary=False, what="a journal")
     with whole_file(output) as file:
-        totals = with_context(
-            lambda context, settings: _journal(
-                context,
-                _scope(context, since=since, until=until, as_of=as_of, basis="captured"),
-                (form, named, file),
-            )
-        )
+
+        async def work(context: AppContext, settings: Settings) -> JournalTotals:
+            scope = await _scope(context, since=since, until=until, as_of=as_of, basis="captured")
+            return await _journal(context, scope, (form, named, file))
+
+        totals = with_context(work)
     note(f"{counted(totals.transactions, 'transaction')}.")
 
 
@@ -159,11 +158,12 @@ async def _journal(
 ) -> JournalTotals:
     from app.finance.report_period import report_journal
     from app.finance.reports.journal import head, writer
+    from reconcile.periods import Calendar
 
     form, accounts, file = into
     title = f"Tallyhook {scope.environment}"
     file.write(head(form.value, accounts=accounts, title=title).encode())
-    lines = writer(form.value, accounts=accounts)
+    lines = writer(form.value, accounts=accounts, calendar=Calendar(context.calendar_zone))
 
     def write(transaction: Transaction) -> None:
         file.write(lines(transaction).encode("utf-8", "backslashreplace"))
@@ -172,22 +172,24 @@ async def _journal(
         return await report_journal(context, scope, write=write, progress=advance)
 
 
-def _scope(
+async def _scope(
     context: AppContext, *, since: str, until: str, as_of: str | None, basis: Basis
 ) -> Scope:
+    from app.finance.calendar import on_the_books
     from reconcile.reporting.report import Scope
 
     start, end = moment(since, "--from"), end_of(until, "--to")
     known = moment(as_of, "--as-of")
     assert start is not None
     assert end is not None
-    return Scope(
+    said = Scope(
         start=start,
         end=end,
         as_of=context.clock.now() if known is None else known,
         basis=basis,
         environment=context.store.environment or "not stamped",
     )
+    return await on_the_books(context, said)
 
 
 def _text_of(path: Path) -> str:
@@ -202,7 +204,7 @@ period_group = typer.Typer(
     no_args_is_help=True,
 )
 
-Period = Annotated[str, typer.Argument(help="A calendar month in UTC, such as 2026-10.")]
+Period = Annotated[str, typer.Argument(help="A calendar month, such as 2026-10.")]
 
 
 @period_group.command("close")

@@ -215,8 +215,9 @@ def calling_code(value: Any) -> Any:
 
 
 def time_zone(value: Any) -> Any:
-    """The name of a time zone, such as Africa/Nairobi. Raises ValueError where none is known."""
-    if not isinstance(value, str) or value == "UTC":
+    """The name of a time zone, such as Africa/Nairobi, or nothing. Raises ValueError where none is
+    known."""
+    if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
         ZoneInfo(value)
@@ -431,7 +432,7 @@ class Settings(BaseSettings):
     console: ConsoleSettings = Field(default_factory=ConsoleSettings)
     erasure_journal: Path | None = None
     phone_country: CallingCode = ""
-    timezone: TimeZone = "UTC"
+    timezone: TimeZone = ""
 
     require_order_record: Switch = "auto"
 

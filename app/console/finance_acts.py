@@ -126,7 +126,7 @@ async def do_accept(view: View, reason: str) -> str | Told:
 
 async def ask_close(view: View) -> Asked:
     """What closing does, and whether one person may."""
-    month = month_of(view.needed("month")).name
+    month = (await month_of(view.context, view.needed("month"))).name
     alone = await may_close_alone(view.context)
     return Asked(
         subject=month,
@@ -147,7 +147,7 @@ async def ask_close(view: View) -> Asked:
 async def do_close(view: View, reason: str) -> str | Told:
     """Close the month, or propose that, and wait a little. Raises UsageError with everything that
     is against it."""
-    month = month_of(view.needed("month")).name
+    month = (await month_of(view.context, view.needed("month"))).name
     jobs, by = view.console.jobs, view.person.name
 
     async def work() -> Proposal | None:
@@ -174,7 +174,7 @@ async def ask_run(view: View) -> Asked:
         fields=(
             Field(
                 name="since",
-                label="From (UTC)",
+                label=f"From ({view.context.calendar_zone})",
                 hint="A day such as 2026-10-01, or nothing.",
                 required=False,
             ),
@@ -194,9 +194,10 @@ RUN: Final = "run"
 
 async def do_run(view: View, reason: str) -> str:
     """Start it, and wait a little."""
+    zone = view.context.calendar_zone
     asked = RunRequest(
-        since=day(view.given.get("since", ""), "From"),
-        until=day(view.given.get("until", ""), "To", after=True),
+        since=day(view.given.get("since", ""), "From", zone=zone),
+        until=day(view.given.get("until", ""), "To", zone=zone, after=True),
     )
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("From must be before To")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -10,12 +11,14 @@ from app.console.jobs import Job
 from app.console.view import ROWS, Document, View
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_acts import finished_runs
+from app.finance.calendar import month_in_books, on_the_books
 from app.finance.close_period import CloseRequest, against_closing, months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
-from reconcile.instants import DAY, Instant, format_instant, parse_instant
-from reconcile.periods import Month, month_named
+from app.receiving.context import AppContext
+from reconcile.instants import DAY, Instant, format_instant
+from reconcile.periods import Calendar, Month
 from reconcile.reporting.report import Scope
 
 MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
@@ -64,18 +67,15 @@ CLOSING: Final = "close_period"
 """The kind of a proposal to close a month."""
 
 
-def day(text: str, name: str, *, after: bool = False) -> Instant | None:
-    """The beginning of a day in UTC, or of the one after it; None for no text. Raises UsageError
-    for what is no day."""
+def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
+    """The beginning of a day in the zone, or of the one after it; None for no text. Raises
+    UsageError for what is no day."""
     if not text:
         return None
     try:
-        if len(text) != len("2026-10-01"):
-            raise ValueError("too short or too long")
-        start = parse_instant(f"{text}T00:00:00Z")
+        return Calendar(zone).day(text)[1 if after else 0]
     except ValueError:
         raise UsageError(f"{name}: write a day such as 2026-10-01") from None
-    return Instant(start + DAY) if after else start
 
 
 def _said(instant: Instant | None) -> str | None:
@@ -159,17 +159,18 @@ async def periods_document(view: View) -> Document:
     }
 
 
-def month_of(name: str) -> Month:
-    """The month of this name. Raises NotFoundError for what is none."""
+async def month_of(context: AppContext, name: str) -> Month:
+    """The month of this name, as it was closed or is counted now. Raises NotFoundError for what is
+    none."""
     try:
-        return month_named(name)
-    except ValueError as error:
+        return await month_in_books(context, name)
+    except UsageError as error:
         raise NotFoundError(str(error)) from None
 
 
 async def period_document(view: View) -> Document:
     """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
-    month = month_of(view.subject)
+    month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
     told = await _closing(view, month, under_way=job is not None and job.ended is None)
     waiting = await view.console.proposals.waiting()
@@ -250,8 +251,9 @@ async def report_download(view: View) -> Response:
     name, content = view.subject, b""
     now = view.context.clock.now()
     if name == "period":
-        since = day(view.needed("from"), "from")
-        until = day(view.needed("to"), "to", after=True)
+        zone = view.context.calendar_zone
+        since = day(view.needed("from"), "from", zone=zone)
+        until = day(view.needed("to"), "to", zone=zone, after=True)
         assert since is not None
         assert until is not None
         scope = Scope(
@@ -262,9 +264,9 @@ async def report_download(view: View) -> Response:
             environment=view.context.store.environment or "",
         )
         name = f"{view.needed('from')}-{view.needed('to')}"
-        content = await _reported(view, scope, form)
+        content = await _reported(view, await on_the_books(view.context, scope), form)
     else:
-        month = month_of(name)
+        month = await month_of(view.context, name)
         try:
             content = await closed_report(view.context, month.name, form)
         except NotFoundError:

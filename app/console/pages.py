@@ -15,6 +15,7 @@ from app.console.imports_pages import KINDS
 from app.console.view import Act, Console, Document, Page, View
 from app.core.cells import csv_line, safe_cell
 from app.core.pages.charts import Series, stacked
+from app.core.zones import wall_clock
 from app.evidence.letter import Drawing, Spoken, drawing
 from reconcile.instants import Instant
 
@@ -167,7 +168,7 @@ class Pages:
         """When each event happened and when it reached us, in the console's zone."""
 
         def at(moment: str) -> Instant:
-            return words.shifted(words.parsed(moment), self._console.zone)
+            return wall_clock(words.parsed(moment), self._console.zone)
 
         return drawing(
             [

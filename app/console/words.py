@@ -6,7 +6,7 @@ Leaves out: what is said of an order; those sentences are the engine's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -15,10 +15,9 @@ from markupsafe import Markup, escape
 
 from app.access.operators import Action
 from app.console.view import FORMS
-from reconcile.instants import Duration, Instant, format_instant, parse_instant
+from app.core.zones import wall_clock
+from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BreakCause
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 TONES: Final[Mapping[str, str]] = {
     "succeeded": "good",
@@ -255,13 +254,6 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
     return moment
 
 
-def shifted(instant: Instant, zone: tzinfo) -> Instant:
-    """An instant that UTC writes as this zone writes the given one."""
-    moment = _EPOCH + timedelta(microseconds=instant)
-    offset = moment.astimezone(zone).utcoffset() or timedelta()
-    return instant + Duration(offset // timedelta(microseconds=1))
-
-
 def parsed(moment: str) -> Instant:
     """The instant of a document's moment."""
     return parse_instant(moment)
@@ -269,7 +261,7 @@ def parsed(moment: str) -> Instant:
 
 def clock_time(instant: Instant, zone: tzinfo) -> str:
     """Hours and minutes in a zone."""
-    return format_instant(shifted(instant, zone))[11:16]
+    return format_instant(wall_clock(instant, zone))[11:16]
 
 
 def address(kind: str, name: str, form: str = "") -> str:

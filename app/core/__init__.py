@@ -23,4 +23,5 @@ __all__ = (
     "strict_json",
     "text",
     "toml_file",
+    "zones",
 )

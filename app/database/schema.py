@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "22a9d2f41fa10b6071986edba566b1a176593a64ce5c06389338278d35e5951a",
-    "postgresql": "ac46931cd1e78a377f523bb662a8b4b961931eef227b59c55e3b20f7dc45380b",
+    "sqlite": "995e373367f921e7acd4a04aabc76d1c4e6b2e86e0f82e4b81500e6cce39fc94",
+    "postgresql": "6efa71091b1d51a3361312adc57dfef77cbe25a962c007e991b3c9b0698bc6c3",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -152,8 +152,17 @@ def book_document(line: BookLine) -> dict[str, Any]:
         "money": to_json(line.money),
         "placed_at": format_known(line.placed_at),
         "status": line.status,
+        **_refund_document(line),
         "group": line.group,
     }
+
+
+def _refund_document(line: BookLine) -> dict[str, Any]:
+    """What the book says went back, where it says so."""
+    if line.refunded is None:
+        return {}
+    refunded = Money(minor=line.refunded, currency=line.money.currency)
+    return {"refunded": to_json(refunded), "refunded_at": format_known(line.refunded_at)}
 
 
 def statement_document(line: StatementLine) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 __all__ = (
     "book_line_store",
     "break_acts",
+    "calendar",
     "close_period",
     "closed_periods",
     "imports",

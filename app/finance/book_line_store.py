@@ -39,6 +39,8 @@ STAGED: Final = (
     "status",
     "group_key",
     "group_name",
+    "refunded",
+    "refunded_at",
     "phone",
 )
 """What an import brings of a line."""
@@ -53,7 +55,7 @@ ERASED: Final = ""
 
 _ROWS: Final = (
     "SELECT match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "  # noqa: S608
-    f"group_name FROM book_lines WHERE {KNOWN}"
+    f"group_name, refunded, refunded_at FROM book_lines WHERE {KNOWN}"
 )
 
 
@@ -136,7 +138,8 @@ async def book_rows(
 ) -> AsyncIterator[Rows]:
     """Lines as they were known at an instant, in key order, some thousand at a time.
 
-    Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group).
+    Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group, refunded,
+    refunded_at).
     first, beyond  only keys from `first` on and before `beyond`
     """
     ends = "match_key >= :first" + ("" if beyond is None else " AND match_key < :beyond")
@@ -146,6 +149,12 @@ async def book_rows(
     sql = f"{_ROWS} AND {ends} ORDER BY match_key, kind"
     async for rows in stream(connection, sql, at_once=AT_ONCE, values=values):
         yield rows
+
+
+async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
+    """Rows as of `book_rows`, of these keys."""
+    sql = _ROWS.replace(":number", str(await newest_published(connection, as_of=as_of)))
+    return await select_in(connection, sql=f"{sql} AND match_key IN ({{}})", values=set(keys))
 
 
 async def book_lines_of(
@@ -170,6 +179,8 @@ def book_line_of(row: Sequence[Any]) -> BookLine:
         placed_at=row[6],
         status=row[7],
         group=row[8],
+        refunded=row[9],
+        refunded_at=row[10],
     )
 
 

@@ -26,6 +26,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.core.errors import UsageError
 from app.database.engine import Connection
+from app.finance.calendar import calendar_of, month_in_books
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
 from app.finance.match_rules import read_rules
 from app.finance.matching_store import rules_in_force
@@ -176,7 +177,7 @@ def _quiet(_: int) -> None:
 
 async def _months_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     """The closing before it."""
-    before = next_in_order(await closed_periods(connection), _month(subject))
+    before = next_in_order(await closed_periods(connection), month_named(subject))
     return "the first" if before is None else before.digest
 
 
@@ -192,7 +193,7 @@ async def _looked(
     context: AppContext, request: CloseRequest, *, progress: Progress
 ) -> tuple[Month, Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
     """The month, the closing before it, its report (None before its end), what is against it."""
-    month = _month(request.period)
+    month = await month_in_books(context, request.period)
     now = context.clock.now()
     as_of = now if request.as_of is None else request.as_of
     if as_of > now:
@@ -220,29 +221,23 @@ async def months(context: AppContext) -> tuple[list[Closed], list[Month]]:
     async with context.store.reading() as connection:
         closed = await closed_periods(connection)
         first = await first_published(connection)
+        calendar = await calendar_of(context, connection)
     now = context.clock.now()
     if closed:
-        month = month_named(closed[-1].period).following
+        month = calendar.month(month_named(closed[-1].period).following_name)
     elif first is not None:
-        month = month_named(format_instant(first)[:7])
+        month = calendar.month_at(first)
     else:
         return closed, []
     found: list[Month] = []
     while month.start <= now and len(found) < OPEN_SHOWN:
         found.append(month)
-        month = month.following
+        month = calendar.following(month)
     return closed, found
 
 
 def _us(seconds: float) -> int:
     return int(seconds * 1_000_000)
-
-
-def _month(name: str) -> Month:
-    try:
-        return month_named(name)
-    except ValueError as error:
-        raise UsageError(f"{name[:40]!r}: {error}") from None
 
 
 def next_in_order(closed: list[Closed], month: Month) -> Closed | None:
@@ -251,13 +246,11 @@ def next_in_order(closed: list[Closed], month: Month) -> Closed | None:
     if not closed:
         return None
     last = closed[-1]
-    following = month_named(last.period).following
-    if month.start < following.start:
-        raise UsageError(
-            f"{month.name} is closed, or lies before what is; the next is {following.name}"
-        )
-    if month != following:
-        raise UsageError(f"close {following.name} first: months are closed in order, without gaps")
+    following = month_named(last.period).following_name
+    if month.name < following:
+        raise UsageError(f"{month.name} is closed, or lies before what is; the next is {following}")
+    if month.name != following:
+        raise UsageError(f"close {following} first: months are closed in order, without gaps")
     return last
 
 
@@ -269,6 +262,7 @@ def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
         as_of=as_of,
         basis=CLOSING_BASIS,
         environment=context.store.environment or "",
+        zone=month.zone,
     )
 
 

@@ -12,7 +12,6 @@ from app.finance.reports.render import ReportFormat, render
 from app.orders.policy_version_store import form_of
 from app.receiving.context import AppContext
 from reconcile.ledger.policy import Policy, policy_text
-from reconcile.periods import month_named
 from reconcile.reporting.closing import Closing, Stated
 from reconcile.reporting.report import Basis, Scope
 from reconcile.reporting.tables import report_of
@@ -24,9 +23,10 @@ CLOSING_BASIS: Final[Basis] = "captured"
 RULES_BEFORE: Final = "v1"
 """The engine's rules by which months were closed whose closing does not name them."""
 
-MATCHING_FORM: Final = "m2"
+MATCHING_FORM: Final = "m3"
 """The form of the matching and of the report, where they find more than before in equal evidence.
-m2: what went back and no statement takes, won disputes, lines of payments in doubt."""
+m2: what went back and no statement takes, won disputes, lines of payments in doubt. m3: rows of one
+order that add up are one story; what groups, decisions and payments join is of one month whole."""
 
 
 def rules_form(policy: Policy) -> str:
@@ -75,7 +75,10 @@ async def stated_before(connection: Connection, scope: Scope) -> list[Stated]:
     """What was said of each closed month, for a report that begins where the closed books ended at
     its instant; nothing for any other report."""
     closed = [each for each in await closed_periods(connection) if each.closed_at <= scope.as_of]
-    if not closed or month_named(closed[-1].period).end != scope.start:
+    if not closed:
+        return []
+    last = await closing_named(connection, closed[-1].period)
+    if last.month.end != scope.start:
         return []
     found: dict[str, Stated] = {}
     for each in closed:

@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Final, Literal
 
 from sqlalchemy import text
@@ -237,6 +238,22 @@ class Staged:
         )
         for rows in self._batches(sql):
             yield from rows
+
+    def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
+        """The rows of which others are equal in these columns: all equal ones together."""
+        names = ", ".join(of)
+        sql = (
+            f"SELECT * FROM staged WHERE ({names}) IN (SELECT {names} FROM staged "  # noqa: S608
+            f"GROUP BY {names} HAVING count(*) > 1) ORDER BY {names}, {self._columns[0]}"
+        )
+        places = [self._columns.index(name) for name in of]
+        rows = (row for batch in self._batches(sql) for row in batch)
+        for _, equal in groupby(rows, key=lambda row: [row[place] for place in places]):
+            yield list(equal)
+
+    def negative(self, name: str) -> Iterator[Rows]:
+        """The rows that have less than nothing in this column, some thousand at a time."""
+        yield from self._batches(f"SELECT * FROM staged WHERE {name} < 0")  # noqa: S608
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
         """Forget these rows."""

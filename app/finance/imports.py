@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +15,19 @@ import anyio
 import anyio.lowlevel
 
 from app.access.operator_store import Operator
-from app.access.operators import Action, author_of_import, note_in_trail, permitted
+from app.access.operators import Action, note_in_trail, permitted
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
 from app.finance.book_line_store import compare_book, write_book
-from app.finance.files.books import REFERENCES, BookForm, Form, Understanding
+from app.finance.files.books import (
+    REFERENCES,
+    REFUND_ALONE,
+    BookForm,
+    Form,
+    Understanding,
+    story_of,
+)
 from app.finance.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
 from app.finance.files.opening import digest_of, open_table
 from app.finance.files.statements import StatementForm
@@ -46,12 +54,10 @@ from app.finance.import_store import (
     ImportKind as ImportKind,
 )
 from app.finance.import_store import imports as stored_imports
+from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.statement_store import compare_statement, write_statement
-from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
-from app.orders.record_store import add_records, owners_of, records_of
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
-from reconcile.instants import EARLIEST, TICK
 
 # --- what can be imported, how it is asked for, and what became of it -----------------------------
 
@@ -168,6 +174,7 @@ class Imported:
     totals   the first rows that add up those above, as totals of the file: none of them is taken,
              nor counted as read
     totals_found  how many there are
+    told_with  rows that were read with another row of their order, and are no lines of their own
     """
 
     file: str
@@ -187,6 +194,7 @@ class Imported:
     passed_over: list[str] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     totals_found: int = 0
+    told_with: int = 0
 
     @property
     def left_out(self) -> int:
@@ -351,72 +359,6 @@ async def _publish(
     )
 
 
-FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Orders named in the first transaction, and in any."""
-
-_ORDER = 3
-"""The place of the reference in a staged row: after its number, key and kind."""
-
-Unfit = tuple[int, str]
-"""The number of a row, and why it cannot be taken."""
-
-
-async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
-    """Rows that name what another row names, or what belongs to another order."""
-    found: dict[int, str] = {}
-    for kind in ("session", "payment"):
-        for first, number in staged.crowded(("source", kind), at_most=1):
-            if first != number:
-                found[number] = f"names the {kind} that row {first:,} names: it pays one order"
-                found.setdefault(first, f"names the {kind} that row {number:,} names, too")
-    for rows in staged.having("source"):
-        async with context.store.reading() as connection:
-            references = [_triple(each) for row in rows for each in _references(row)]
-            owners = await owners_of(connection, references, lasting=False)
-        for row in rows:
-            for each in _references(row):
-                owner = owners.get(_triple(each))
-                if owner is not None and owner != row[_ORDER]:
-                    found.setdefault(row[0], f"{each.name} belongs to order {owner}")
-    return sorted(found.items())
-
-
-async def name_references(context: AppContext, staged: Staged, *, number: int) -> list[Unfit]:
-    """Write down what the rows name. Returns those that others were faster with."""
-    unfit: list[Unfit] = []
-    author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
-    for rows in staged.having("source"):
-        while rows:
-            part, rows = rows[: pace.size], rows[pace.size :]
-            async with pace.writing(context.store, pieces=len(part)) as connection:
-                for row in part:
-                    order, references = row[_ORDER], list(_references(row))
-                    try:
-                        await refuse_taken(connection, order, references)
-                    except ReferenceTaken as error:
-                        unfit.append((row[0], f"{error.reference.name} belongs to {error.order}"))
-                        continue
-                    known = await records_of(connection, order)
-                    earlier = max([record.recorded_at for record in known], default=EARLIEST - TICK)
-                    now = max(context.clock.now(), earlier + TICK)
-                    fresh = named(known, order, references, now=now, author=author)
-                    await add_records(connection, fresh)
-            context.store.evidence_arrived.set()
-    return unfit
-
-
-def _references(row: Sequence[Any]) -> Iterator[Reference]:
-    source, session, payment = row[-len(REFERENCES) :]
-    if session is not None:
-        yield Reference(source=source, session=session)
-    if payment is not None:
-        yield Reference(source=source, payment=payment)
-
-
-def _triple(each: Reference) -> tuple[str, str | None, str | None]:
-    return each.source, each.session, each.payment
-
-
 SHOWN: Final = 5
 """Rows that are shown as they were understood."""
 
@@ -524,6 +466,8 @@ class _Reading:
         """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
         kind, before = self._wanted.kind, None
         column = understanding.name_of(kind.names)
+        if kind is BOOK:
+            self._tell_stories(understanding)
         for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
             if first == row:
                 before = row
@@ -539,14 +483,34 @@ class _Reading:
         self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
         if kind.at_most == 1:
             self.staged.drop_without(kind.names)
-        self.done.rejected = self.done.read - self.staged.count()
+        self._count_rejected()
+
+    def _tell_stories(self, understanding: Understanding) -> None:
+        """Bring together the rows of one order that add up; refuse refunds without their order."""
+        stories, parts = list[Sequence[Any]](), list[int]()
+        for rows in self.staged.crowds(BOOK.identity):
+            story = story_of(rows)
+            if story is not None:
+                stories.append(story)
+                parts += [row[0] for row in rows]
+        self.staged.drop(parts)
+        self.staged.add(stories)
+        self.done.told_with = len(parts) - len(stories)
+        column, alone = understanding.name_of("amount"), list[int]()
+        for rows in self.staged.negative("minor"):
+            alone += [row[0] for row in rows if row[2] != "entry"]
+        self._note([Problem(row=row, column=column, sentence=REFUND_ALONE) for row in alone])
+        self.staged.drop(alone)
+
+    def _count_rejected(self) -> None:
+        self.done.rejected = self.done.read - self.done.told_with - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
         """Take none of these rows: what they name pays another order."""
         if unfit:
             self.tell_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
-            self.done.rejected = self.done.read - self.staged.count()
+            self._count_rejected()
 
     def tell_unfit(self, unfit: Sequence[Unfit]) -> None:
         """Note why these rows, or what they name, are not taken."""
@@ -603,7 +567,7 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    mapping = _mapping(request, BookForm.FIELDS)
+    mapping = _mapping(request, BookForm.FIELDS, zone=context.zone)
     wanted = Wanted(
         path=request.path,
         mapping=mapping,
@@ -626,7 +590,7 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    mapping = _mapping(request, StatementForm.FIELDS)
+    mapping = _mapping(request, StatementForm.FIELDS, zone=context.zone)
     wanted = Wanted(
         path=request.path,
         mapping=mapping,
@@ -647,7 +611,8 @@ def _rejects(request: ImportRequest) -> Path | None:
     return request.rejects or rejects_beside(request.path)
 
 
-def _mapping(request: ImportRequest, fields: Fields) -> FileMapping:
+def _mapping(request: ImportRequest, fields: Fields, *, zone: tzinfo | None) -> FileMapping:
+    """What was declared of the file; zone: of its times without one, where it declares none."""
     content = b""
     if request.mapping is not None:
         try:
@@ -657,13 +622,14 @@ def _mapping(request: ImportRequest, fields: Fields) -> FileMapping:
             raise NotFoundError(f"there is no mapping {request.mapping.name}") from None
         except OSError as error:
             raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
-    return read_mapping(
+    found = read_mapping(
         content,
         fields,
         name="the mapping" if request.mapping is None else request.mapping.name,
         delimiter=request.delimiter,
         encoding=request.encoding,
     )
+    return found if found.zone is not None else replace(found, zone=zone)
 
 
 async def past_import(context: AppContext, number: int) -> Import:

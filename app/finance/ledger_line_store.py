@@ -7,7 +7,7 @@ and stores it; so receiving, folding and a rebuild of the ledgers pay nothing fo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -123,6 +123,14 @@ async def flat_takings(
     sql = f"{_FLAT} WHERE {within.condition} ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE, values=within.values):
         yield [_flat_in(row, as_of) for row in rows]
+
+
+async def takings_of_keys(
+    connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
+) -> list[TakingRow]:
+    """The stored takings of these keys, as they stand at `as_of`."""
+    rows = await select_in(connection, sql=f"{_FLAT} WHERE key IN ({{}})", values=set(keys))
+    return [_flat_in(row, as_of) for row in rows]
 
 
 def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.database.engine import Connection
 from app.finance.book_line_store import book_rows
 from app.finance.break_store import hand_matches
-from app.finance.ledger_line_store import EVERYTHING, KeyRange, count_stale
+from app.finance.joined_store import joined_lines
+from app.finance.ledger_line_store import EVERYTHING, KeyRange, count_stale, takings_of_keys
 from app.finance.ledger_lines import Overlay, overlay_of, takings_now, takings_then
 from app.finance.matching_store import coverage, rows_of, rows_to_read
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
+from reconcile.matching.joined import joined_dates
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
-from reconcile.matching.rules import Coverage, HandMatch, MatchRules
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 
 Progress = Callable[[int], None]
 
@@ -30,6 +32,7 @@ class Known:
     as_of    of which instant it is
     period   None: of all time
     overlay  what of the cached takings is stale
+    joined   the dates of what belongs to one period with other orders; none without a period
     """
 
     as_of: Instant
@@ -38,6 +41,11 @@ class Known:
     coverage: Coverage
     hands: tuple[HandMatch, ...]
     overlay: Overlay
+    joined: Mapping[str, Instant]
+
+    def terms(self) -> Terms:
+        """What its matching goes by."""
+        return Terms(rules=self.rules, as_of=self.as_of, coverage=self.coverage, hands=self.hands)
 
     def matching(self) -> Matching:
         """A matching that has seen nothing yet."""
@@ -69,7 +77,11 @@ class Snapshot:
         statements: Iterator[StatementRow] = map(StatementRow._make, rows_of(told, progress))
         if known.period is not None:
             takings, book, statements = within(
-                known.period, takings=takings, book=book, statements=statements
+                known.period,
+                takings=takings,
+                book=book,
+                statements=statements,
+                joined=known.joined,
             )
         return matching.by_key(takings=takings, book=book, statements=statements)
 
@@ -111,11 +123,29 @@ async def known_in(
     overlay = Overlay()
     if as_of is None:
         overlay = await overlay_of(context, connection, now=at)
-    return Known(
+    known = Known(
         as_of=at,
         rules=rules,
         period=period,
         coverage=await coverage(connection, as_of=at),
         hands=tuple(await hand_matches(connection, as_of=at)),
         overlay=overlay,
+        joined={},
+    )
+    return known if period is None else replace(known, joined=await _joined(snapshot, known))
+
+
+async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
+    """The dates of what a group, a decision or a payment joins."""
+    lines = await joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
+    stale = known.overlay.orders
+    takings = await takings_of_keys(snapshot.takings, lines.keys, as_of=known.as_of)
+    takings = [row for row in takings if row.order not in stale]
+    takings += [row for row in known.overlay.rows if row.key in lines.keys]
+    return joined_dates(
+        takings=takings,
+        book=lines.book,
+        statements=lines.statements,
+        hands=known.hands,
+        settles=known.terms().settles,
     )

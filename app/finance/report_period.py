@@ -14,6 +14,7 @@ from typing import Final
 
 from app.core.errors import UsageError
 from app.core.text import counted
+from app.core.zones import zone_named
 from app.finance.break_store import latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, stated_before
 from app.finance.ledger_line_store import whole_takings
@@ -29,10 +30,10 @@ from reconcile.matching.control import FAMILIES, Control
 from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
+from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.closing import adjustments, figures
 from reconcile.reporting.input import BreakSeen, OrderSeen, merged
 from reconcile.reporting.journal import Role, Transaction, transactions, written_off
-from reconcile.reporting.orders import next_month
 from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
 from reconcile.reporting.tally import PeriodTally
 
@@ -55,7 +56,7 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
         raise UsageError("the period had not begun at --as-of: choose a later moment")
     month = scope.start
     for _ in range(MONTHS_MAX):
-        month = next_month(month)
+        month = IN_UTC.next_month(month)
     if scope.end > month:
         raise UsageError(f"a period has at most {MONTHS_MAX} months: choose a shorter one")
 
@@ -72,7 +73,11 @@ async def report_period(context: AppContext, scope: Scope, *, progress: Progress
         told: list[AdjustmentRow] = []
         for stated in await stated_before(snapshot.connection, scope):
             again = replace(
-                scope, start=stated.month.start, end=stated.month.end, basis=CLOSING_BASIS
+                scope,
+                start=stated.month.start,
+                end=stated.month.end,
+                basis=CLOSING_BASIS,
+                zone=stated.month.zone,
             )
             now = await _reported(context, snapshot, again, progress)
             told += adjustments(stated, figures(now))
@@ -82,7 +87,7 @@ async def report_period(context: AppContext, scope: Scope, *, progress: Progress
 async def _reported(
     context: AppContext, snapshot: Snapshot, scope: Scope, progress: Progress
 ) -> PeriodReport:
-    tally = PeriodTally(scope)
+    tally = PeriodTally(scope, calendar=Calendar(zone_named(scope.zone)))
     known = await known_in(
         context,
         snapshot,

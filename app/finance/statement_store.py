@@ -175,12 +175,13 @@ COLUMNS: Final = (
     "source",
 )
 
-_TOLD: Final = (
+TOLD_ROW: Final = (
     "line || '.' || since, payment, order_ref, kind, currency, gross, fee, net, settled_at, "
     "payout, source"
 )
+"""What a row says after its key."""
 
-_NAMED: Final = f"SELECT match_key, {_TOLD} FROM statement_lines WHERE {KNOWN}"  # noqa: S608
+_NAMED: Final = f"SELECT match_key, {TOLD_ROW} FROM statement_lines WHERE {KNOWN}"  # noqa: S608
 
 # What events will say later of a payment is not known yet: one must have come by then.
 _ORDER: Final = """
@@ -192,7 +193,7 @@ _ORDER: Final = """
 """
 
 _NAMELESS: Final = (
-    f"SELECT ({_ORDER}), {_TOLD} FROM statement_lines WHERE match_key IS NULL AND {KNOWN}"  # noqa: S608
+    f"SELECT ({_ORDER}), {TOLD_ROW} FROM statement_lines WHERE match_key IS NULL AND {KNOWN}"  # noqa: S608
 )
 
 

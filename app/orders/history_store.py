@@ -89,6 +89,13 @@ PARTS: Final = (
         key="match_key, kind, since",
         columns="line, reference, minor, currency, placed_at, status, group_name",
     ),
+    Part(
+        name="book_refunds",
+        table="book_lines JOIN imports ON imports.number = since AND refunded IS NOT NULL",
+        known="published_at",
+        key="match_key, book_lines.kind, since",
+        columns="match_key, book_lines.kind, since, refunded, refunded_at",
+    ),
     _lines(
         "statement_lines",
         key="source, subject, kind, ordinal, since",

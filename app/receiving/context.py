@@ -6,6 +6,7 @@ Command line, API and worker hold an AppContext and hand it to operations; they 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 from app.core.clock import Clock
@@ -21,6 +22,7 @@ class AppContext:
     phone_key        what customers' phone numbers are found by; None: they are neither noted nor
                      found
     erasure_journal  the file that knows who was erased; None: nobody can be
+    zone             in which the merchant counts days and months; None: nobody has said
     """
 
     store: Store
@@ -28,3 +30,9 @@ class AppContext:
     clock: Clock
     phone_key: PhoneKey | None = None
     erasure_journal: Path | None = None
+    zone: tzinfo | None = None
+
+    @property
+    def calendar_zone(self) -> tzinfo:
+        """The zone of days, months and pages: UTC where nobody has said another."""
+        return self.zone or UTC

@@ -37,6 +37,9 @@ class BookLine:
     placed_at  when the merchant says it began; None where the file does not say
     status     what the merchant believes became of it; None where the file does not say
     group      lines that are paid together share one; None for a line alone
+    refunded   minor units of `money`'s currency that the merchant says went back, never negative;
+               None where the file does not say
+    refunded_at  when it last went back; None where the file does not say
     """
 
     line_id: str
@@ -46,6 +49,8 @@ class BookLine:
     placed_at: Instant | None = None
     status: BookStatus | None = None
     group: str | None = None
+    refunded: int | None = None
+    refunded_at: Instant | None = None
 
 
 @frozen

@@ -134,6 +134,10 @@ class Deciding:
         """An order with money, and the lines of one reference (or whatever `kind` put together)."""
         lines = lines_of(rows)
         pair = Pair(funds, lines, self.terms, kind)
+        if lines.retold and not amounts_fit(pair):
+            apart = Pair(funds, lines_of(rows, apart=True), self.terms, kind)
+            pair = apart if amounts_fit(apart) else pair
+            lines = pair.lines
         if len(lines.rows) > 1 and not funds.unresolved and not amounts_fit(pair):
             same = [row for row in lines.rows if row.minor == funds.worth]
             given = self._given(funds, same)

@@ -278,7 +278,8 @@ def _refunds(pair: Pair) -> Verdict | None:
             return Verdict("awaiting_book", "awaiting_book")
         return _one(_differs("refund_not_in_book", pair, minor=more, facts=facts))
     if more < 0:
-        if _said_at(pair) + terms.rules.refund_margin > terms.as_of:
+        said_at = max(_said_at(pair), lines.refunded_at or EARLIEST)
+        if said_at + terms.rules.refund_margin > terms.as_of:
             return Verdict("awaiting_refund", "awaiting_refund")
         return _one(_differs("refund_not_received", pair, minor=-more, facts=facts))
     return None

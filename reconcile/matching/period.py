@@ -2,16 +2,18 @@
 
 Leaves out: what is known; that is an instant's affair, not a period's. An order belongs to when the
 book says it was placed, else to the first date of its money, else to when it was first spoken of.
-A line of no order belongs to its own date. What has no date belongs to every period.
+A line of no order belongs to its own date. What has no date belongs to every period. What a group,
+a decision of a person or a payment joins belongs to one date whole (`joined`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from reconcile.instants import Instant
+from reconcile.matching.joined import first_date, place_of
 from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow
 from reconcile.values import frozen
 
@@ -29,6 +31,8 @@ class Period:
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
+NOTHING_JOINED: Final[Mapping[str, Instant]] = {}
+
 Streams = tuple[Iterator[TakingRow], Iterator[BookRow], Iterator[StatementRow]]
 
 
@@ -38,17 +42,21 @@ def within(
     takings: Iterable[TakingRow],
     book: Iterable[BookRow],
     statements: Iterable[StatementRow],
+    joined: Mapping[str, Instant] = NOTHING_JOINED,
 ) -> Streams:
-    """Three streams in key order, without the orders that do not belong to the period."""
-    sieve = _Sieve(period, takings, book, statements)
+    """Three streams in key order, without the orders that do not belong to the period. joined: the
+    date of what belongs together with other keys (`joined_dates`)."""
+    sieve = _Sieve(period, joined, takings, book, statements)
     return sieve.stream(0), sieve.stream(1), sieve.stream(2)
 
 
 class _Sieve:
     """Reads all three in step, order by order, and keeps what was read ahead of being asked."""
 
-    def __init__(self, period: Period, *sources: Iterable[Any]) -> None:
-        self._period = period
+    def __init__(
+        self, period: Period, joined: Mapping[str, Instant], *sources: Iterable[Any]
+    ) -> None:
+        self._period, self._joined = period, joined
         self._sources = [iter(each) for each in sources]
         self._heads: list[Any] = [next(each, None) for each in self._sources]
         self._kept: list[deque[Any]] = [deque() for _ in sources]
@@ -66,10 +74,18 @@ class _Sieve:
         if key is None:
             return False
         found = self._order(key) if key != NO_KEY else self._line()
-        if _date(*found) in self._period:
+        if self._date(key, found) in self._period:
             for kept, rows in zip(self._kept, found, strict=True):
                 kept += rows
         return True
+
+    def _date(self, key: str, found: list[list[Any]]) -> Instant | None:
+        name = key if key != NO_KEY or not found[2] else place_of(found[2][0])
+        whole = self._joined.get(name)
+        if whole is not None:
+            return whole
+        own = first_date(*found)
+        return None if own is None else own[1]
 
     def _order(self, key: str) -> list[list[Any]]:
         found: list[list[Any]] = [[], [], []]
@@ -87,21 +103,3 @@ class _Sieve:
         head = self._heads[place]
         self._heads[place] = next(self._sources[place], None)
         return head
-
-
-def _date(
-    takings: Sequence[TakingRow], book: Sequence[BookRow], statements: Sequence[StatementRow]
-) -> Instant | None:
-    placed = [row.placed_at for row in book if row.placed_at is not None]
-    if placed:
-        return min(placed)
-    if takings:
-        return min([_first_money(row) for row in takings])
-    return min([row.settled_at for row in statements if row.settled_at is not None], default=None)
-
-
-def _first_money(row: TakingRow) -> Instant:
-    whole = row.whole
-    if whole is None:
-        return row.at
-    return min([taken.at for taken in whole.taken], default=whole.opened_at)

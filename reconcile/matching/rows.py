@@ -94,6 +94,8 @@ class BookRow(NamedTuple):
     placed_at: Instant | None = None
     status: BookStatus | None = None
     group: str | None = None
+    refunded: int | None = None
+    refunded_at: Instant | None = None
 
 
 class StatementRow(NamedTuple):
@@ -170,6 +172,8 @@ def book_row(line: BookLine) -> BookRow:
         placed_at=line.placed_at,
         status=line.status,
         group=line.group,
+        refunded=line.refunded,
+        refunded_at=line.refunded_at,
     )
 
 
@@ -211,8 +215,12 @@ class Lines:
 
     rest      lines of the reference that claim nothing while others claim something
     said      what the lines say became of the money
-    charge    the sum of what is positive; credit: of what is negative, and of what was refunded
+    charge    the sum of what is positive, without lines that tell what became of another's charge
+    credit    of what is negative, and of what was refunded
     placed_at the latest date among them; None where there is none
+    refunded_at  the latest date of what was refunded; None where there is none
+    retold    whether a line tells of another line's charge: `lines_of` can take it as a part of its
+              own
     """
 
     rows: tuple[BookRow, ...]
@@ -222,6 +230,8 @@ class Lines:
     charge: int
     credit: int
     placed_at: Instant | None
+    refunded_at: Instant | None
+    retold: bool
 
     @property
     def currency(self) -> str:
@@ -260,33 +270,65 @@ class Lines:
 
 
 def claims(row: BookRow) -> bool:
-    """Whether this line says that money moved. An accounting entry without a status does."""
+    """Whether this line says that money moved. An accounting entry without a status does, and so
+    does whatever tells of a refund."""
     if row.status is None:
-        return row.kind == "entry"
+        return row.kind == "entry" or bool(row.refunded)
     return row.status in ("paid", "refunded")
 
 
-def lines_of(rows: Sequence[BookRow]) -> Lines:
-    """The lines of one reference; what claims nothing stands aside where something is claimed."""
+def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
+    """The lines of one reference; what claims nothing stands aside where something is claimed.
+
+    A line that says `refunded` beside one of its reference that says `paid`, and of no more money,
+    tells what became of the same charge: an order's rows are one story. apart: it is a charge of
+    its own, which came and went back.
+    """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
     if not counted:
         counted = [row for row in ordered if row.status != "canceled"] or ordered
     kept = set(map(id, counted))
+    retold = frozenset[int]() if apart or len(counted) == 1 else _retold(counted)
     dates = [row.placed_at for row in counted if row.placed_at is not None]
     return Lines(
         rows=tuple(counted),
         rest=tuple([row for row in ordered if id(row) not in kept]),
         said=_said(counted),
         currencies=frozenset([row.currency for row in counted]),
-        charge=sum([row.minor for row in counted if row.minor > 0]),
+        charge=sum([row.minor for row in counted if row.minor > 0 and id(row) not in retold]),
         credit=sum([_credit(row) for row in counted]),
         placed_at=max(dates, default=None),
+        refunded_at=max([at for row in counted if (at := _went_back_at(row))], default=None),
+        retold=bool(retold),
     )
 
 
+def _retold(rows: Sequence[BookRow]) -> frozenset[int]:
+    """The lines, by `id`, that tell what became of a charge of which another line tells."""
+    found: set[int] = set()
+    by_reference: dict[str, list[BookRow]] = defaultdict(list)
+    for row in rows:
+        by_reference[row.key].append(row)
+    for own in by_reference.values():
+        back = [row for row in own if row.status == "refunded" and row.minor > 0]
+        paid = sum([row.minor for row in own if row.status != "refunded" and row.minor > 0])
+        if sum(map(_credit, back)) <= paid:
+            found |= set(map(id, back))
+    return frozenset(found)
+
+
 def _credit(row: BookRow) -> int:
-    return -row.minor if row.minor < 0 else row.minor if row.status == "refunded" else 0
+    """What a line says went back: what it states, else all of one that says `refunded`."""
+    if row.minor < 0:
+        return -row.minor
+    return row.refunded or (row.minor if row.status == "refunded" else 0)
+
+
+def _went_back_at(row: BookRow) -> Instant | None:
+    if not _credit(row):
+        return None
+    return row.placed_at if row.refunded_at is None else row.refunded_at
 
 
 def _said(rows: Sequence[BookRow]) -> Said:

@@ -254,7 +254,8 @@ MOST_AT_ONCE: Final = 10_000
 whose reference column is the wrong one has, and lines that name no order all have one key. What
 is beyond comes as a further group of that key."""
 
-_TAKEN_AS_PAID: Final = ("paid", None)
+_TAKEN_AS_PAID: Final = frozenset({("paid", None), (None, None), ("paid", 0), (None, 0)})
+"""Status, and what was refunded."""
 
 
 class Group(NamedTuple):
@@ -300,7 +301,7 @@ def merge(
             and (minor := t[2])
             and minor == b[4]
             and (currency := t[3]) == b[5]
-            and b[7] in _TAKEN_AS_PAID
+            and (b[7], b[9]) in _TAKEN_AS_PAID
             and (
                 (unseen := s[0] > key)
                 or (s[0] == key < s2[0] and _is_of(s, t) and (not fee_fits or fee_fits(t, s)))

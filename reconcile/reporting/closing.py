@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from reconcile.canonical import fingerprint
@@ -181,8 +182,10 @@ def change_in(row: AdjustmentRow) -> Figure:
     )
 
 
-FORM: Final = 1
-"""The form of the document. A later form gets a further number; this one is read for ever."""
+FORM_OF_UTC: Final = 1
+FORM: Final = 2
+"""The form of the document. A later form gets a further number; these are read for ever. 2: where a
+month that is not one of UTC begins and ends, and in which zone it was counted."""
 
 
 @frozen
@@ -268,9 +271,14 @@ def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
 
 def closing_document(closing: Closing) -> dict[str, Any]:
     """The closing as JSON values, from which `closing_of` makes it again."""
+    month = closing.month
+    counted: dict[str, Any] = {"form": FORM_OF_UTC}
+    if not month.is_of_utc:
+        ends = {"start": format_instant(month.start), "end": format_instant(month.end)}
+        counted = {"form": FORM, "month": {"zone": month.zone, **ends}}
     return {
-        "form": FORM,
-        "period": closing.month.name,
+        **counted,
+        "period": month.name,
         "as_of": format_instant(closing.as_of),
         "closed_at": format_instant(closing.closed_at),
         "by": closing.by,
@@ -298,10 +306,10 @@ def _sealed_document(sealed: Sealed) -> list[Any]:
 
 def closing_of(document: Mapping[str, Any]) -> Closing:
     """The closing of a document. Raises KeyError, TypeError or ValueError where it is not one."""
-    if document["form"] != FORM:
+    if document["form"] not in (FORM_OF_UTC, FORM):
         raise ValueError("the closing was written by a later version of the program")
     return Closing(
-        month=month_named(document["period"]),
+        month=_month_of(document),
         as_of=parse_instant(document["as_of"]),
         closed_at=parse_instant(document["closed_at"]),
         by=document["by"],
@@ -329,6 +337,15 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
             for form, sha256, size in document["prints"]
         ),
     )
+
+
+def _month_of(document: Mapping[str, Any]) -> Month:
+    month = month_named(document["period"])
+    if document["form"] == FORM_OF_UTC:
+        return month
+    counted = document["month"]
+    bounds = (parse_instant(counted["start"]), parse_instant(counted["end"]))
+    return replace(month, zone=counted["zone"], bounds=bounds)
 
 
 def first_difference(then: Iterable[Sealed], now: Iterable[Sealed]) -> str | None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from reconcile.instants import DAY, EARLIEST, SECOND, Instant
+from reconcile.instants import DAY, Duration, Instant
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, SEVERITY, FindingCode, Outcome
 from reconcile.matching.ledger_lines import Taking
+from reconcile.periods import Calendar
 from reconcile.reporting.report import (
     GROUPS,
     STEPS,
@@ -181,8 +181,8 @@ class OutcomeSums:
 class TimeSums:
     """Orders opened in each stretch of the period, by group of outcome."""
 
-    def __init__(self, scope: Scope) -> None:
-        self._starts = stretches(scope.start, scope.end)
+    def __init__(self, scope: Scope, calendar: Calendar) -> None:
+        self._starts = stretches(scope.start, scope.end, calendar)
         self._counts: list[Counter[str]] = [Counter() for _ in self._starts]
 
     def add(self, taking: Taking) -> None:
@@ -198,23 +198,17 @@ class TimeSums:
         )
 
 
-def stretches(start: Instant, end: Instant) -> list[Instant]:
-    """Where each begins: days, weeks from the start, or calendar months of UTC."""
+def stretches(start: Instant, end: Instant, calendar: Calendar) -> list[Instant]:
+    """Where each begins: days, weeks from the start, or months, of the calendar. The first one
+    begins with the period, the others at midnight."""
     length = end - start
-    if length <= WEEKLY_UP_TO:
-        return list(map(Instant, range(start, end, DAY if length <= DAILY_UP_TO else 7 * DAY)))
     found = [start]
-    while (following := next_month(found[-1])) < end:
+    while (following := _following(found[-1], length, calendar)) < end:
         found.append(following)
     return found
 
 
-def next_month(instant: Instant) -> Instant:
-    """The first moment of the calendar month (UTC) after the one that holds the instant."""
-    moment = _EPOCH + timedelta(microseconds=instant)
-    year, month = divmod(moment.year * 12 + moment.month, 12)
-    seconds = (datetime(year, month + 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
-    return EARLIEST + seconds * SECOND
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+def _following(at: Instant, length: Duration, calendar: Calendar) -> Instant:
+    if length > WEEKLY_UP_TO:
+        return calendar.next_month(at)
+    return calendar.next_day(at, days=1 if length <= DAILY_UP_TO else 7)

@@ -165,13 +165,17 @@ AGES: Final[tuple[Age, ...]] = get_args(Age)
 
 @frozen
 class Scope:
-    """What a report is of. `start` is in the period, `end` is not; `as_of` bounds what is known."""
+    """What a report is of. `start` is in the period, `end` is not; `as_of` bounds what is known.
+
+    zone  the name of the zone in which its days and months are counted
+    """
 
     start: Instant
     end: Instant
     as_of: Instant
     basis: Basis
     environment: str
+    zone: str = "UTC"
 
 
 @frozen

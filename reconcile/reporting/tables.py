@@ -227,6 +227,7 @@ def report_document(report: PeriodReport) -> dict[str, Any]:
         "as_of": format_instant(scope.as_of),
         "basis": scope.basis,
         "environment": scope.environment,
+        **({} if scope.zone == "UTC" else {"zone": scope.zone}),
         "ties_hold": report.ties_hold,
         **{
             table.name: [_row(table, row) for row in getattr(report, table.name)]
@@ -257,6 +258,7 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
         as_of=parse_instant(document["as_of"]),
         basis=document["basis"],
         environment=document["environment"],
+        zone=document.get("zone", "UTC"),
     )
     tables: dict[str, Any] = {
         table.name: tuple(_read_row(table, row) for row in document[table.name]) for table in TABLES

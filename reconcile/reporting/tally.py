@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
 from reconcile.matching.books import StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.matching.ledger_lines import Taken, Taking
+from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen, Settled, settled
 from reconcile.reporting.orders import (
     NO_CURRENCY,
@@ -276,7 +277,8 @@ class DelaySums:
 class LateSums:
     """Movements of earlier months that became known in the period."""
 
-    def __init__(self, bound: int) -> None:
+    def __init__(self, bound: int, calendar: Calendar) -> None:
+        self._calendar = calendar
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._sums: Counter[tuple[str, str, str]] = Counter()
         self.lines: Bounded[LateLine] = Bounded(
@@ -285,7 +287,7 @@ class LateSums:
 
     def add(self, taking: Taking, taken: Taken) -> None:
         """One such movement."""
-        key = (format_instant(taken.at)[:7], taken.kind, taken.currency)
+        key = (self._calendar.day_of(taken.at)[:7], taken.kind, taken.currency)
         self._counts[key] += 1
         self._sums[key] += taken.minor
         self.lines.add(
@@ -420,16 +422,23 @@ LATE_LINES_MAX: Final = 10_000
 class PeriodTally:
     """One period being added up. Everything given must be as it was known at `scope.as_of`."""
 
-    def __init__(self, scope: Scope, *, break_lines: int = BREAK_LINES_MAX) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        *,
+        calendar: Calendar = IN_UTC,
+        break_lines: int = BREAK_LINES_MAX,
+    ) -> None:
+        """calendar: that of the scope's zone."""
         self._scope = scope
         self._flow = FlowSums()
         self._control = ControlSums()
         self._outcomes = OutcomeSums()
-        self._times = TimeSums(scope)
+        self._times = TimeSums(scope, calendar)
         self._money = MoneySums()
         self._fees = FeeSums()
         self._delays = DelaySums()
-        self._late = LateSums(LATE_LINES_MAX)
+        self._late = LateSums(LATE_LINES_MAX, calendar)
         self._breaks = BreakSums(break_lines, as_of=scope.as_of)
         self._changes = ChangeSums(LATE_LINES_MAX)
         self._undated = 0

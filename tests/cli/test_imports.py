@@ -31,7 +31,7 @@ def test_a_book_is_imported_and_listed(run: Run, files: Path) -> None:
         "file": "book.csv", "import": 1, "read": 2, "new": 2, "changed": 0, "unchanged": 0,
         "rejected": 0, "problems": [], "problems_left_out": 0, "rejects": None,
         "columns_not_read": [],
-        "totals_left_out": [],
+        "totals_left_out": [], "told_with_others": 0,
     })  # fmt: skip
     assert run(*words).out == (
         "book.csv: 2 rows read: 0 new, 0 changed, 2 unchanged, 0 rejected.\n"

@@ -71,7 +71,7 @@ class ImportContract:
         assert counts(await book(store, tmp_path, *lines)) == (4, 0, 0)
         found = await streamed(store, book_rows)
         assert column(found, 0) == ["a10", "a2", "b1", "ö"]
-        assert found[1][2:] == ("A-2", "order", 200, "KES", None, "paid", "G")
+        assert found[1][2:] == ("A-2", "order", 200, "KES", None, "paid", "G", None, None)
         first = await streamed(store, book_rows, beyond="a2")
         rest = await streamed(store, book_rows, first="a2")
         assert (len(first), first + rest) == (1, found)
@@ -113,7 +113,7 @@ class ImportContract:
         await book(store, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
         known = await streamed(store, book_rows)
         killed = Import(kind="book", file="k", sha256="0", who="x", started_at=seconds(5))
-        row = ("a", "order", "A", 999, "KES", None, None, None, None, None)
+        row = ("a", "order", "A", 999, "KES", *(None,) * 7)
         async with store.writing() as connection:
             begun, another = await begin_import(connection, killed)
             assert (begun.number, another) == (2, False)

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.break_acts import accept_break
+from app.finance.book_line_store import line_id_of
+from app.finance.break_acts import accept_break, match_break
 from app.finance.import_store import Import, begin_import, publish_import
+from app.finance.imports import ImportRequest, import_book
 from app.finance.period_store import changed_outcomes
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.render import render
 from app.finance.statement_store import write_statement
 from app.receiving.store import Store
-from reconcile.instants import DAY, SECOND
+from reconcile.instants import DAY, MINUTE, SECOND, Instant, format_instant
 from reconcile.matching.breaks import Break
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
@@ -79,6 +81,34 @@ async def booked(store: Store, *, at: int, start: int, end: int) -> list[tuple[s
     wanted = scope(start=start, end=end, as_of=seconds(at))
     await report_journal(context(store, at=LATER), wanted, write=found.append, progress=quiet)
     return [(each.what, each.postings[0].minor, each.at) for each in found]
+
+
+async def across(store: Store, folder: Path, border: Instant) -> None:
+    """Invoices of the minute before it and payments of the minute after it, by group; an invoice
+    and an order that nothing joins; a line that names one order and another one's payment."""
+    day = DAY // SECOND
+    last, first = (format_instant(at) for at in (border - MINUTE, border))
+    third, whole = f"{DUE.minor // 300}.00", f"{DUE.minor // 100}.00"
+    path = folder / "border.csv"
+    path.write_text(
+        "reference,amount,currency,status,placed_at,group\n"
+        + "".join(f"I{n},{third},KES,paid,{last},G\n" for n in range(3))
+        + f"HAND,{whole},KES,paid,{last},\nP,1.00,KES,unpaid,{last},\n"
+        + f"Q,{whole},KES,paid,{first},\n"
+    )
+    await import_book(context(store, at=day), ImportRequest(path=path))
+    for order in ("G", "X", "Q"):
+        event = said(f"paid-{order}", "succeeded", order=order, payment=f"p-{order}",
+                     money=DUE, order_money=DUE, occurred_at=border)  # fmt: skip
+        await keep(store, arrival(event, at=day + 1))
+    # The line names P, and a payment that is Q's.
+    line = ("p:p-Q", "payment", "shop", "p", "p-Q", "P", DUE.currency, DUE.minor, 0, DUE.minor,
+            border, "po")  # fmt: skip
+    given = Import(number=2, kind="statement", file="s", sha256="0", who="x", started_at=T)
+    async with store.writing() as connection:
+        await begin_import(connection, given)
+        await write_statement(connection, [line], number=2)
+        await publish_import(connection, given, now=seconds(day + 2))
 
 
 class ReportingContract:
@@ -145,6 +175,46 @@ class ReportingContract:
             ages += [(line.cause, line.age_days) for line in report.break_lines]
             await reconcile_period(context(store, at=at), RunRequest(), progress=quiet)
         assert ages == [("book_paid_not_received", 0), ("book_paid_not_received", 2)]
+
+    async def test_what_is_joined_across_the_end_of_a_period_is_of_one_report(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """Invoices of a group, lines that a person matched, and lines of another order's payment:
+        by the earliest date in the book, as of then and as of now."""
+        border = T + DAY
+        await across(store, tmp_path, border)
+        now = context(store, at=LATER)
+        await reconcile_period(now, RunRequest(), progress=quiet)
+        whole_time = scope(end=T + 20 * DAY)
+        found = await report_period(now, whole_time, progress=quiet)
+        (stray,) = found.break_lines
+        assert (stray.cause, stray.order) == ("paid_not_in_book", "X")
+        await match_break(
+            now, stray.identity, line=f"{line_id_of('hand', 'order')}.1", reason="the same", by=None
+        )
+        told = []
+        for start, end in ((T, border), (border, border + 10 * DAY)):
+            wanted = scope(start=start, end=end)
+            report = await report_period(now, wanted, progress=quiet)
+            rows = {(e.side, e.bucket): e.count for e in report.matching}
+            told.append((rows, [line.cause for line in report.break_lines]))
+            assert report.ties_hold
+        assert told[0] == (
+            {
+                ("book", "by_group"): 3,
+                ("book", "by_hand"): 1,
+                ("book", "by_reference"): 1,
+                ("book", "nothing_due"): 1,
+                ("takings", "by_group"): 1,
+                ("takings", "by_hand"): 1,
+                ("takings", "by_reference"): 1,
+                ("settlement", "awaiting_settlement"): 2,
+                ("settlement", "by_payment"): 1,
+                ("statement", "by_payment"): 1,
+            },
+            [],
+        )
+        assert told[1] == ({}, [])
 
     async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, store: Store) -> None:
         """What came since the last run may have made it another break than was accepted."""

@@ -122,6 +122,7 @@ def put(path: Path, *keys: bytes) -> None:
     path.chmod(0o600)
 
 
+@pytest.mark.soak
 def test_a_secret_is_changed_while_deliveries_come(tmp_path: Path) -> None:
     """Old, then new and old, then new: what is signed with a secret in force is never refused, and
     all of it is kept. A change of the file means nothing until the restart; what was left out is

@@ -120,6 +120,7 @@ def send_if_alive(process: Process, name: str, acknowledged: set[str]) -> None:
         acknowledged.add(answer["delivery"])
 
 
+@pytest.mark.soak
 def test_killed_under_load(tmp_path: Path) -> None:
     """Killed under load it has kept all that it acknowledged, and the feed repeats nothing."""
     shop, acknowledged = "", set[str]()

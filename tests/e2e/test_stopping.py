@@ -170,7 +170,8 @@ def terminate(pid: int) -> None:
     os.kill(pid, signal.SIGTERM)
 
 
-@pytest.mark.parametrize("tell", [pytest.param(ctrl_c, marks=pytest.mark.soak), terminate])
+@pytest.mark.soak
+@pytest.mark.parametrize("tell", [ctrl_c, terminate])
 def test_a_demo_that_stays_up_ends_well(tmp_path: Path, tell: Callable[[int], None]) -> None:
     """All has been played, and it stays until it is told to end: that is no failure."""
     out = tmp_path / "out"

@@ -240,6 +240,7 @@ def later(folder: Path, *words: str, **more: str) -> tuple[int, str]:
     return code, bytes(process.log).decode().splitlines()[-1]
 
 
+@pytest.mark.soak
 def test_without_a_low_water_the_disk_is_full(small: Path) -> None:
     """The same load fills the disk to the last page, and the space that returns may be too little
     to fold the log: that is what the low water is for. Even so nothing is lost."""

@@ -148,6 +148,7 @@ def test_told_to_stop_under_load(tmp_path: Path) -> None:
     assert not (tmp_path / "t.db-wal").exists()
 
 
+@pytest.mark.soak
 def test_killed_in_a_long_rebuild(tmp_path: Path) -> None:
     """A rebuild of all ledgers that is killed again and again leaves them fit to be rebuilt; the
     service that starts afterwards serves, and `db check` finds nothing."""

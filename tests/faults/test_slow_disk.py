@@ -83,6 +83,7 @@ def test_a_sync_that_is_held_up_keeps_no_sender_waiting(tmp_path: Path) -> None:
           "acknowledged before and after, none lost")  # fmt: skip
 
 
+@pytest.mark.soak
 def test_a_database_that_is_held_up_refuses_nobody(tmp_path: Path) -> None:
     """Deliveries rest on the inbox: they are taken as ever, and read when the database answers."""
     found = held(tmp_path, file=LOG)
@@ -98,6 +99,7 @@ def test_a_service_that_is_patient_is_caught(tmp_path: Path) -> None:
     assert {each.status for each in found.case.ledger.answers} == {200}
 
 
+@pytest.mark.soak
 def test_a_slow_disk_is_no_reason_to_refuse(tmp_path: Path) -> None:
     """Where every sync takes 50 ms, whoever comes is taken."""
     inject = "fdatasync:delay_enter=50ms"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,18 @@ from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
+from app.core.zones import zone_named
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
-from app.finance.close_period import CloseRequest, close_period, scope_of
-from app.finance.closed_periods import MATCHING_FORM, closed_report, list_closed
+from app.finance.calendar import on_the_books
+from app.finance.close_period import CloseRequest, close_period, months, scope_of
+from app.finance.closed_periods import (
+    CLOSING_BASIS,
+    MATCHING_FORM,
+    closed_report,
+    closing_named,
+    list_closed,
+)
 from app.finance.report_period import report_period
 from app.finance.reports import text_forms
 from app.finance.verify_periods import VerifiedPeriods, verify_periods
@@ -28,8 +36,9 @@ from app.receiving.context import AppContext
 from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, TICK, Instant, parse_instant
 from reconcile.ledger.policy import Policy
-from reconcile.periods import month_named
-from reconcile.reporting.closing import Closing, added, figures
+from reconcile.periods import Calendar, month_named
+from reconcile.reporting.closing import Closing, Figure, added, closing_document, figures
+from reconcile.reporting.report import Scope
 from tests.api.driving import driving, signed
 from tests.database.builders import SIGNER, opened, rows, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
@@ -314,6 +323,66 @@ async def three_closings(url: str) -> None:
             now = figures(await report_period(context, fresh, progress=quiet))
             assert sorted(added(told), key=repr) == sorted(now, key=repr)
         assert await wrong(context) == []
+
+
+@pytest.mark.parametrize(
+    ("zones", "borders"),
+    [
+        # zones of October and November; where October begins, November, and December
+        ((None, "Africa/Nairobi"), ("10-01T00", "11-01T00", "11-30T21")),
+        (("Africa/Nairobi", "America/New_York"), ("09-30T21", "10-31T21", "12-01T05")),
+        (("America/New_York", "America/New_York"), ("10-01T04", "11-01T04", "12-01T05")),
+        (("Africa/Nairobi", None), ("09-30T21", "10-31T21", "12-01T00")),
+    ],
+)
+async def test_months_are_closed_in_the_merchants_zone_and_a_change_leaves_no_gap(
+    context: AppContext, zones: tuple[str | None, str | None], borders: tuple[str, str, str]
+) -> None:
+    """The first open month begins where the last closed one ended; what was closed stays, and is
+    verified; a report by days begins and ends with the books."""
+    ends = [parse_instant(f"2026-{each}:00:00Z") for each in borders]
+    first, second = [replace(context, zone=zone_named(zone) if zone else None) for zone in zones]
+    october = await close(first)
+    assert (october.month.start, october.month.end) == (ends[0], ends[1])
+    context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    closed, left = await months(second)
+    assert [each.period for each in closed] == ["2026-10"]
+    assert (left[0].name, left[0].start, left[0].end) == ("2026-11", ends[1], ends[2])
+    november = await close(second, "2026-11")
+    assert (november.month.start, november.month.end) == (ends[1], ends[2])
+    assert [each.month.zone for each in (october, november)] == [zone or "UTC" for zone in zones]
+    assert await wrong(second) == []
+    assert (await closing_of(first, "2026-10")).month == october.month
+    whole = Scope(
+        start=Calendar(second.calendar_zone).day("2026-10-01")[0],
+        end=Calendar(second.calendar_zone).day("2026-11-30")[1],
+        as_of=DECEMBER,
+        basis=CLOSING_BASIS,
+        environment="sandbox",
+    )
+    aligned = await on_the_books(second, whole)
+    assert (aligned.start, aligned.end) == (ends[0], ends[2])
+    both = figures(await report_period(second, aligned, progress=quiet))
+    assert captured(both) == captured([*october.figures, *november.figures]) > 0
+
+
+async def closing_of(context: AppContext, period: str) -> Closing:
+    """A closing as it was kept."""
+    async with context.store.reading() as connection:
+        return await closing_named(connection, period)
+
+
+def captured(told: Iterable[Figure]) -> int:
+    """How many captures these figures tell of."""
+    return sum(each.count for each in told if (each.table, each.line) == ("money", "captured"))
+
+
+async def test_a_closing_of_utc_is_what_earlier_versions_wrote(context: AppContext) -> None:
+    """Byte for byte: its document does not speak of zones."""
+    document = closing_document(await close(context))
+    assert document["form"] == 1
+    assert "month" not in document
+    assert "zone" not in document["report"]
 
 
 async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -> None:

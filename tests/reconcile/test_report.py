@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import tracemalloc
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -16,6 +18,7 @@ from reconcile.matching.books import StatementLine
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.rows import StatementRow, statement_row
 from reconcile.money import Money
+from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.input import OrderSeen, merged, settled, signed
 from reconcile.reporting.journal import ROLES, transactions
 from reconcile.reporting.orders import standing, stretches
@@ -273,12 +276,22 @@ def test_broken_totals_are_seen_by_their_ties() -> None:
 
 
 def test_a_chart_of_time_goes_by_day_then_week_then_month() -> None:
-    assert len(stretches(START, END)) == 31
-    assert len(stretches(START, START + 365 * DAY)) == 53
+    assert len(stretches(START, END, IN_UTC)) == 31
+    assert len(stretches(START, START + 365 * DAY, IN_UTC)) == 53
     begun = parse_instant("2024-01-15T00:00:00Z")
-    months = stretches(begun, parse_instant("2026-12-01T00:00:00Z"))
+    months = stretches(begun, parse_instant("2026-12-01T00:00:00Z"), IN_UTC)
     assert len(months) == 35
     assert months[:2] == [begun, parse_instant("2024-02-01T00:00:00Z")]
+
+
+def test_a_chart_of_days_has_days_of_23_and_25_hours() -> None:
+    """One bar a day of the zone, whatever its clocks did."""
+    calendar = Calendar(ZoneInfo("America/New_York"))
+    march, november = calendar.month("2026-03"), calendar.month("2026-11")
+    for month, bars, odd in ((march, 31, 23), (november, 30, 25)):
+        begun = [*stretches(month.start, month.end, calendar), month.end]
+        lengths = [(after - at) // HOUR for at, after in pairwise(begun)]
+        assert (len(lengths), sorted(lengths)) == (bars, sorted([odd, *[24] * (bars - 1)]))
 
 
 def test_every_reason_and_finding_has_words_for_many_orders() -> None:

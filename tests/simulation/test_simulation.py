@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.many import play
 
-GATE = 80
+GATE = 40
 """Worlds that every run of the suite lives through: from 0 on, of a third of a second each."""
 
 LONG = 2_000

@@ -165,7 +165,8 @@ class ClosingPrintRow(Table, table=True):
 
 class ImportRow(Table, table=True):
     """One import of a file. `published_at` is NULL while it is under way, or if it was killed;
-    `written` then tells whether it is still alive."""
+    `written` then tells whether it is still alive. One that takes another one back says which
+    (`withdraws`), and why (`reason`)."""
 
     __tablename__ = "imports"
     __table_args__ = STRICT
@@ -182,10 +183,13 @@ class ImportRow(Table, table=True):
     changed: int = big_column()
     unchanged: int = big_column()
     rejected: int = big_column()
+    withdraws: int | None = big_column(null=True)
+    reason: str | None = text_column(null=True)
 
 
 class BookLineRow(Table, table=True):
     """One version of one line of an order book: a reference of one kind, as `match_key` has it.
+    `refunded` is what of `minor` the book says went back, NULL where it does not say.
 
     `phone` is empty, not NULL, once it was erased.
     """
@@ -212,6 +216,8 @@ class BookLineRow(Table, table=True):
     status: str | None = text_column(null=True)
     group_key: str | None = text_column(null=True)
     group_name: str | None = text_column(null=True)
+    refunded: int | None = big_column(null=True)
+    refunded_at: int | None = big_column(null=True)
     phone: str | None = text_column(null=True)
 
 

@@ -356,7 +356,12 @@ class Phones:
 # --- order books ----------------------------------------------------------------------------------
 
 
-_STATUSES: Final = {"cancelled": "canceled"}
+_STATUSES: Final = {
+    "cancelled": "canceled",
+    # What went back stands in a column of its own; what came is paid all the same.
+    "partially_refunded": "paid",
+    "partially refunded": "paid",
+}
 
 
 REFERENCES: Final = ("source", "session", "payment")
@@ -375,6 +380,8 @@ class BookForm:
             "currency",
             "placed_at",
             "status",
+            "refunded_amount",
+            "refunded_at",
             "phone",
             "group",
             "source",
@@ -396,6 +403,8 @@ class BookForm:
         "status",
         "group_key",
         "group_name",
+        "refunded",
+        "refunded_at",
         "phone",
         *REFERENCES,
     )
@@ -442,7 +451,10 @@ class BookForm:
         filled = self._fill_currency(cells["currency"])
         currencies = attempt("currency", read_currencies, filled)
         amounts = attempt("amount", self._amounts.read, cells["amount"], currencies)
-        attempt("amount", _check_signs, amounts, kinds)
+        statuses = attempt("status", self._statuses.read, cells["status"])
+        attempt("amount", _check_signs, amounts, kinds, statuses)
+        refunded = attempt("refunded_amount", self._refunds, cells["refunded_amount"], currencies)
+        attempt("refunded_amount", _check_refunds, refunded, amounts)
         return (
             attempt("reference", match_keys, references),
             kinds,
@@ -450,8 +462,10 @@ class BookForm:
             amounts,
             currencies,
             attempt("placed_at", self._dates.read, cells["placed_at"]),
-            attempt("status", self._statuses.read, cells["status"]),
+            statuses,
             *(attempt("group", _groups, cells["group"]) or (None, None)),
+            refunded,
+            attempt("refunded_at", self._dates.read, cells["refunded_at"]),
             attempt("phone", self._phones.read, cells["phone"]),
             *(
                 attempt(
@@ -468,26 +482,54 @@ class BookForm:
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
         """A staged row, after its number, as people see it: the phone masked."""
-        number, _, kind, reference, minor, currency, placed_at, status, _, group, phone = row[:11]
-        named = zip(REFERENCES, row[11:], strict=True)
+        said = dict(zip(self.STAGED, row[1:], strict=True))
+        currency, phone, refunded = said["currency"], said["phone"], said["refunded"]
+        back: dict[str, Any] = {}
+        if refunded is not None:
+            back["refunded_amount"] = _shown_money(refunded, currency)
+        if said["refunded_at"] is not None:
+            back["refunded_at"] = format_instant(said["refunded_at"])
+        placed_at = said["placed_at"]
         return {
-            "row": number,
-            "reference": reference,
-            "kind": kind,
-            "amount": to_json(Money(minor=minor, currency=currency)),
+            "row": row[0],
+            "reference": said["reference"],
+            "kind": said["kind"],
+            "amount": _shown_money(said["minor"], currency),
             "placed_at": None if placed_at is None else format_instant(placed_at),
-            "status": status,
+            "status": said["status"],
+            **back,
             "phone": None if phone is None else masked_phone(phone),
-            "group": group,
-            **{name: said for name, said in named if said is not None},
+            "group": said["group_name"],
+            **{name: said[name] for name in REFERENCES if said[name] is not None},
         }
 
+    def _refunds(self, cells: Sequence[str], currencies: Sequence[str]) -> Sequence[int | None]:
+        """What went back, without its sign: some exports write it negative."""
+        if not any(cells):
+            return (None,) * len(cells)
+        read = self._amounts.optional(cells, currencies)
+        return [None if minor is None else abs(minor) for minor in read]
 
-def _check_signs(amounts: Sequence[int], kinds: Sequence[str]) -> None:
-    """Only an accounting entry may be negative. Raises UnclearCell."""
+
+def _shown_money(minor: int, currency: str) -> dict[str, str]:
+    return to_json(Money(minor=minor, currency=currency))
+
+
+def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> None:
+    """What is negative is a refund by itself. Raises UnclearCell."""
+    for back, amount in zip(refunded, amounts, strict=True):
+        if back and amount < 0:
+            raise UnclearCell("is given of a line that is negative itself: say one of the two")
+
+
+def _check_signs(
+    amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
+) -> None:
+    """Only an accounting entry may be negative, and a row that tells what of another row's charge
+    went back (`story_of`). Raises UnclearCell."""
     if min(amounts) < 0:
-        for amount, kind in zip(amounts, kinds, strict=True):
-            if amount < 0 and kind != "entry":
+        for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
+            if amount < 0 and kind != "entry" and status != "refunded":
                 raise UnclearCell(
                     f"is negative: of {kind} lines only what is owed stands in a book"
                 )
@@ -498,6 +540,60 @@ def _groups(cells: Sequence[str]) -> tuple[Sequence[str | None], Sequence[str | 
     names = read_optional_references(cells)
     keys = iter(match_keys([name for name in names if name is not None]))
     return [None if name is None else next(keys) for name in names], names
+
+
+# --- rows that tell one order's story -------------------------------------------------------------
+
+
+_PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
+"""Of a column, in a staged row after its number."""
+
+REFUND_ALONE: Final = (
+    "is a refund, and the order that it is of is not in the file: put both rows into one file, or "
+    "say that the row is an accounting entry (kind)"
+)
+"""What a negative row is told that has no row to be told with."""
+
+
+def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
+    """The one row that these staged rows of one order come to; None where they do not add up.
+
+    One says that the order is paid; the others say what of that was refunded, with or without a
+    minus sign, in the same currency and not more in all. What the paid row leaves open, such as a
+    payment, is taken from the others.
+    """
+    paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
+    back = [row for row in rows if row[_PLACE["status"]] == "refunded"]
+    if len(paid) != 1 or not back or len(back) + 1 != len(rows):
+        return None
+    if len({row[_PLACE["currency"]] for row in rows}) > 1:
+        return None
+    story = list(paid[0])
+    charged = story[_PLACE["minor"]]
+    refunded = (story[_PLACE["refunded"]] or 0) + sum(map(_went_back, back))
+    if charged < 0 or refunded > charged:
+        return None
+    for row in back:
+        story = [own if own is not None else other for own, other in zip(story, row, strict=True)]
+    dates = [at for row in back if (at := _refund_date(row)) is not None]
+    dates += [at for at in [paid[0][_PLACE["refunded_at"]]] if at is not None]
+    story[_PLACE["placed_at"]] = paid[0][_PLACE["placed_at"]]
+    story[_PLACE["refunded"]] = refunded
+    story[_PLACE["refunded_at"]] = max(dates, default=None)
+    story[_PLACE["status"]] = "refunded" if refunded == charged else "paid"
+    return tuple(story)
+
+
+def _went_back(row: Sequence[Any]) -> int:
+    return int(row[_PLACE["refunded"]] or abs(row[_PLACE["minor"]]))
+
+
+def _refund_date(row: Sequence[Any]) -> Any:
+    given = row[_PLACE["refunded_at"]]
+    return row[_PLACE["placed_at"]] if given is None else given
+
+
+# --- what orders were paid by ---------------------------------------------------------------------
 
 
 class References:

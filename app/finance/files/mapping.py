@@ -199,10 +199,18 @@ def _offset(match: re.Match[str]) -> tzinfo:
     return timezone(timedelta(minutes=minutes if match[1] == "+" else -minutes))
 
 
+NO_ZONE: Final = (
+    "is a local time, and nobody has said of which zone: say "
+    'zone = "Africa/Nairobi" in a mapping, or set TALLYHOOK_TIMEZONE'
+)
+
+
 class Dates:
     """Reads cells as instants. Where an hour comes twice, as in autumn, the first one is meant."""
 
-    def __init__(self, form: DateForm, zone: tzinfo) -> None:
+    def __init__(self, form: DateForm, zone: tzinfo | None) -> None:
+        """zone: of dates that name none; None: nobody has said, and a time of day without one is
+        not clear. A day alone is then one of UTC, as months are."""
         self._zone = zone
         forms: dict[DateForm, Callable[[str], Instant]] = {
             "iso": self._iso,
@@ -231,7 +239,9 @@ class Dates:
         text = cell.strip()
         if not text:
             return None
-        return self._iso(text) if type(cell) is CellMoment else self._read(text)
+        if type(cell) is CellMoment:  # a workbook writes a day as its midnight
+            return self._iso(text.removesuffix("T00:00:00"))
+        return self._read(text)
 
     def _iso(self, text: str) -> Instant:
         match = _ISO.fullmatch(text)
@@ -247,7 +257,7 @@ class Dates:
         year, _, month, day, hour, minute, second, fraction, zone = match.groups()
         instant = self._instant(
             (int(year), int(month), int(day)),
-            (int(hour or 0), int(minute or 0), int(second or 0)),
+            None if hour is None else (int(hour), int(minute or 0), int(second or 0)),
             zone,
         )
         return instant + Duration((fraction or "").ljust(6, "0")[:6])
@@ -270,17 +280,22 @@ class Dates:
                 raise UnclearCell("has an hour that no clock of twelve hours shows")
             hour = hour % 12 + (12 if half in "Pp" else 0)
         date = (int(match[4]), int(match[month]), int(match[day]))
-        return self._instant(date, (hour, int(match[6] or 0), int(match[7] or 0)), None)
+        timed = match[5] is not None
+        time = (hour, int(match[6] or 0), int(match[7] or 0)) if timed else None
+        return self._instant(date, time, None)
 
     def _instant(
-        self, date: tuple[int, int, int], time: tuple[int, int, int], zone: str | None
+        self, date: tuple[int, int, int], time: tuple[int, int, int] | None, zone: str | None
     ) -> Instant:
+        if time is not None and zone is None and self._zone is None:
+            raise UnclearCell(NO_ZONE)
+        time = time or (0, 0, 0)
         try:
             if zone is not None:
                 day, clock = "{:04}-{:02}-{:02}".format(*date), "{:02}:{:02}:{:02}".format(*time)
                 offset = zone.upper() if len(zone) == 1 else f"{zone[:3]}:{zone[-2:]}"
                 return parse_instant(f"{day}T{clock}{offset}")
-            moment = datetime(*date, *time, tzinfo=self._zone)
+            moment = datetime(*date, *time, tzinfo=self._zone or UTC)
             instant = Instant((moment - _EPOCH) // _TICK)
         except (ValueError, OverflowError):
             raise UnclearCell("is no day and time of the calendar") from None
@@ -325,7 +340,7 @@ class FileMapping:
     sheet: str | None = None
     marks: Marks = field(default_factory=Marks)
     dates: DateForm = "iso"
-    zone: tzinfo = field(default_factory=lambda: zone_of("UTC"))
+    zone: tzinfo | None = None
     phone_country: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -370,7 +385,7 @@ class _MappingFile(TomlTable):
     dates: Annotated[
         str, _checked(DATE_FORMS.__contains__, f"must be one of {', '.join(DATE_FORMS)}")
     ] = "iso"
-    zone: Annotated[str, _known(zone_of)] = "UTC"
+    zone: Annotated[str, _known(zone_of)] | None = None
     phone_country: (
         Annotated[str, _checked(_is_calling_code, 'must be a calling code such as "254"')] | None
     ) = None
@@ -431,7 +446,7 @@ def read_mapping(
         sheet=values["sheet"],
         marks=Marks(decimal=values["decimal"], thousands=values["thousands"]),
         dates=values["dates"],
-        zone=zone_of(values["zone"]),
+        zone=None if values["zone"] is None else zone_of(values["zone"]),
         phone_country=values["phone_country"],
         columns=_given(values["columns"]),
         defaults=_given(values["defaults"]),

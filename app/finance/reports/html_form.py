@@ -8,8 +8,10 @@ from markupsafe import Markup
 
 from app.core.pages import page
 from app.core.pages.charts import Series, bars, stacked
+from app.core.zones import wall_clock, zone_named
 from app.finance.reports.values import cell_words, headlines, moment, scope_lines, shown_columns
-from reconcile.instants import DAY, format_duration
+from reconcile.instants import DAY, TICK, format_duration
+from reconcile.periods import Calendar
 from reconcile.reporting.report import AGES, GROUPS, PeriodReport
 from reconcile.reporting.tables import TABLES, Column, Table
 
@@ -34,12 +36,16 @@ def html(report: PeriodReport) -> bytes:
 
 def period_words(report: PeriodReport) -> str:
     """`2026-10-01 to 2026-10-31`, the first and the last day; a moment where it ends within one."""
-    end = report.scope.end
-    return f"{moment(report.scope.start)} to {moment(end if end % DAY else end - DAY)}"
+    scope = report.scope
+    zone = zone_named(scope.zone)
+    end = moment(scope.end, zone)
+    if wall_clock(scope.end, zone) % DAY == 0:
+        end = Calendar(zone).day_of(scope.end - TICK)
+    return f"{moment(scope.start, zone)} to {end}"
 
 
 def _section(table: Table, report: PeriodReport) -> dict[str, Any]:
-    rows = table.rows(report)
+    rows, zone = table.rows(report), zone_named(report.scope.zone)
     columns = shown_columns(table)
     wide = [column for column in columns if column.name not in _SMALL]
     small = [column for column in columns if column.name in _SMALL]
@@ -50,11 +56,11 @@ def _section(table: Table, report: PeriodReport) -> dict[str, Any]:
         "columns": [(column.heading, _look(column)) for column in wide],
         "rows": [
             {
-                "cells": [(cell_words(column, row), _look(column)) for column in wide],
+                "cells": [(cell_words(column, row, zone=zone), _look(column)) for column in wide],
                 "small": [
                     (column.heading, words)
                     for column in small
-                    if (words := cell_words(column, row))
+                    if (words := cell_words(column, row, zone=zone))
                 ],
                 "wrong": table.name == "ties" and not row.holds,
             }
@@ -80,7 +86,7 @@ def _times(report: PeriodReport) -> Markup:
         "times",
         title="Outcomes over time",
         about=f"{len(report.times)} bars: {totals}.",
-        labels=[moment(row.start)[5:10] for row in report.times],
+        labels=[moment(row.start, zone_named(report.scope.zone))[5:10] for row in report.times],
         series=series,
     )
 

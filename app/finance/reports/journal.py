@@ -14,8 +14,8 @@ from pydantic import PlainValidator, create_model
 
 from app.core.cells import csv_line, safe_cell
 from app.core.toml_file import EMPTY, TomlTable, read_toml
-from reconcile.instants import format_instant
 from reconcile.money import Money, major_text
+from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.journal import Role, Transaction
 
 DEFAULTS: Final[Mapping[Role, str]] = {
@@ -101,18 +101,19 @@ def head(form: JournalFormat, *, accounts: Accounts, title: str) -> str:
     return "\n".join([f'option "title" {_quoted(title)}', "", *opened, ""])
 
 
-def writer(form: JournalFormat, *, accounts: Accounts) -> Writer:
-    """Writes transactions in the order in which they come; CSV counts them."""
+def writer(form: JournalFormat, *, accounts: Accounts, calendar: Calendar = IN_UTC) -> Writer:
+    """Writes transactions in the order in which they come, on the calendar's days; CSV counts
+    them."""
     if form == "beancount":
-        return lambda transaction: _beancount(transaction, accounts)
+        return lambda each: _beancount(each, accounts, day=calendar.day_of(each.at))
     numbers = iter(range(1, 2**63))
-    return lambda transaction: _csv(transaction, accounts, number=next(numbers))
+    return lambda each: _csv(each, accounts, number=next(numbers), day=calendar.day_of(each.at))
 
 
-def _beancount(transaction: Transaction, accounts: Accounts) -> str:
+def _beancount(transaction: Transaction, accounts: Accounts, *, day: str) -> str:
     lines = [
         "",
-        f"{_date(transaction)} * {_quoted(transaction.what)} {_quoted(transaction.order or '')}",
+        f"{day} * {_quoted(transaction.what)} {_quoted(transaction.order or '')}",
     ]
     lines += [f"  {name}: {_quoted(text)}" for name, text in _told(transaction) if text]
     lines += [
@@ -129,13 +130,13 @@ def _told(transaction: Transaction) -> Iterator[tuple[str, str]]:
     yield "cites", ", ".join(transaction.cites)
 
 
-def _csv(transaction: Transaction, accounts: Accounts, *, number: int) -> str:
+def _csv(transaction: Transaction, accounts: Accounts, *, number: int, day: str) -> str:
     told = [safe_cell(text) for _, text in _told(transaction)]
     return "".join(
         csv_line(
             (
                 str(number),
-                _date(transaction),
+                day,
                 transaction.what,
                 accounts[posting.role],
                 _major(posting.minor, transaction),
@@ -145,10 +146,6 @@ def _csv(transaction: Transaction, accounts: Accounts, *, number: int) -> str:
         )
         for posting in transaction.postings
     )
-
-
-def _date(transaction: Transaction) -> str:
-    return format_instant(transaction.at)[:10]
 
 
 def _major(minor: int, transaction: Transaction) -> str:

@@ -11,6 +11,7 @@ import re
 from typing import Any, Final
 
 from app.core import pages
+from app.core.zones import zone_named
 from app.finance.reports.html_form import CHARTS, period_words
 from app.finance.reports.values import cell_words, headlines, scope_lines, shown_columns
 from reconcile.reporting.report import PeriodReport
@@ -58,7 +59,7 @@ def _document(report: PeriodReport) -> dict[str, Any]:
 def _section(table: Table, report: PeriodReport, rows: tuple[Any, ...]) -> dict[str, Any]:
     columns = [column for column in shown_columns(table) if column.name not in _LEFT_OUT]
     hidden = len(table.rows(report)) - len(rows)
-    drawn = CHARTS.get(table.name)
+    drawn, zone = CHARTS.get(table.name), zone_named(report.scope.zone)
     return {
         "title": table.title,
         "about": table.about,
@@ -67,7 +68,9 @@ def _section(table: Table, report: PeriodReport, rows: tuple[Any, ...]) -> dict[
         "headings": [column.heading for column in columns],
         "widths": ["wide" if column.name in _WIDE else "" for column in columns],
         "numeric": [column.kind in ("count", "money") for column in columns],
-        "rows": [[_breakable(cell_words(column, row)) for column in columns] for row in rows],
+        "rows": [
+            [_breakable(cell_words(column, row, zone=zone)) for column in columns] for row in rows
+        ],
         "left_out": f"{hidden:,}" if hidden else "",
     }
 

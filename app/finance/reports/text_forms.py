@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from datetime import tzinfo
 from json import dumps
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from app.core.cells import csv_line, safe_cell
 from app.core.text import printable
+from app.core.zones import zone_named
 from app.finance.reports.values import cell_text, cell_words, headlines, scope_lines, shown_columns
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import TABLES, Table, report_document
@@ -26,6 +28,7 @@ def json(report: PeriodReport) -> bytes:
 
 
 _SCOPE: Final = ("from", "to", "as_of", "basis", "environment")
+"""Every report has these; one in another zone than UTC says which, in a column of its own."""
 COLUMNS: Final = (
     "section",
     *dict.fromkeys((*_SCOPE, *(column.name for table in TABLES for column in table.columns))),
@@ -42,19 +45,20 @@ def csv(report: PeriodReport) -> bytes:
     encoding.
     """
     scope = {name.replace(" ", "_"): text for name, text in scope_lines(report.scope)}
-    lines = [csv_line(COLUMNS), _line({"section": "scope", **scope})]
+    columns = COLUMNS if report.scope.zone == "UTC" else (*COLUMNS, "zone")
+    lines = [csv_line(columns), _line(columns, {"section": "scope", **scope})]
     for table in TABLES:
         for row in table.rows(report):
             cells = {"section": table.name}
             for column in table.columns:
                 text = cell_text(column, row)
                 cells[column.name] = safe_cell(text) if column.kind in _TEXT else text
-            lines.append(_line(cells))
+            lines.append(_line(columns, cells))
     return "".join(lines).encode("utf-8-sig", "backslashreplace")
 
 
-def _line(cells: Mapping[str, str]) -> str:
-    return csv_line(cells.get(name, "") for name in COLUMNS)
+def _line(columns: Sequence[str], cells: Mapping[str, str]) -> str:
+    return csv_line(cells.get(name, "") for name in columns)
 
 
 LINES_MAX: Final = 40
@@ -78,13 +82,13 @@ def table(report: PeriodReport) -> bytes:
         rows = each.rows(report)
         shown = rows[:LINES_MAX] if each.name.endswith("_lines") else rows
         if rows:
-            _print(console, each, shown)
+            _print(console, each, shown, zone_named(report.scope.zone))
         if len(shown) < len(rows):
             console.print(Text(f"  … and {len(rows) - len(shown):,} more in the other formats"))
     return file.getvalue().encode("utf-8", "backslashreplace")
 
 
-def _print(console: Console, table: Table, rows: Sequence[Any]) -> None:
+def _print(console: Console, table: Table, rows: Sequence[Any], zone: tzinfo) -> None:
     console.print(Text(f"\n{table.title}", style="bold"))
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     columns = [column for column in shown_columns(table) if column.name not in _TOO_WIDE]
@@ -98,5 +102,6 @@ def _print(console: Console, table: Table, rows: Sequence[Any]) -> None:
         )
     for row in rows:
         # Text, not markup: a reference may hold square brackets.
-        shown.add_row(*(Text(printable(cell_words(column, row))) for column in columns))
+        words = (printable(cell_words(column, row, zone=zone)) for column in columns)
+        shown.add_row(*map(Text, words))
     console.print(shown)

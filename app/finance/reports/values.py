@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, tzinfo
 from typing import Any, Final
 
 from app.core.text import counted
+from app.core.zones import wall_clock
 from reconcile.instants import SECOND, Instant, format_duration, format_instant
 from reconcile.money import Money, major_text
 from reconcile.reporting.report import MISTAKES_OF_FILES, PeriodReport, Scope, Tie
@@ -68,8 +70,9 @@ def cell_text(column: Column, row: Any) -> str:
     return ", ".join(value) if column.kind == "list" else str(value)
 
 
-def cell_words(column: Column, row: Any) -> str:
-    """One cell as text for people: decimals in groups of three, durations and codes in words."""
+def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
+    """One cell as text for people: decimals in groups of three, durations and codes in words, times
+    as the zone's clocks show them."""
     value = getattr(row, column.name)
     if column.kind == "duration":
         return "longer" if value is None else f"up to {format_duration(value)}"
@@ -80,14 +83,16 @@ def cell_words(column: Column, row: Any) -> str:
     if column.kind in ("count", "money"):
         return f"{value:,}"
     if column.kind == "instant":
-        return moment(value)
+        return moment(value, zone)
     if column.name in CODES:
         return str(value).replace("_", " ")
     return cell_text(column, row)
 
 
-def moment(instant: Instant) -> str:
-    """For people: `2026-10-22 23:59:59`, to the second and in UTC; a day's first is its date."""
+def moment(instant: Instant, zone: tzinfo = UTC) -> str:
+    """For people: `2026-10-22 23:59:59`, to the second and in the zone; a day's first is its
+    date."""
+    instant = wall_clock(instant, zone)
     text = format_instant(instant - instant % SECOND).replace("T", " ").removesuffix("Z")
     return text.removesuffix(" 00:00:00")
 
@@ -115,4 +120,5 @@ def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
         ("as of", format_instant(scope.as_of)),
         ("basis", scope.basis),
         ("environment", scope.environment),
+        *((("zone", scope.zone),) if scope.zone != "UTC" else ()),
     )

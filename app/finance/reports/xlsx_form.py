@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from itertools import count
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from xlsxwriter.format import Format
 from xlsxwriter.workbook import Workbook
 from xlsxwriter.worksheet import Worksheet
 
+from app.core.zones import wall_clock, zone_named
 from app.finance.reports.values import cell_text, headlines, scope_lines
 from reconcile.instants import DAY, Instant
 from reconcile.money import exponent_of
@@ -64,7 +65,7 @@ def xlsx(report: PeriodReport) -> bytes:
         },
     )
     workbook.set_properties({"title": "Period report", "created": _CREATED})
-    book = _Book(workbook)
+    book = _Book(workbook, zone_named(report.scope.zone))
     book.control(report)
     for table in TABLES[1:]:
         if table.name != "ties":
@@ -76,8 +77,8 @@ def xlsx(report: PeriodReport) -> bytes:
 class _Book:
     """Writes sheets. Formats are made once: every cell of a kind shares one."""
 
-    def __init__(self, workbook: Workbook) -> None:
-        self._workbook = workbook
+    def __init__(self, workbook: Workbook, zone: tzinfo) -> None:
+        self._workbook, self._zone = workbook, zone
         self._bold = workbook.add_format({"bold": True})
         self._head = workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True})
         self._date = workbook.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
@@ -138,7 +139,7 @@ class _Book:
         if kind == "text":
             sheet.write_string(*at, _fitting(value))
         elif kind == "instant":
-            sheet.write_number(*at, _days(value), self._date)
+            sheet.write_number(*at, _days(wall_clock(value, self._zone)), self._date)
         elif kind == "count" and abs(value) < _EXACT:
             sheet.write_number(*at, value, self._count)
         elif kind == "money" and abs(value) < _EXACT:

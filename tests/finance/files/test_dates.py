@@ -92,3 +92,36 @@ def test_a_zone_with_summer_time_is_followed() -> None:
 def test_a_zone_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="no time zone"):
         zone_of(name)
+
+
+@pytest.mark.parametrize(
+    ("cell", "form", "expected"),
+    [
+        # A time of day means nothing until somebody says of which zone; a day alone is one of UTC.
+        ("2026-11-20 10:00", "iso", None),
+        ("2026-11-20T00:00:00", "iso", None),
+        ("20/11/2026 10:00", "day_first", None),
+        ("20/11/2026 12:30 AM", "day_first", None),
+        (CellMoment("2026-11-20T10:00:00"), "iso", None),
+        (CellMoment("2026-11-20T00:00:00"), "iso", "2026-11-20T00:00:00Z"),
+        (CellMoment("2026-11-20"), "month_first", "2026-11-20T00:00:00Z"),
+        ("2026-11-20", "iso", "2026-11-20T00:00:00Z"),
+        ("20/11/2026", "day_first", "2026-11-20T00:00:00Z"),
+        ("2026-11-20T10:00:00+03:00", "iso", "2026-11-20T07:00:00Z"),
+        ("1763632800", "unix_s", "2025-11-20T10:00:00Z"),
+    ],
+)
+def test_a_local_time_of_no_zone_is_refused_until_somebody_says_which(
+    cell: str, form: DateForm, expected: str | None
+) -> None:
+    """In a mapping or in the settings; with one, the same cell is read."""
+    dates = Dates(form, None)
+    if expected is None:
+        with pytest.raises(UnclearCell, match="set TALLYHOOK_TIMEZONE"):
+            dates.read([cell])
+        (found,) = Dates(form, zone_of("Africa/Nairobi")).read([cell])
+        assert found is not None
+    else:
+        (found,) = dates.read([cell])
+        assert found is not None
+        assert format_instant(found) == expected

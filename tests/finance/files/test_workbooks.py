@@ -61,7 +61,7 @@ def test_numbers_dates_and_phones_are_what_the_program_shows(tmp_path: Path) -> 
         ["B", 15, "KES", "2026-11-01", "+254 700 000 001"],
         before=3,
     )
-    rows, problems = book(content, folder=tmp_path, name="any.name")
+    rows, problems = book(content, 'zone = "UTC"', folder=tmp_path, name="any.name")
     assert not problems
     assert [(r["row"], r["reference"], r["amount"]["amount"], r["placed_at"]) for r in rows] == [
         (5, "A", "1500.10", "2026-11-01T12:00:00Z"),

@@ -1,0 +1,266 @@
+"""What a group, a decision or a payment joins belongs to one period whole, and months add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcile.instants import DAY, HOUR, MINUTE, Instant
+from reconcile.matching.books import BookStatus
+from reconcile.matching.breaks import Break
+from reconcile.matching.control import Control
+from reconcile.matching.joined import joined_dates
+from reconcile.matching.judge import Decision
+from reconcile.matching.period import Period, within
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms
+from tests.reconcile.books_cases import causes
+from tests.reconcile.books_strategies import World, in_key_order, worlds
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START
+
+NOVEMBER = START + 10 * DAY
+"""Where one period ends and the next begins."""
+
+LAST = NOVEMBER - MINUTE
+
+REACH = Reach(source="shop", span=Span(since=START, until=NOVEMBER + DAY))
+"""So far that no capture of these cases must have its line yet."""
+
+PERIODS = (Period(until=NOVEMBER), Period(since=NOVEMBER))
+
+
+def matched(world: World, period: Period) -> tuple[list[Decision], Control, list[str]]:
+    """What is told of a period alone, its totals, and the ids of the rows that are of it."""
+    terms = Terms(rules=world.rules, as_of=AS_OF, coverage=world.coverage, hands=world.hands)
+    joined = joined_dates(
+        takings=world.takings,
+        book=world.book,
+        statements=world.lines,
+        hands=world.hands,
+        settles=terms.settles,
+    )
+    streams = within(
+        period,
+        takings=in_key_order(world.takings),
+        book=in_key_order(world.book),
+        statements=in_key_order(world.lines),
+        joined=joined,
+    )
+    takings, book, statements = list(streams[0]), list(streams[1]), list(streams[2])
+    matching = world.matching()
+    told = list(matching.decide(takings=takings, book=book, statements=statements))
+    return told, matching.control(), ids_of(takings, book, statements)
+
+
+def ids_of(
+    takings: Sequence[TakingRow], book: Sequence[BookRow], lines: Sequence[StatementRow]
+) -> list[str]:
+    """What each row is known by."""
+    found = [row.order for row in takings]
+    return found + [row.line_id for row in book] + [row.line_id for row in lines]
+
+
+# --- cases across one border ----------------------------------------------------------------------
+
+
+@dataclass
+class Rows:
+    """The rows of one case: money, invoices and statement lines, each at its own time."""
+
+    takings: list[TakingRow] = field(default_factory=list)
+    book: list[BookRow] = field(default_factory=list)
+    lines: list[StatementRow] = field(default_factory=list)
+
+    def paid(self, key: str, minor: int, at: Instant, payment: str = "") -> Rows:
+        """An order that was paid."""
+        name = payment or f"p-{key}"
+        self.takings.append(TakingRow(key, key, minor, "KES", "shop", name, f"e-{key}", at, at))
+        return self
+
+    def invoice(self, key: str, minor: int, at: Instant | None, group: str | None = None) -> Rows:
+        """A line of the book that says paid."""
+        status: BookStatus = "paid"
+        line = f"bok_{key}.1"
+        self.book.append(BookRow(key, line, key, "invoice", minor, "KES", at, status, group))
+        return self
+
+    def settled(self, key: str, minor: int, at: Instant, payment: str) -> Rows:
+        """A line of the statement."""
+        order = key or None
+        line = f"stm_{payment}.1"
+        self.lines.append(
+            StatementRow(key, line, payment, order, "payment", "KES", minor, 0, minor, at)
+        )
+        return self
+
+    def world(self, *hands: tuple[str, str]) -> World:
+        """As something that can be matched."""
+        return World(
+            takings=tuple(self.takings),
+            book=tuple(self.book),
+            lines=tuple(self.lines),
+            rules=replace(RULES, fees=()),
+            coverage=Coverage(book=COVERAGE.book, statements=(REACH,)),
+            hands=tuple([HandMatch(one=one, other=other) for one, other in hands]),
+        )
+
+
+def four_invoices() -> Rows:
+    """Four invoices of the last minute of a month, paid together in the first of the next."""
+    found = Rows().paid("g", 400, NOVEMBER)
+    for number in range(4):
+        found.invoice(f"i{number}", 100, LAST, "G")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rows", "hands", "first", "second"),
+    [
+        # rows, decisions of people, what is told of the first period, and of the second
+        (four_invoices(), [], ["by_group"], []),
+        # The group's payments are of two months, and the book knows when each was placed.
+        (
+            Rows().paid("i0", 60, LAST).paid("g", 140, NOVEMBER)
+            .invoice("i0", 100, LAST, "G").invoice("i1", 100, NOVEMBER, "G"),
+            [],
+            ["by_group"],
+            [],
+        ),
+        # Without dates in the book it is of when its first money came.
+        (
+            Rows().paid("i0", 60, LAST).paid("g", 140, NOVEMBER)
+            .invoice("i0", 100, None, "G").invoice("i1", 100, None, "G"),
+            [],
+            ["by_group"],
+            [],
+        ),
+        # A person gave an invoice of the one month to an order of the other.
+        (
+            Rows().paid("x", 100, NOVEMBER).invoice("i0", 100, LAST),
+            [("bok_i0", "x")],
+            ["by_hand"],
+            [],
+        ),
+        (
+            Rows().paid("x", 100, LAST).invoice("i0", 100, NOVEMBER),
+            [("bok_i0", "x")],
+            [],
+            ["by_hand"],
+        ),
+        # A statement line names an order of the one month and a payment of the other.
+        (
+            Rows().paid("x", 100, NOVEMBER, "p1").invoice("x", 100, NOVEMBER)
+            .invoice("i0", 100, LAST).settled("i0", 100, NOVEMBER + DAY, "p1"),
+            [],
+            ["book_paid_not_received", "by_payment"],
+            [],
+        ),
+        # A person gave a line of no order to an order of the month before.
+        (
+            Rows().paid("x", 100, LAST).invoice("x", 100, LAST)
+            .settled("", 100, NOVEMBER + DAY, "elsewhere"),
+            [("stm_elsewhere", "x")],
+            ["by_hand"],
+            [],
+        ),
+        # Nothing joins these two.
+        (
+            Rows().paid("x", 100, NOVEMBER).invoice("i0", 100, LAST),
+            [],
+            ["book_paid_not_received"],
+            ["paid_not_in_book"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_joined_across_a_border_is_of_one_period(
+    rows: Rows, hands: list[tuple[str, str]], first: list[str], second: list[str]
+) -> None:
+    """That of the earliest date in the book, else of the first money, else of the settlement."""
+    world = rows.world(*hands)
+    told = [matched(world, period) for period in PERIODS]
+    assert [causes(decisions) for decisions, _, _ in told] == [first, second]
+    assert all(control.holds for _, control, _ in told)
+    assert causes(world.decided()[0]) == sorted(first + second)
+
+
+# --- months add up --------------------------------------------------------------------------------
+
+
+def dated(world: World, at: Instant) -> World:
+    """The same world, where every line has a date and no rule joins by dates alone."""
+    book = [row if row.placed_at else row._replace(placed_at=at) for row in world.book]
+    lines = [row if row.settled_at else row._replace(settled_at=at) for row in world.lines]
+    rules: MatchRules = replace(world.rules, date_window=None)
+    return replace(world, book=tuple(book), lines=tuple(lines), rules=rules)
+
+
+def sums(controls: Sequence[Control]) -> Control:
+    """The totals of periods together."""
+    whole = controls[0]
+    for each in controls[1:]:
+        whole += each
+    return whole
+
+
+def names(told: Sequence[Decision]) -> Counter[Any]:
+    """What is told, without the candidates, which are looked for among what else is alone."""
+    return Counter(
+        (each.identity, each.money, each.cites if isinstance(each, Break) else each.lines)
+        for each in told
+    )
+
+
+@st.composite
+def straddling(draw: st.DrawFn) -> World:
+    """A few cases that join rows of any time with rows of any other."""
+    rows, hands = Rows(), list[tuple[str, str]]()
+    for case in range(draw(st.integers(1, 3))):
+        times = st.sampled_from([START, LAST, NOVEMBER, NOVEMBER + DAY])
+        first, second, third = (draw(times) for _ in range(3))
+        one, other, group = (f"{name}{case}" for name in "abg")
+        match draw(st.sampled_from(["together", "each", "by hand", "line by hand", "payment"])):
+            case "together":
+                rows.paid(draw(st.sampled_from([one, group])), 200, third)
+                rows.invoice(one, 100, first, group).invoice(other, 100, second, group)
+            case "each":
+                rows.paid(one, 50, second).paid(group, 150, third)
+                rows.invoice(one, 100, first, group).invoice(other, 100, second, group)
+            case "by hand":
+                rows.paid(one, 100, first).invoice(other, 100, second)
+                hands.append((one, f"bok_{other}"))
+            case "line by hand":
+                rows.paid(one, 100, first).invoice(one, 100, second)
+                rows.settled("", 100, third, f"stray{case}")
+                hands.append((f"stm_stray{case}", one))
+            case _:
+                rows.paid(one, 100, first, f"p{case}").invoice(one, 100, second)
+                rows.invoice(other, 100, third).settled(other, 100, third, f"p{case}")
+    return rows.world(*hands)
+
+
+@given(world=worlds() | straddling())
+def test_every_line_is_in_exactly_one_period_and_together_they_tell_everything(
+    world: World,
+) -> None:
+    """Whatever is joined with what: each row once, the same breaks and matches, the same sums."""
+    world = dated(world, START + 2 * HOUR)
+    borders = (START - HOUR, START + DAY, AS_OF)
+    ends = zip((None, *borders), (*borders, None), strict=True)
+    months = [Period(since=since, until=until) for since, until in ends]
+    parts = [matched(world, month) for month in months]
+    every = ids_of(world.takings, world.book, world.lines)
+    assert Counter(name for _, _, ids in parts for name in ids) == Counter(every)
+    told, control = world.decided()
+    assert names([each for some, _, _ in parts for each in some]) == names(told)
+    together = sums([each for _, each, _ in parts])
+    assert (together.lines, together.read, together.breaks) == (
+        control.lines,
+        control.read,
+        control.breaks,
+    )

@@ -1,0 +1,92 @@
+"""Partial refunds of an order book: what one line, or the rows of one order, say went back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconcile.instants import DAY
+from reconcile.matching.books import BookKind, BookStatus
+from tests.reconcile.books_cases import AT, case, causes, decided
+from tests.reconcile.books_truth import AS_OF, RULES, Case
+
+Row = tuple[BookKind, int, BookStatus | None, int | None]
+"""Kind, amount, status, what the line says was refunded."""
+
+OLD = AS_OF - AT
+"""How long ago the orders of these cases were placed."""
+
+
+def booked(made: Case, *rows: Row) -> Case:
+    """The same case with these lines of the book."""
+    for kind, minor, status, refunded in rows:
+        made.books(status, minor=minor)
+        made.book[-1] = replace(made.book[-1], kind=kind, refunded=refunded)
+    return made
+
+
+def moved(captured: int, refunded: int) -> Case:
+    """An order of so much that was captured, and paid out, of which so much went back."""
+    made = case(minor=captured)
+    more = (made.taken(minor=-refunded),) if refunded else ()
+    outcome: Any = "succeeded"
+    if refunded:
+        outcome = "refunded" if refunded == captured else "partially_refunded"
+    made.pays(outcome=outcome, more=more).settles()
+    return made.settles(kind="refund", gross=-refunded, fee=0) if refunded else made
+
+
+@pytest.mark.parametrize(
+    ("captured", "refunded", "rows", "told"),
+    [
+        # One line that says what went back.
+        (1_500, 500, [("order", 1_500, "paid", 500)], []),
+        (1_500, 500, [("order", 1_500, None, 500)], []),
+        (1_500, 500, [("order", 1_500, "refunded", 500)], []),
+        (1_500, 1_500, [("order", 1_500, "refunded", 0)], []),
+        (1_500, 0, [("order", 1_500, "paid", 0)], []),
+        (1_500, 500, [("order", 1_500, "paid", 400)], ["refund_not_in_book"]),
+        (1_500, 500, [("order", 1_500, "paid", None)], ["refund_not_in_book"]),
+        (1_500, 0, [("order", 1_500, "paid", 500)], ["refund_not_received"]),
+        (1_500, 500, [("order", 1_500, "paid", 600)], ["refund_not_received"]),
+        # Rows of one order whose statuses add up are one story: what is told of it is a match.
+        (1_500, 500, [("order", 1_500, "paid", None), ("invoice", 500, "refunded", None)], 1),
+        (1_500, 1_500, [("order", 1_500, "paid", None), ("invoice", 1_500, "refunded", None)], 1),
+        (1_500, 500, [("order", 1_500, "paid", None), ("entry", -500, None, None)], 1),
+        (1_500, 500, [("order", 1_500, "paid", None), ("invoice", 1_500, "refunded", 500)], 1),
+        (
+            1_500,
+            0,
+            [("order", 1_500, "paid", None), ("invoice", 500, "refunded", None)],
+            ["refund_not_received"],
+        ),
+        # Two charges of one order, one of which came and went back, are no story and fit as well.
+        (1_500, 500, [("order", 1_000, "paid", None), ("invoice", 500, "refunded", None)], 1),
+        # More went back than was paid: that does not add up.
+        (
+            1_500,
+            200,
+            [("order", 1_000, "paid", None), ("invoice", 1_200, "refunded", None)],
+            ["amount_differs"],
+        ),
+    ],
+)
+def test_what_the_book_says_went_back_is_held_against_what_did(
+    captured: int, refunded: int, rows: list[Row], told: list[str] | int
+) -> None:
+    """One row a case: the money that moved, the lines of the order, and what there is to tell."""
+    found, control = decided(booked(moved(captured, refunded), *rows))
+    assert causes(found) == (["by_group"] if told == 1 else told)
+    assert control.holds
+
+
+@pytest.mark.parametrize(("days_after", "told"), [(0, ["refund_not_received"]), (1, [])])
+def test_a_refund_is_awaited_from_its_own_date_on(days_after: int, told: list[str]) -> None:
+    """The margin begins when the book says that it was refunded, not when the order was placed."""
+    made = booked(moved(1_500, 0), ("order", 1_500, "paid", 500))
+    began = AS_OF - RULES.refund_margin
+    made.book[0] = replace(made.book[0], refunded_at=began + days_after * DAY)
+    assert RULES.refund_margin < OLD
+    assert causes(decided(made)[0]) == told
