@@ -165,7 +165,7 @@ def _refund_of(line: BookLine) -> Money:
 
 def list_imports(kind: Any, limit: int, form: Format) -> None:
     """Print the imports of a kind, newest first."""
-    from app.finance.past_imports import past_imports
+    from app.finance.imports import past_imports
 
     found = with_context(lambda context, settings: past_imports(context, kind=kind, limit=limit))
     rows = [

@@ -174,7 +174,7 @@ async def ask_run(view: View) -> Asked:
         fields=(
             Field(
                 name="since",
-                label=f"From ({view.console.zone})",
+                label=f"From ({view.context.calendar_zone})",
                 hint="A day such as 2026-10-01, or nothing.",
                 required=False,
             ),

@@ -9,8 +9,7 @@ from starlette.responses import FileResponse, Response
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload
 from app.console.view import ROWS, Document, View
 from app.core.errors import NotFoundError
-from app.finance.imports import MONEY, Imported
-from app.finance.past_imports import past_import, past_imports
+from app.finance.imports import MONEY, Imported, past_import, past_imports
 from reconcile.instants import MINUTE, format_instant
 from reconcile.money import Money, to_json
 

@@ -10,7 +10,6 @@ __all__ = (
     "ledger_line_store",
     "ledger_lines",
     "match_rules",
-    "past_imports",
     "read_lines",
     "reconcile_period",
     "reconcile_rows",

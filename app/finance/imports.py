@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from app.access.operator_store import Operator
-from app.access.operators import Action, author_of_import, note_in_trail, permitted
+from app.access.operators import Action, note_in_trail, permitted
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
@@ -44,6 +44,7 @@ from app.finance.import_store import (
     WrittenVersions,
     begin_import,
     go_on,
+    import_of,
     publish_import,
     stretches,
     under_way,
@@ -52,12 +53,11 @@ from app.finance.import_store import (
 from app.finance.import_store import (
     ImportKind as ImportKind,
 )
+from app.finance.import_store import imports as stored_imports
+from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.statement_store import compare_statement, write_statement
-from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
-from app.orders.record_store import add_records, owners_of, records_of
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
-from reconcile.instants import EARLIEST, TICK
 
 # --- what can be imported, how it is asked for, and what became of it -----------------------------
 
@@ -359,72 +359,6 @@ async def _publish(
     )
 
 
-FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Orders named in the first transaction, and in any."""
-
-_ORDER = 3
-"""The place of the reference in a staged row: after its number, key and kind."""
-
-Unfit = tuple[int, str]
-"""The number of a row, and why it cannot be taken."""
-
-
-async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
-    """Rows that name what another row names, or what belongs to another order."""
-    found: dict[int, str] = {}
-    for kind in ("session", "payment"):
-        for first, number in staged.crowded(("source", kind), at_most=1):
-            if first != number:
-                found[number] = f"names the {kind} that row {first:,} names: it pays one order"
-                found.setdefault(first, f"names the {kind} that row {number:,} names, too")
-    for rows in staged.having("source"):
-        async with context.store.reading() as connection:
-            references = [_triple(each) for row in rows for each in _references(row)]
-            owners = await owners_of(connection, references, lasting=False)
-        for row in rows:
-            for each in _references(row):
-                owner = owners.get(_triple(each))
-                if owner is not None and owner != row[_ORDER]:
-                    found.setdefault(row[0], f"{each.name} belongs to order {owner}")
-    return sorted(found.items())
-
-
-async def name_references(context: AppContext, staged: Staged, *, number: int) -> list[Unfit]:
-    """Write down what the rows name. Returns those that others were faster with."""
-    unfit: list[Unfit] = []
-    author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
-    for rows in staged.having("source"):
-        while rows:
-            part, rows = rows[: pace.size], rows[pace.size :]
-            async with pace.writing(context.store, pieces=len(part)) as connection:
-                for row in part:
-                    order, references = row[_ORDER], list(_references(row))
-                    try:
-                        await refuse_taken(connection, order, references)
-                    except ReferenceTaken as error:
-                        unfit.append((row[0], f"{error.reference.name} belongs to {error.order}"))
-                        continue
-                    known = await records_of(connection, order)
-                    earlier = max([record.recorded_at for record in known], default=EARLIEST - TICK)
-                    now = max(context.clock.now(), earlier + TICK)
-                    fresh = named(known, order, references, now=now, author=author)
-                    await add_records(connection, fresh)
-            context.store.evidence_arrived.set()
-    return unfit
-
-
-def _references(row: Sequence[Any]) -> Iterator[Reference]:
-    source, session, payment = row[-len(REFERENCES) :]
-    if session is not None:
-        yield Reference(source=source, session=session)
-    if payment is not None:
-        yield Reference(source=source, payment=payment)
-
-
-def _triple(each: Reference) -> tuple[str, str | None, str | None]:
-    return each.source, each.session, each.payment
-
-
 SHOWN: Final = 5
 """Rows that are shown as they were understood."""
 
@@ -696,3 +630,18 @@ def _mapping(request: ImportRequest, fields: Fields, *, zone: tzinfo | None) -> 
         encoding=request.encoding,
     )
     return found if found.zone is not None else replace(found, zone=zone)
+
+
+async def past_import(context: AppContext, number: int) -> Import:
+    """A published import. Raises NotFoundError where there is none of this number."""
+    async with context.store.reading() as connection:
+        found = await import_of(connection, number)
+    if found is None:
+        raise NotFoundError(f"there is no import {number}")
+    return found
+
+
+async def past_imports(context: AppContext, *, kind: ImportKind, limit: int) -> list[Import]:
+    """The imports of a kind that were published, newest first."""
+    async with context.store.reading() as connection:
+        return await stored_imports(connection, kind=kind, limit=limit)

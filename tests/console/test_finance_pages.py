@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
 
+from app.console.application import build_console
 from app.console.finance_pages import CHECKS
+from app.console.jobs import Jobs
 from app.console.words import BREAK_STATES, CAUSES, STEPS
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from reconcile.instants import DAY
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
-from tests.console.conftest import ORIGIN, RunningConsole
+from tests.console.conftest import ORIGIN, RunningConsole, until_async
 from tests.console.test_pages import shown
 
 
@@ -222,6 +226,39 @@ async def test_another_operator_approves_on_the_page(console_with_breaks: Runnin
     assert [(who, json.loads(facts)["second"]) for who, facts in trail] == [
         ("a finance", "a admin")
     ]
+
+
+async def test_an_approval_that_takes_long_goes_on_without_its_page(
+    console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says that it is under way, and offers no second one; it counts once it is done."""
+    usual, go_on = console_with_breaks, asyncio.Event()
+    name = await waiting(usual)
+    kinds = usual.console.proposals.kinds
+    kind = kinds["accept_above_limit"]
+    monkeypatch.setitem(kinds, kind.name, replace(kind, takes_long=True))
+
+    async def approve(proposal: str, by: str, reason: str) -> None:
+        await go_on.wait()
+        await usual.console.work.approve(proposal, by, reason)
+
+    jobs = Jobs(usual.context.clock, patience_s=0)
+    made = replace(usual.console, jobs=jobs, work=replace(usual.console.work, approve=approve))
+    console = RunningConsole(console=made, application=build_console(made), driver=usual.driver)
+    async with console.signed_in("admin") as client:
+        sent = await send(client, f"/do/approve?proposal={name}", reason="I saw the letter")
+        page = (await client.get(f"/proposals/{name}")).text
+        meanwhile = (await client.get(f"/proposals/{name}.json")).json()["state"]
+        go_on.set()
+        job = jobs.newest("approve", name)
+        assert job is not None
+        await until_async(lambda: job.ended is not None)
+        after = (await client.get(f"/proposals/{name}.json")).json()["state"]
+    assert "You may leave this page" in shown(sent.text)
+    assert "It is being done since" in shown(page)
+    assert "/do/approve" not in page
+    assert (meanwhile, after) == ("waiting", "approved")
+    assert console.driver.rows("SELECT who, second FROM break_deeds") == [("a finance", "a admin")]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from app.finance.imports import (
     ImportRequest,
     import_book,
     import_statement,
+    past_imports,
 )
-from app.finance.past_imports import past_imports
 from app.finance.read_lines import list_book, list_statement
 from app.receiving.context import AppContext
 from reconcile.instants import EARLIEST, TICK, format_instant, format_known, parse_instant
