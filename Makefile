@@ -51,15 +51,17 @@ nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
 mutants: $(MADE) ## change the code bit by bit and see which tests fail; ARGS="engine --sample 40"
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
-lock: ## write requirements.lock anew from pyproject.toml
+LOCKS := requirements.lock app/deploy/requirements.lock
+COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --no-config --only-binary :all: -q
+
+lock: ## write both locks anew from pyproject.toml: what is developed with, and what is deployed
 	@command -v uv >/dev/null || { \
 		echo "make lock needs uv on the PATH: $(PYTHON) -m pip install --user uv" >&2; exit 1; }
-	@echo "Resolving the dependencies of pyproject.toml into requirements.lock" >&2
-	@uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --no-config --only-binary :all: \
-		-q -o requirements.lock >/dev/null
-	@! grep -n '://' requirements.lock || { \
-		echo "requirements.lock names a host: it must not" >&2; exit 1; }
+	@echo "Resolving the dependencies of pyproject.toml into $(LOCKS)" >&2
+	@$(COMPILE) --extra dev -o requirements.lock >/dev/null
+	@$(COMPILE) -c requirements.lock -o app/deploy/requirements.lock >/dev/null
+	@! grep -n '://' $(LOCKS) || { echo "a lock names a host: it must not" >&2; exit 1; }
 
 clean: ## remove the environment and caches; var/ stays, it may hold a database
 	@rm -rf .venv *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,7 +9,7 @@ the server stops, and the process ends: nothing may be acknowledged by half a se
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Literal
 
@@ -179,10 +179,22 @@ def working_parts(
     return parts
 
 
-def _load_proposals(context: AppContext, sources: Mapping[str, Source]) -> Proposals:
-    from app.bootstrap_proposals import proposals_of
+def _loading(context: AppContext, settings: Settings) -> Callable[[], Awaitable[Proposals]]:
+    """What gives the proposals: loaded when they are first asked for, which few receivers are, and
+    not on the loop that answers webhooks."""
+    loaded: list[Proposals] = []
 
-    return proposals_of(context, sources=sources)
+    def load() -> Proposals:
+        from app.bootstrap_proposals import proposals_of
+
+        return proposals_of(context, settings)
+
+    async def proposals() -> Proposals:
+        if not loaded:
+            loaded.append(await asyncio.to_thread(load))
+        return loaded[0]
+
+    return proposals
 
 
 class Service:
@@ -216,7 +228,6 @@ class Service:
         """Whether processes that somebody else starts read what is accepted."""
         self.worker_missing: Callable[[], str | None] = lambda: None
         """Why nothing of what is accepted is read, where another process is to do that."""
-        self._loaded: Proposals | None = None
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
@@ -238,7 +249,7 @@ class Service:
             webhooks=self.webhooks,
             api=api,
             checkouts=Checkouts(self.context, self.checkout),
-            proposals=ProposalRoutes(self._proposals, page_max=settings.page_max),
+            proposals=ProposalRoutes(_loading(self.context, settings), page_max=settings.page_max),
             health=Health(
                 self.context,
                 reasons=self.reasons,
@@ -248,12 +259,6 @@ class Service:
                 read_elsewhere=lambda: self.read_elsewhere,
             ),
         )
-
-    async def _proposals(self) -> Proposals:
-        """Loaded when it is first asked for, and not on the loop that answers webhooks."""
-        if self._loaded is None:
-            self._loaded = await asyncio.to_thread(_load_proposals, self.context, self.sources)
-        return self._loaded
 
     def reasons(self) -> list[str]:
         """Why the service is not ready; empty when it is."""

@@ -14,12 +14,13 @@ from urllib.parse import urlsplit
 import structlog
 import uvicorn
 
+from app.access.proposal import Proposal
 from app.access.sessions import somebody_can_sign_in
 from app.bootstrap import destination
 from app.bootstrap_console_work import work_elsewhere, work_here
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import evidence_providers, signer_of
-from app.bootstrap_proposals import proposals_of
+from app.bootstrap_proposals import erasing_kind, proposals_of
 from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.settings import Settings
@@ -31,9 +32,8 @@ from app.core.errors import ConfigurationError, PortTaken
 from app.core.ids import new_token
 from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
-from app.evidence.seal import seal_all
 from app.monitoring.watchdog import Watched
-from app.privacy.erase import ErasureRequest, erase
+from app.privacy.erase import ErasureRequest, erase, propose_erasure
 from app.privacy.erase_finding import Erasure, ErasureRules
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -83,7 +83,6 @@ def console_of(
         providers, signer = evidence_providers(settings), await signer_of(context, settings)
         return await build_evidence(context, asked, providers=providers, signer=signer)
 
-    sources = compile_sources(settings)
     return Console(
         context=context,
         environment=settings.environment,
@@ -99,9 +98,10 @@ def console_of(
         closing_margin_days=settings.closing_margin_days,
         receiver=settings.public_url,
         mark_key=new_token(""),
-        proposals=proposals_of(context, sources=sources),
+        proposals=proposals_of(context, settings),
         build_evidence=build,
-        erase=erasing(context, settings, sources),
+        would_erase=looking(context, settings, sources),
+        propose_erasing=proposing(context, settings, sources),
         mappings=settings.console.mappings,
         work=work or work_here(context, settings),
         jobs=Jobs(context.clock),
@@ -109,27 +109,45 @@ def console_of(
     )
 
 
-def erasing(
+def looking(
     context: AppContext, settings: Settings, sources: Mapping[str, Source]
-) -> Callable[[ErasureRequest, bool], Awaitable[Erasure]]:
-    """What erases as the command does: what is deleted has been sealed as it came, and where
-    digests are deleted by themselves, everything is looked through."""
-    rules = ErasureRules.of_days(settings.retention_minimum_days)
+) -> Callable[[ErasureRequest], Awaitable[Erasure]]:
+    """What says what would go, as the command does: where digests are deleted by themselves,
+    everything is looked through."""
     everywhere = bool(settings.retention_days or settings.retention_phones_days)
 
-    async def erase_asked(asked: ErasureRequest, dry_run: bool) -> Erasure:
-        if not dry_run:
-            await seal_all(context, await signer_of(context, settings))
+    async def look(asked: ErasureRequest) -> Erasure:
         return await erase(
             context,
             replace(asked, everywhere=everywhere),
             sources=sources,
-            rules=rules,
-            dry_run=dry_run,
+            rules=ErasureRules.of_days(settings.retention_minimum_days),
+            dry_run=True,
             progress=lambda _: None,
         )
 
-    return erase_asked
+    return look
+
+
+def proposing(
+    context: AppContext, settings: Settings, sources: Mapping[str, Source]
+) -> Callable[[ErasureRequest], Awaitable[Proposal]]:
+    """What proposes an erasure: whoever is signed in has proved who they are, and none of them
+    erases alone."""
+
+    async def propose(asked: ErasureRequest) -> Proposal:
+        proposal = await propose_erasure(
+            context,
+            erasing_kind(context, settings),
+            asked,
+            sources=sources,
+            rules=ErasureRules.of_days(settings.retention_minimum_days),
+            progress=lambda _: None,
+        )
+        assert proposal is not None
+        return proposal
+
+    return propose
 
 
 async def serve_console(

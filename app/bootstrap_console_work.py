@@ -134,5 +134,5 @@ async def _close(
 async def _approve(
     context: AppContext, settings: Settings, proposal: str, by: str, reason: str
 ) -> None:
-    proposals = proposals_of(context, sources=compile_sources(settings))
+    proposals = proposals_of(context, settings)
     await proposals.approve(proposal, by=by, reason=reason)

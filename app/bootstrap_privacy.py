@@ -3,7 +3,7 @@ stored bodies are read and folded with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from app.bootstrap_context import erasure_journal_path, known_phone_key, store_settings
@@ -25,18 +25,23 @@ def again(
     context: AppContext, settings: Settings, *, progress: Callable[[int], None]
 ) -> ErasureReplay:
     """Who erases again in this database. Raises ConfigurationError for a wrong source."""
-
-    async def seal() -> None:
-        if await anything_unsealed(context):  # else the evidence key need not be there
-            await seal_all(context, await signer_of(context, settings))
-
     return ErasureReplay(
         context,
         sources=compile_sources(settings),
         rules=ErasureRules.of_days(settings.retention_minimum_days),
         progress=progress,
-        seal=seal,
+        seal=sealer(context, settings),
     )
+
+
+def sealer(context: AppContext, settings: Settings) -> Callable[[], Awaitable[None]]:
+    """What seals everything that waits for it."""
+
+    async def seal() -> None:
+        if await anything_unsealed(context):  # else the evidence key need not be there
+            await seal_all(context, await signer_of(context, settings))
+
+    return seal
 
 
 async def erase_in_copy(

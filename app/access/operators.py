@@ -81,6 +81,8 @@ Action = Literal[
     "note_added",
     "alarm_taken",
     "test_event_sent",
+    "signed_in",
+    "sign_in_failed",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -126,6 +128,8 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "note_added": _FINANCE | _SUPPORT,
     "alarm_taken": _FINANCE | _SUPPORT,
     "test_event_sent": _FINANCE | _SUPPORT,
+    "signed_in": frozenset(ROLES),
+    "sign_in_failed": frozenset(),  # it is nobody's act
 }
 """What each role may do: the whole of it, as data."""
 

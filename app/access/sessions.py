@@ -46,7 +46,7 @@ from app.access.session_store import (
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import Connection, DatabaseContext
-from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
+from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, Duration, Instant
 
 INVITED_FOR: Final[Duration] = 24 * HOUR
 ENTERED_WITHIN: Final[Duration] = 10 * MINUTE
@@ -188,22 +188,35 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
         return await _begin(connection, name, now=now)
 
 
-async def confirm_password(context: DatabaseContext, name: str, password: str) -> bool:
-    """Whether this is the password of somebody who is signed in. The demo's operator has none: the
-    session that its link opened counts as one."""
-    async with context.store.reading() as connection:
-        credential = await credential_of(connection, name)
-    if credential is None and name == DEMO:
-        return True
-    fits = await password_fits(password, None if credential is None else credential.password)
-    return fits and credential is not None
-
-
 async def _begin(connection: Connection, name: str, *, now: Instant) -> str:
-    """Whoever has proved who they are gets a session: always a new token."""
+    """Whoever has proved who they are gets a session: always a new token. It is in the trail."""
     token = new_token("")
     await add_session(connection, token=token, name=name, now=now, until=now + LONGEST)
+    who = next(each for each in await operators(connection) if each.name == name)
+    await note_in_trail(connection, who, action="signed_in", subject=CONSOLE, at=now)
     return token
+
+
+CONSOLE: Final = "the console"
+"""To what a sign-in is, in the trail."""
+
+SOMEBODY: Final = Operator(name="somebody", role="unknown", created_at=EARLIEST)
+"""Who tried to sign in: what they typed as a name may be their password, and is kept nowhere."""
+
+
+async def note_failure(context: DatabaseContext) -> None:
+    """Note that somebody tried to sign in, and did not fit."""
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        await note_in_trail(connection, SOMEBODY, action="sign_in_failed", subject=CONSOLE, at=now)
+
+
+async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
+    """Whether somebody who is signed in has given their password once more. Who came in by the
+    demo's link has none to give."""
+    async with context.store.reading() as connection:
+        credential = await credential_of(connection, name)
+    return credential is None or await password_fits(password, credential.password)
 
 
 async def session_of(context: DatabaseContext, token: str) -> Session | None:

@@ -9,10 +9,19 @@ from typer.core import TyperGroup
 
 SECTIONS: Final = {
     "Run it": ("serve", "worker", "console", "sandbox", "demo"),
-    "Go live": ("doctor", "rehearse", "golive", "tokens", "operators", "proposals"),
+    "Go live": ("deploy", "doctor", "rehearse", "golive", "tokens", "operators", "proposals"),
     "Orders and payments": ("orders", "deliveries", "checkout", "notifications"),
     "Providers": ("profiles", "signature"),
-    "Finance": ("records", "statement", "reconcile", "breaks", "late", "report", "period"),
+    "Finance": (
+        "records",
+        "statement",
+        "presets",
+        "reconcile",
+        "breaks",
+        "late",
+        "report",
+        "period",
+    ),
     "Evidence and personal data": ("evidence", "log", "audit", "erase"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
 }

@@ -38,6 +38,23 @@ FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON 
 MappingOption = Annotated[
     Path | None, typer.Option(help="A TOML file that names columns, marks, dates and words.")
 ]
+PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        help='Which export it is: a name of `presets list`, a path, or "none"; else its heading '
+        "tells."
+    ),
+]
+DatesOption = Annotated[
+    str | None, typer.Option(help="How dates are written, such as day_first or month_first.")
+]
+ZoneOption = Annotated[
+    str | None,
+    typer.Option(help="The zone of times that name none, such as Africa/Nairobi or +03:00."),
+]
+CurrencyOption = Annotated[
+    str | None, typer.Option(help="The currency of rows that name none, such as KES.")
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems.")
 ]
@@ -111,12 +128,20 @@ def _document(done: Imported) -> dict[str, Any]:
         "rejects": done.rejects,
         "columns_not_read": done.passed_over,
         "totals_left_out": done.totals,
+        "preset": done.preset,
+        "notes": done.notes,
+        "rows_ignored": [
+            {"column": column, "word": word or None, "rows": rows}
+            for (column, word), rows in done.ignored.items()
+        ],
         "told_with_others": done.told_with,
     }
     return whole | ({"rows": done.rows} if done.rows else {})
 
 
 def _print(done: Imported) -> None:
+    for sentence in done.notes:
+        note(sentence)
     if done.rows:
         emit(done.rows, columns=tuple(done.rows[0]), form=Format.table)
     for each in done.problems:
@@ -131,10 +156,13 @@ def _print(done: Imported) -> None:
     if done.totals:
         first = _few([f"row {number:,}" for number in done.totals], of=done.totals_found)
         note(f"Left out, as totals of the rows above: {first}.")
+    for (column, word), ignored in done.ignored.items():
+        why = f"{column} is {word}" if word else f"{column} is none of what is kept"
+        note(f"Left out by the mapping: {counted(ignored, 'row')}, of which {why}.")
     if done.told_with:
         rows = counted(done.told_with, "row")
         note(f"Read with another row of their order, as what was refunded of it: {rows}.")
-    if done.passed_over:
+    if done.passed_over and done.preset is None:
         note(f"Columns that were not read: {_few(done.passed_over)}.")
     if done.rejects is not None:
         note(f"The rows that were rejected are in {done.rejects}.")
@@ -183,16 +211,20 @@ records_group = typer.Typer(
 
 
 @records_group.command(
-    "import", epilog="Such as: tallyhook records import orders.csv --mapping shop.toml --dry-run"
+    "import", epilog="Such as: tallyhook records import orders.csv --preset shopify --dry-run"
 )
 def import_records(
     file: FileArgument,
+    preset: PresetOption = None,
     mapping: MappingOption = None,
     dry_run: DryRunOption = False,
     accept_good: AcceptGoodOption = False,
     rejects: RejectsOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
+    dates: DatesOption = None,
+    zone: ZoneOption = None,
+    currency: CurrencyOption = None,
     by: ByOption = None,
     form: DocumentOption = Format.table,
 ) -> None:
@@ -206,12 +238,16 @@ def import_records(
 
     request = request_of(
         file,
+        preset=preset,
         mapping=mapping,
         dry_run=dry_run,
         accept_good=accept_good,
         rejects=rejects,
         delimiter=delimiter,
         encoding=encoding,
+        dates=dates,
+        zone=zone,
+        currency=currency,
         by=by,
     )
     run_import(
@@ -280,12 +316,16 @@ def import_statement(
     source: Annotated[
         str | None, typer.Option(help="Whose statement it is; needed where there are several.")
     ] = None,
+    preset: PresetOption = None,
     mapping: MappingOption = None,
     dry_run: DryRunOption = False,
     accept_good: AcceptGoodOption = False,
     rejects: RejectsOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
+    dates: DatesOption = None,
+    zone: ZoneOption = None,
+    currency: CurrencyOption = None,
     by: ByOption = None,
     form: DocumentOption = Format.table,
 ) -> None:
@@ -297,12 +337,16 @@ def import_statement(
 
     request = request_of(
         file,
+        preset=preset,
         mapping=mapping,
         dry_run=dry_run,
         accept_good=accept_good,
         rejects=rejects,
         delimiter=delimiter,
         encoding=encoding,
+        dates=dates,
+        zone=zone,
+        currency=currency,
         by=by,
     )
     run_import(

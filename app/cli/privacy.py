@@ -20,12 +20,14 @@ from app.cli.output import (
     note,
     progress,
 )
+from app.cli.proposals import told_proposal
 from app.cli.running import run_loop, with_context
 from app.core.clock import SystemClock
 from app.core.errors import UsageError
 from app.core.text import counted
 
 if TYPE_CHECKING:
+    from app.access.proposal import Proposal
     from app.config.settings import Settings
     from app.privacy.erase import ErasureRequest
     from app.privacy.erase_finding import Erasure
@@ -248,11 +250,14 @@ def erase(
     Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. What must stay
     for now, unread deliveries too, is listed with why, and the exit code is 1: ask again later.
 
+    With an operator's own token it is a proposal, of an order only.
+
     A number is found where events name it as the customer's. `--everywhere` also finds it in other
     members, texts and headers, and looks for traces in the files: it reads the whole database.
     """
     from app.config.load import load_settings, sqlite_file
     from app.privacy.erase import ErasureRequest, traces_left
+    from app.privacy.erase_finding import Erasure
 
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")
@@ -261,6 +266,9 @@ def erase(
     everywhere |= bool(settings.retention_days or settings.retention_phones_days)
     asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
     erasure = _erased(asked, settings, dry_run=dry_run)
+    if not isinstance(erasure, Erasure):
+        note(told_proposal(erasure))
+        return
     path = None if dry_run else sqlite_file(settings.database_url)
     left = [] if path is None else traces_left(path, erasure)
     _print_erasure(erasure, left, form)
@@ -268,18 +276,26 @@ def erase(
         raise typer.Exit(1)
 
 
-def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Erasure:
+def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Erasure | Proposal:
     from app.bootstrap_evidence import signer_of
+    from app.bootstrap_proposals import erasing_kind
     from app.bootstrap_sources import compile_sources
     from app.evidence.seal import seal_all
-    from app.privacy.erase import erase
+    from app.privacy.erase import erase, propose_erasure
     from app.privacy.erase_finding import ErasureRules
 
     sources = compile_sources(settings)
     rules = ErasureRules.of_days(settings.retention_minimum_days)
 
-    async def work(context: AppContext, settings: Settings) -> Erasure:
-        if not dry_run:  # what is deleted must have been sealed as it came
+    async def work(context: AppContext, settings: Settings) -> Erasure | Proposal:
+        if not dry_run:
+            kind = erasing_kind(context, settings)
+            proposal = await propose_erasure(
+                context, kind, asked, sources=sources, rules=rules, progress=advance
+            )
+            if proposal is not None:
+                return proposal
+            # What is deleted must have been sealed as it came.
             await seal_all(context, await signer_of(context, settings))
         return await erase(
             context, asked, sources=sources, rules=rules, dry_run=dry_run, progress=advance

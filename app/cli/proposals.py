@@ -42,9 +42,8 @@ def told_proposal(proposal: Proposal) -> str:
 
 def _proposals(context: AppContext, settings: Settings) -> Proposals:
     from app.bootstrap_proposals import proposals_of
-    from app.bootstrap_sources import compile_sources
 
-    return proposals_of(context, sources=compile_sources(settings))
+    return proposals_of(context, settings)
 
 
 @group.command("list")

@@ -56,6 +56,7 @@ from app.console.proposals_pages import (
     do_withdraw,
 )
 from app.console.service_acts import (
+    ask_add_token,
     ask_disable,
     ask_end_sessions,
     ask_invite,
@@ -63,6 +64,7 @@ from app.console.service_acts import (
     ask_revoke,
     ask_sign,
     ask_verify,
+    do_add_token,
     do_disable,
     do_end_sessions,
     do_invite,
@@ -192,7 +194,7 @@ ACTS: Final = (
     Act(
         name="erase",
         title="Erase personal data",
-        button="Erase it",
+        button="Propose it",
         permission="erased",
         ask=ask_erase,
         do=do_erase,
@@ -397,6 +399,14 @@ ACTS: Final = (
         ask=ask_end_sessions,
         do=do_end_sessions,
         said="All their sessions have ended.",
+    ),
+    Act(
+        name="add-token",
+        title="Make a token",
+        button="Make it",
+        permission="token_added",
+        ask=ask_add_token,
+        do=do_add_token,
     ),
     Act(
         name="revoke-token",

@@ -250,7 +250,7 @@ class Application:
         if asked.preview:
             return await self._ask(view, act, asked=asked)
         if asked.password and not await self._signing.confirms(
-            view, view.given.get("password", "")
+            view.request, view.person, view.given.get("password", "")
         ):
             return await self._ask(view, act, NOT_CONFIRMED, asked=asked)
         if asked.reason:

@@ -141,6 +141,7 @@ async def ask_close(view: View) -> Asked:
             "closed when another operator approves it.",
         ),
         back=address("periods", month),
+        password=True,
     )
 
 

@@ -1,7 +1,9 @@
-"""The page of personal data: what was erased, and erasing, which looks first.
+"""The page of personal data: what was erased, and proposing to erase, which looks first.
 
 1 look     by number or order: what would go, what must stay and why; nothing is done
-2 confirm  the same is typed once more, with a reason and the password; then it is erased
+2 propose  the order is typed once more, with a reason; it is erased when another admin approves
+
+A proposal is kept for ever, so none is of a number: the look names its orders.
 
 A number stands in no address and in no page: what was looked at is known by a mark, which this
 process alone can make.
@@ -14,6 +16,7 @@ import hmac
 from typing import Final
 
 from app.access.operators import trail
+from app.console.proposals_pages import proposed
 from app.console.view import ROWS, Asked, Document, Field, Told, View
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
@@ -117,7 +120,7 @@ async def ask_erase(view: View) -> Asked:
 async def _look(view: View, subject: str, *, looks: bool) -> Asked:
     """What would go. Asked for a second time, the number is not shown again."""
     try:
-        found = await view.console.erase(_asked(view, subject), True)
+        found = await view.console.would_erase(_asked(view, subject))
     except NotFoundError as error:
         return Asked(
             subject="Nothing to erase",
@@ -126,24 +129,32 @@ async def _look(view: View, subject: str, *, looks: bool) -> Asked:
             ready=False,
             preview=True,
         )
+    if view.given.get("what", "phone") != "order":
+        orders = ", ".join(each.order for each in found.orders) or "none"
+        lines = (
+            *_told(found, "would go"),
+            f"A number cannot stand in a proposal, which is kept for ever. Its orders: {orders}. "
+            "Propose the erasure of each; what belongs to no order is erased on the machine.",
+        )
+        return Asked(subject=found.subject, lines=lines, back="/privacy", ready=False, preview=True)
     return Asked(
         subject=found.subject,
         lines=(
             *_told(found, "would go"),
+            "You propose it, and it is done when another admin approves.",
             "What goes is gone from here and from the log of the database. It cannot be brought "
             "back: a backup that has it is erased in again when it is restored. Ledgers, amounts, "
             "dates and references stay.",
         ),
         back="/privacy",
-        why="Why, without the number",
+        why="Why, without a number",
         fields=(
             Field(name="mark", label="Mark", kind="hidden", value=_mark(view, subject)),
             Field(
                 name="what", label="Erase by", kind="hidden", value=view.given.get("what", "phone")
             ),
-            Field(name="again", label="Type the number, or the reference, once more", echo=False),
+            Field(name="again", label="Type the order's reference once more", echo=False),
         ),
-        password=True,
         preview=looks,
     )
 
@@ -168,10 +179,6 @@ def _told(found: Erasure, deed: str) -> tuple[str, ...]:
 
 
 async def do_erase(view: View, reason: str) -> Told:
-    """Erase it, and say what went."""
-    found = await view.console.erase(_asked(view, view.given["again"], reason=reason), False)
-    return Told(
-        title="Erased" if not found.kept else "Erased, but for what must stay",
-        lines=_told(found, "are gone"),
-        back="/privacy",
-    )
+    """Propose it."""
+    asked = _asked(view, view.given.get("again", ""), reason=reason)
+    return proposed(await view.console.propose_erasing(asked))

@@ -11,8 +11,19 @@ from app.console.view import ROWS, Asked, Document, Told, View
 from app.console.words import PROPOSALS, address
 from reconcile.instants import format_instant
 
-SUBJECTS = {"accept_above_limit": "breaks", "close_period": "periods"}
+SUBJECTS = {"accept_above_limit": "breaks", "close_period": "periods", "erase": "orders"}
 """The pages of what proposals of these kinds are about."""
+
+
+GIVEN = {
+    "toml": "The rules that would be in force",
+    "as_of": "Closed as it was known at",
+    "margin_days": "Days after the month's end before which it is not closed",
+}
+"""What of a proposal's particulars its sentence does not say."""
+
+FOR_GOOD = ("erase", "close_period")
+"""Kinds of which nothing takes back what was done: approving asks for the password once more."""
 
 
 async def proposals_document(view: View) -> Document:
@@ -50,7 +61,7 @@ async def proposal_document(view: View) -> Document:
         steps.append({"at": at, **done})
     return row | {
         "where": None if page is None else address(page, found.subject),
-        "given": {name: value for name, value in found.given.items() if value},
+        "given": {GIVEN[name]: value for name, value in found.given.items() if name in GIVEN},
         "mine": waits and found.who == view.person.name,
         "not_you": await view.console.proposals.why_not(found, by=view.person.name)
         if waits
@@ -93,10 +104,11 @@ async def _asked(view: View, *consequence: str, own: bool = False, second: bool 
     if why is None and own != (found.who == view.person.name):
         why = f"{found.who} proposed it." if own else "You proposed it yourself."
     return Asked(
-        subject=found.id,
+        subject=row["title"],
         lines=(*lines, *(consequence if why is None else (f"{why[:1].upper()}{why[1:]}",))),
         back=address("proposals", found.id),
         ready=why is None,
+        password=second and found.kind in FOR_GOOD,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from app.access.operators import ROLES, known_operators, retire_operator
 from app.access.sessions import end_sessions, invite_operator
-from app.access.tokens import known_tokens, withdraw_token
+from app.access.tokens import TOKEN_SCOPES, UNNAMED, issue_token, known_tokens, withdraw_token
 from app.console.service_pages import ITEM_TITLES, SIGNED, notification_row
 from app.console.view import Asked, Field, Told, View
 from app.core.errors import NotFoundError, UsageError
@@ -170,6 +170,59 @@ async def do_end_sessions(view: View, reason: str) -> str:
     name = await _operator(view)
     await end_sessions(view.context, name=name, by=view.person.name, reason=reason)
     return "/people"
+
+
+async def ask_add_token(view: View) -> Asked:
+    """Which program, and what it may."""
+    return Asked(
+        subject="a program",
+        lines=(
+            "You get a token, shown once. Whoever has it may do with the API what it is for.",
+            "read: orders and the outcome feed. orders: tell of orders. checkout: start payments. "
+            "finance: reports. evidence: bundles.",
+        ),
+        back="/tokens",
+        reason=False,
+        fields=(
+            Field(name="name", label="Name", hint="Of the program, such as shop."),
+            *(
+                Field(
+                    name=scope,
+                    label=f"It may: {scope}",
+                    choices=(("yes", "yes"), ("", "no")),
+                    value="yes" if scope in UNNAMED else "",
+                )
+                for scope in TOKEN_SCOPES
+            ),
+            Field(
+                name="until",
+                label="Until",
+                hint="A moment, or a length of time such as 90d or 12h; nothing: without an end.",
+                required=False,
+            ),
+        ),
+    )
+
+
+async def do_add_token(view: View, reason: str) -> Told:
+    """Make it, and show it this once."""
+    name = view.given.get("name", "")
+    scopes = [scope for scope in TOKEN_SCOPES if view.given.get(scope) == "yes"]
+    if not scopes:
+        raise UsageError("a token is for something: choose what it may")
+    until = view.given.get("until", "").strip() or None
+    token = await issue_token(
+        view.context, name=name, scopes=scopes, until=until, by=view.person.name
+    )
+    return Told(
+        title=f"The token of {name}",
+        lines=(
+            f"It is for: {', '.join(scopes)}. Keep it now: it is not shown again.",
+            "The program sends it as Authorization: Bearer, and this token.",
+        ),
+        secret=token,
+        back="/tokens",
+    )
 
 
 async def ask_revoke(view: View) -> Asked:

@@ -173,6 +173,7 @@ async def tokens_document(view: View) -> Document:
         "tokens": [
             {
                 "name": each.name,
+                "operator": each.operator,
                 "scopes": list(each.scopes),
                 "in_force": each.in_force(now),
                 "until": _said(each.until),

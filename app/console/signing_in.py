@@ -21,8 +21,9 @@ from app.access.sessions import (
     LinkRefused,
     SignInRefused,
     accept_invitation,
-    confirm_password,
+    confirmed,
     enter_demo,
+    note_failure,
     read_link,
     session_of,
     sign_in,
@@ -30,7 +31,7 @@ from app.access.sessions import (
 )
 from app.console.pages import Pages
 from app.console.security import RateLimiter, network_of
-from app.console.view import Console, Person, View
+from app.console.view import Console, Person
 from app.core.errors import UsageError
 from reconcile.instants import SECOND
 
@@ -38,6 +39,8 @@ log = structlog.get_logger()
 
 NAME_TRIES: Final = 5
 NETWORK_TRIES: Final = 20
+FAILURES_NOTED: Final = 30
+"""A minute, in the trail, which is kept for ever and must not be filled by who guesses."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 
@@ -73,6 +76,7 @@ class SigningIn:
         self._pages = pages
         self._by_name = RateLimiter(NAME_TRIES)
         self._by_network = RateLimiter(NETWORK_TRIES)
+        self._noted = RateLimiter(FAILURES_NOTED)
 
     async def person(self, request: Request) -> Person | None:
         """Who asks; None where nobody is signed in."""
@@ -81,14 +85,6 @@ class SigningIn:
             return None
         found = await session_of(self._console.context, token)
         return None if found is None else Person(name=Proven(found.name), role=found.role)
-
-    async def confirms(self, view: View, password: str) -> bool:
-        """Whether who is signed in proves it once more; the demo's link counts as a password.
-        Tries are counted with those of signing in."""
-        name = view.person.name
-        if not self._may_try(view.request, name):
-            return False
-        return await confirm_password(self._console.context, name, password)
 
     def _may_try(self, request: Request, name: str | None = None) -> bool:
         client = network_of(request.client.host if request.client else "")
@@ -113,6 +109,12 @@ class SigningIn:
         shown: dict[str, Any] = {"problem": None, **values}
         return self._pages.plain(template, title=title, status=status, values=shown)
 
+    async def confirms(self, request: Request, person: Person, password: str) -> bool:
+        """Whether who is signed in has given their password once more, within the tries."""
+        return self._may_try(request, person.name) and await confirmed(
+            self._console.context, name=person.name, password=password
+        )
+
     async def sign_in(self, request: Request) -> Response:
         """GET and POST /sign-in"""
         where = local(request.query_params.get("next", "/"))
@@ -132,6 +134,8 @@ class SigningIn:
                 code=form.get("code", ""),
             )
         except SignInRefused as error:
+            if self._noted.take(""):
+                await note_failure(self._console.context)
             return self._form(
                 "sign_in.html", title="Sign in", status=403, next=where, problem=str(error)
             )

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role
+from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.console.jobs import Jobs, Work
 from app.console.uploads import Received, Uploads
@@ -48,7 +49,8 @@ class Console:
     phone_country  the calling code of phone numbers without one; empty where none is set
     mappings       the folder of mappings that are offered by name
     work           what jobs do
-    erase          erases, or with True only says what would go
+    would_erase    says what erasing would take, and erases nothing
+    propose_erasing  proposes it to a second admin
     receiver       scheme and host at which providers reach the receiver; empty: nobody has said
     transport      by which test events go; None: by the network
     mark_key       with which a form that looks first marks what it looked at; of this process alone
@@ -74,7 +76,8 @@ class Console:
     work: Work
     jobs: Jobs
     uploads: Uploads
-    erase: Callable[[ErasureRequest, bool], Awaitable[Erasure]]
+    would_erase: Callable[[ErasureRequest], Awaitable[Erasure]]
+    propose_erasing: Callable[[ErasureRequest], Awaitable[Proposal]]
     transport: httpx2.AsyncBaseTransport | None = None
 
     @property
@@ -214,11 +217,11 @@ class Asked:
     lines    sentences: the money and the consequence
     ready    whether there is anything to do
     reason   whether a reason is asked for, and `why` its label
+    password whether the person's password is asked for once more: what is done cannot be taken back
     back     the page from which it came
     fields   what else is asked for
     preview  whether what was sent only looked: nothing is done, and it is asked again
     button   what the form's button says; empty: the action's
-    password whether the person proves once more who they are
     """
 
     subject: str
@@ -227,10 +230,10 @@ class Asked:
     ready: bool = True
     reason: bool = True
     why: str = "Why"
+    password: bool = False
     fields: tuple[Field, ...] = ()
     preview: bool = False
     button: str = ""
-    password: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

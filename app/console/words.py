@@ -212,6 +212,8 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "note_added": "noted something on an order",
     "alarm_taken": "took an alarm",
     "test_event_sent": "sent a test event",
+    "signed_in": "signed in to the console",
+    "sign_in_failed": "tried to sign in, and did not fit",
 }
 """What each action of the audit trail was, in words that follow a name."""
 

@@ -6,6 +6,7 @@ __all__ = (
     "calendar",
     "close_period",
     "closed_periods",
+    "files.presets",
     "imports",
     "ledger_line_store",
     "ledger_lines",

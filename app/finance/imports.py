@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import tzinfo
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -28,8 +27,9 @@ from app.finance.files.books import (
     Understanding,
     story_of,
 )
-from app.finance.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
-from app.finance.files.opening import digest_of, open_table
+from app.finance.files.choosing import Asked, Chosen, choose
+from app.finance.files.opening import digest_of
+from app.finance.files.shaping import Ignored
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import (
     Problem,
@@ -152,7 +152,7 @@ class Wanted:
     """
 
     path: Path
-    mapping: FileMapping
+    chosen: Chosen
     form: Form
     kind: ImportForm
     dry_run: bool = False
@@ -174,6 +174,9 @@ class Imported:
     totals   the first rows that add up those above, as totals of the file: none of them is taken,
              nor counted as read
     totals_found  how many there are
+    preset   the name of the one it was read with; None for none
+    notes    how the file was read, and why so, one sentence each
+    ignored  how many rows the mapping leaves out, by its column and word
     told_with  rows that were read with another row of their order, and are no lines of their own
     """
 
@@ -194,6 +197,9 @@ class Imported:
     passed_over: list[str] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     totals_found: int = 0
+    preset: str | None = None
+    notes: list[str] = field(default_factory=list)
+    ignored: Mapping[Ignored, int] = field(default_factory=dict)
     told_with: int = 0
 
     @property
@@ -435,8 +441,12 @@ class _Reading:
 
     async def _read_rows(self) -> Understanding:
         wanted, done = self._wanted, self.done
-        table = open_table(wanted.path, wanted.mapping, wanted.form.FIELDS)
-        understanding = Understanding(table, wanted.form, wanted.mapping)
+        chosen = wanted.chosen
+        done.preset = None if chosen.preset is None else chosen.preset.name
+        done.notes += chosen.notes
+        table = chosen.open(wanted.path, wanted.form)
+        understanding = Understanding(table, wanted.form, chosen.mapping)
+        done.notes += table.notes
         done.passed_over = understanding.passed_over()
         for batch in table.batches():
             found = understanding.batch(batch)
@@ -453,8 +463,10 @@ class _Reading:
                 done.rows += [wanted.form.shown(row) for row in shown]
             self._progress(done.read, None)
             await anyio.lowlevel.checkpoint()
+        done.ignored = dict(understanding.ignored())
         if not done.read:
-            raise RefusedTable(table.heading_row, "the file has a heading and no rows")
+            left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
+            raise RefusedTable(table.heading_row, f"the file has a heading and no rows{left_out}")
         return understanding
 
     def _claim(self, row: Sequence[Any]) -> Sequence[Any]:
@@ -526,7 +538,7 @@ class _Reading:
         wanted = self._wanted
         if wanted.rejects is None or not self.done.found:
             return
-        table = open_table(wanted.path, wanted.mapping, wanted.form.FIELDS)
+        table = wanted.chosen.open(wanted.path, wanted.form)
         problems = (
             Problem(row=row, column=column, sentence=sentence)
             for rows in self._problems.in_order()
@@ -540,14 +552,10 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRequest:
-    """What a person asks for. What is declared beside the mapping goes before it. Where a digest is
-    said, nothing but the file that has it is taken."""
+class ImportRequest(Asked):
+    """What a person asks for: which file, how it is to be read, and what is to be done with it.
+    Where a digest is said, nothing but the file that has it is taken."""
 
-    path: Path
-    mapping: Path | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
     dry_run: bool = False
     accept_good: bool = False
     rejects: Path | None = None
@@ -567,11 +575,11 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    mapping = _mapping(request, BookForm.FIELDS, zone=context.zone)
+    chosen = choose(request, BOOK.name, zone=context.zone)
     wanted = Wanted(
         path=request.path,
-        mapping=mapping,
-        form=BookForm(mapping, sources=sources),
+        chosen=chosen,
+        form=BookForm(chosen.mapping, sources=sources),
         kind=BOOK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
@@ -590,11 +598,11 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    mapping = _mapping(request, StatementForm.FIELDS, zone=context.zone)
+    chosen = choose(request, STATEMENT.name, zone=context.zone)
     wanted = Wanted(
         path=request.path,
-        mapping=mapping,
-        form=StatementForm(mapping, source=source, own_orders=own_orders),
+        chosen=chosen,
+        form=StatementForm(chosen.mapping, source=source, own_orders=own_orders),
         kind=STATEMENT,
         dry_run=request.dry_run,
         rejects=_rejects(request),
@@ -609,27 +617,6 @@ def _rejects(request: ImportRequest) -> Path | None:
     if not request.accept_good or request.dry_run:
         return None
     return request.rejects or rejects_beside(request.path)
-
-
-def _mapping(request: ImportRequest, fields: Fields, *, zone: tzinfo | None) -> FileMapping:
-    """What was declared of the file; zone: of its times without one, where it declares none."""
-    content = b""
-    if request.mapping is not None:
-        try:
-            with request.mapping.open("rb") as file:
-                content = file.read(MAX_BYTES + 1)
-        except FileNotFoundError:
-            raise NotFoundError(f"there is no mapping {request.mapping.name}") from None
-        except OSError as error:
-            raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
-    found = read_mapping(
-        content,
-        fields,
-        name="the mapping" if request.mapping is None else request.mapping.name,
-        delimiter=request.delimiter,
-        encoding=request.encoding,
-    )
-    return found if found.zone is not None else replace(found, zone=zone)
 
 
 async def past_import(context: AppContext, number: int) -> Import:

@@ -9,6 +9,9 @@
     5 tidy    the database's log, so that the bytes are gone, too
     6 end     the journal's line is one of those that were carried out here
 
+An operator who proved who they are proposes it, and 3 is when another has approved; whoever owns
+the machine erases at once.
+
 Digests, ids, dates, amounts, references, verdicts and ledgers stay: the sealed log still verifies,
 and a redelivery is still a duplicate, whose body is not stored. Ended between 3 and 6, an erasure
 is carried out by the next one, whoever it is of.
@@ -16,13 +19,17 @@ is carried out by the next one, whoever it is of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.access.operators import note_in_trail, permitted, who_may
+from app.access.operators import Proven, note_in_trail, permitted, who_may
+from app.access.proposal import Proposal
+from app.access.proposals import PROPOSE, Agree, ProposalKind, propose, proved
 from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
+from app.database.engine import Connection
 from app.orders.customers import checked_reason
 from app.orders.find_orders import understood
 from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder, ErasureRules
@@ -57,15 +64,18 @@ async def erase(
     rules: ErasureRules,
     dry_run: bool,
     progress: Callable[[int], None],
+    agree: Agree | None = None,
 ) -> Erasure:
     """Erase, or with `dry_run` only say what would go.
+
+    agree  of a proposal that was approved: keeps that, in the transaction that says who erased
 
     Raises ConfigurationError where the journal of erasures is not as it must be, UsageError for
     words that do not fit and for who may not, NotFoundError where nothing personal is known of the
     number or the order.
     """
     journal = await fitting_journal(context)
-    await who_may(context, by=asked.by, action="erased")
+    await _check_may(context, asked, alone=agree is None and not dry_run)
     await must_have_read(context)  # bytes of the subject may lie in the inbox
     digits = None if asked.phone is None else _digits(asked.phone, sources)
     again = ErasureReplay(context, sources=sources, rules=rules, progress=progress)
@@ -80,23 +90,108 @@ async def erase(
     if dry_run:
         return erasure
     reason = checked_reason(asked.reason, erasure.phones)
-    done = journal.append(_subjects(context, asked, digits), at=context.clock.now())  # 3
-    async with context.store.writing() as connection:
+    subjects = _subjects(context, asked, digits)
+    async with context.store.writing() as connection:  # 3
+        agreed = None if agree is None else await agree(connection)
         who = await permitted(connection, by=asked.by, action="erased")
+        now = context.clock.now()
+        done = journal.append(subjects, at=now)
+        facts = erasure.counts() | ({} if agreed is None else agreed.facts)
         await note_in_trail(
-            connection,
-            who,
-            action="erased",
-            subject=erasure.subject,
-            at=context.clock.now(),
-            reason=reason,
-            facts=erasure.counts(),
-        )
+            connection, who, action="erased", subject=erasure.subject, at=now, reason=reason,
+            facts=facts,
+        )  # fmt: skip
     erasing = Erasing(context, who, reason)
     await erasing.run(erasure)  # 4
     erasure.tidied = await erasing.tidy()  # 5
     await carry_out(again, journal, done=done)  # 6
     return erasure
+
+
+async def _check_may(context: AppContext, asked: ErasureRequest, *, alone: bool) -> None:
+    who = await who_may(context, by=asked.by, action="erased")
+    if alone and proved(who):
+        raise UsageError(PROPOSE.format(NOT_ALONE))
+
+
+NOT_ALONE: Final = "an erasure cannot be taken back, and takes two operators"
+
+
+async def propose_erasure(
+    context: AppContext,
+    kind: ProposalKind,
+    asked: ErasureRequest,
+    *,
+    sources: Mapping[str, Source],
+    rules: ErasureRules,
+    progress: Callable[[int], None],
+) -> Proposal | None:
+    """Propose it, where it is an operator who proved who they are that asks; None where it is
+    whoever owns the machine, who may erase.
+
+    Raises as `erase` does, and UsageError for a phone number: a proposal is kept for ever.
+    """
+    if not proved(await who_may(context, by=asked.by, action="erased")):
+        return None
+    if asked.order is None:
+        raise UsageError(
+            "a phone number cannot stand in a proposal, which is kept for ever: `tallyhook orders "
+            "find` names its orders; propose the erasure of each"
+        )
+    found = await erase(
+        context, asked, sources=sources, rules=rules, dry_run=True, progress=progress
+    )
+    reason = checked_reason(asked.reason, found.phones)
+    counts = found.counts()
+    async with context.store.writing() as connection:
+        return await propose(
+            connection,
+            kind,
+            who=await permitted(connection, by=asked.by, action="erased"),
+            now=context.clock.now(),
+            because=NOT_ALONE,
+            subject=asked.order,
+            sentence=f"Erase the personal data of the order {asked.order}: bodies and headers of "
+            f"{counted(counts['deliveries'], 'delivery', 'deliveries')}, its phone numbers and its "
+            "session requests. It cannot be taken back.",
+            reason=reason,
+        )
+
+
+def erasure_kind(
+    context: AppContext,
+    *,
+    sources: Mapping[str, Source],
+    rules: ErasureRules,
+    seal: Callable[[], Awaitable[None]],
+) -> ProposalKind:
+    """Erasing the personal data of an order. `seal`: what is deleted must have been sealed as it
+    came."""
+
+    async def perform(proposal: Proposal, agree: Agree) -> None:
+        await seal()
+        asked = ErasureRequest(
+            order=proposal.subject, reason=proposal.reason, by=Proven(proposal.who)
+        )
+        await erase(
+            context, asked, sources=sources, rules=rules, dry_run=False, agree=agree,
+            progress=lambda _: None,
+        )  # fmt: skip
+
+    return ProposalKind(
+        name="erase",
+        title="Erase personal data",
+        action="erased",
+        state=_order_state,
+        perform=perform,
+        takes_long=True,
+    )
+
+
+async def _order_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+    """Always the same: what came of the order meanwhile is erased with the rest, and what must stay
+    is judged when that is done."""
+    return ""
 
 
 async def _found(

@@ -12,7 +12,7 @@ from app.access.tokens import issue_own_token
 from app.finance.break_acts import accept_break, living_breaks
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
-from reconcile.instants import TICK, Instant
+from reconcile.instants import SECOND, TICK, Instant
 from tests.api.driving import Driver, event
 
 PEOPLE = (("Boss", "admin"), ("Ann", "finance"), ("Ben", "finance"), ("Sue", "support"))
@@ -106,6 +106,7 @@ async def test_who_may_not_is_refused(people: People) -> None:
 async def test_it_is_withdrawn_by_who_made_it_and_ends_by_itself(people: People) -> None:
     driver = people.driver
     assert (await people.decide("Ann", "withdraw")).json()["state"] == "withdrawn"
+    driver.clock.put(Instant(driver.clock.now() + SECOND))
     other = await save_rules(driver.context, "", by=Proven("Ben"), reason="no limits")
     driver.clock.put(Instant(driver.clock.now() + STANDS_FOR + TICK))
     listed = (await people.ask("Boss", "GET", "?limit=1")).json()

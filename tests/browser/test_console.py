@@ -22,10 +22,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.operators import register_operator
+from app.access.operators import Proven, register_operator
+from app.access.proposal import Proposal
 from app.bootstrap import open_service
 from app.config.load import load_settings
 from app.core.clock import SetClock, SystemClock
+from app.finance.match_rules import save_rules
 from reconcile.instants import Instant
 from tests.api.driving import (
     Driver,
@@ -57,7 +59,10 @@ AXE_SHA512 = (
 KEPT = Path(sys.prefix) / "axe-core-4.14.1.tgz"
 """Beside the environment, so that it is fetched once."""
 
-PATHS = ("/", "/orders", "/orders/ORD-1", "/deliveries", "/do/tell-again?order=ORD-1", "/orders/no")
+PATHS = (
+    "/", "/orders", "/orders/ORD-1", "/deliveries", "/proposals", "/do/tell-again?order=ORD-1",
+    "/orders/no",
+)  # fmt: skip
 FURTHER = (
     "/breaks", "/runs", "/notifications", "/golive", "/log", "/audit", "/people", "/setup",
     "/privacy", "/do/erase", "/do/note?order=ORD-1", "/do/save-list?list=orders",
@@ -87,9 +92,9 @@ def axe() -> str | None:
         return script.read().decode()
 
 
-async def prepared(folder: Path) -> tuple[str, str]:
+async def prepared(folder: Path) -> tuple[str, str, str]:
     """A database with orders, refused deliveries, an admin and somebody of support; the cookies of
-    their sessions."""
+    their sessions; and the id of a proposal of somebody else."""
     async with driving(folder, at=_now()) as driver:
         await driver.send(event("evt_1"))
         await driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
@@ -107,7 +112,13 @@ async def prepared(folder: Path) -> tuple[str, str]:
         context = driver.service.context
         await register_operator(context, name="Ann", role="admin", by=None)
         await register_operator(context, name="Sam", role="support", by="Ann")
-        return await session_for(context, "Ann"), await session_for(context, "Sam")
+        await register_operator(context, name="Ben", role="finance", by="Ann")
+        await save_rules(context, "close_alone = false\n", by="Ann")
+        other = '[accept_alone_max]\nKES = "5000.00"  # as agreed with the accountant in October\n'
+        proposal = await save_rules(context, other, by=Proven("Ben"), reason="prices rose")
+        assert isinstance(proposal, Proposal)
+        ann, sam = await session_for(context, "Ann"), await session_for(context, "Sam")
+        return ann, sam, proposal.id
 
 
 async def arrived(folder: Path, *events: dict[str, Any]) -> None:
@@ -176,7 +187,8 @@ class Seen:
 def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """All pages, looked at by one browser over one console."""
     folder = tmp_path_factory.mktemp("console")
-    token, support = asyncio.run(prepared(folder))
+    token, support, proposal = asyncio.run(prepared(folder))
+    decided = (f"/proposals/{proposal}", f"/do/approve?proposal={proposal}")
     found, script, port = Seen(), axe(), free_port()
     with ExitStack() as running:
         url = running.enter_context(console_on(folder, port))
@@ -192,7 +204,7 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
                     page = context.new_page()
                     listen(page, url, found)
                     further = FURTHER if (width, scheme) == (390, "dark") else ()
-                    for path in (*PATHS, *further):
+                    for path in (*PATHS, *decided, *further):
                         page.goto(url + path)
                         name = f"{path} {width} {scheme}"
                         found.wide[name] = page.evaluate(WIDE)

@@ -32,6 +32,7 @@ def test_a_book_is_imported_and_listed(run: Run, files: Path) -> None:
         "rejected": 0, "problems": [], "problems_left_out": 0, "rejects": None,
         "columns_not_read": [],
         "totals_left_out": [], "told_with_others": 0,
+        "preset": None, "notes": [], "rows_ignored": [],
     })  # fmt: skip
     assert run(*words).out == (
         "book.csv: 2 rows read: 0 new, 0 changed, 2 unchanged, 0 rejected.\n"
@@ -151,3 +152,37 @@ def test_tab_may_be_said_as_a_word(run: Run, tmp_path: Path) -> None:
     path.write_text("reference\tamount\tcurrency\nA\t1\tKES\n")
     done = run("records", "import", str(path), "--delimiter", "tab", "--format", "json")
     assert json.loads(done.out)["new"] == 1
+
+
+SAMPLES = Path(__file__).parents[1] / "finance" / "presets"
+
+
+def test_an_export_that_is_known_says_aloud_what_it_is_and_what_is_left_out(run: Run) -> None:
+    """A dry run shows why, and imports nothing; then one command does it."""
+    words = ("statement", "import", str(SAMPLES / "mpesa_portal.csv"))
+    tried = run(*words, "--dry-run")
+    assert tried.code == 0
+    said = " ".join(tried.err.split())
+    assert "Read with the preset mpesa_portal (M-PESA organisation portal, statement)" in said
+    assert "for row 6 has its columns: Receipt No., Completion Time" in said
+    assert "1 row, of which Reason Type is *withdraw*." in said
+    assert "1 row, of which Transaction Status is none of what is kept." in said
+    assert "1 row, of which Receipt No. is Total*." in said
+    assert "Nothing was imported." in said
+    done = run(*words, "--format", "json").document
+    assert (done["preset"], done["new"]) == ("mpesa_portal", 4)
+    assert {"column": "Receipt No.", "word": "Total*", "rows": 1} in done["rows_ignored"]
+
+
+def test_presets_are_listed_and_shown_to_be_copied(run: Run, tmp_path: Path) -> None:
+    listed = run("presets", "list", "--format", "json").document
+    assert [each["preset"] for each in listed] == sorted(path.stem for path in SAMPLES.iterdir())
+    copy = tmp_path / "copy.toml"
+    copy.write_text(run("presets", "show", "xero_invoices").out)
+    shown = run("presets", "show", str(copy), "--format", "json").document
+    assert (shown["preset"], shown["kind"], shown["file"]) == ("copy", "book", copy.read_text())
+    words = ("records", "import", str(SAMPLES / "xero_invoices.csv"), "--preset", str(copy))
+    done = run(*words, "--dates", "day_first", "--format", "json").document
+    assert (done["preset"], done["new"]) == ("copy", 2)
+    unsaid = run(*words, "--format", "json").document
+    assert "or say --dates" in unsaid["problems"][0]["sentence"]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from app.access.operators import MAY
-from app.access.tokens import issue_token
+from app.access.tokens import admit, issue_token
 from app.bootstrap_evidence import signer_of
 from app.config.load import load_settings
 from app.console.service_pages import ITEM_TITLES, problem_sentence
@@ -164,3 +164,24 @@ async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None
     assert [each["number"] for each in waiting] == [number]
     assert "The shop answered with status 503." in text
     assert [each["number"] for each in dead] == sorted((n["number"] for n in dead), reverse=True)
+
+
+async def test_a_token_is_made_on_its_page_and_shown_once(console: RunningConsole) -> None:
+    """For what was chosen, and in the trail; a wrong end, or no scope, makes none."""
+    async with console.signed_in("admin") as client:
+        path = "/do/add-token"
+        none = await send(client, path, name="books", read="", orders="", until="")
+        never = await send(client, path, name="books", read="yes", until="yesterday")
+        made = await send(client, path, name="books", read="yes", finance="yes", until="90d")
+        page = (await client.get("/tokens")).text
+        found = (await client.get("/tokens.json")).json()["tokens"]
+    assert (none.status_code, never.status_code, made.status_code) == (400, 400, 200)
+    shown_once = re.search(r"thk_sandbox_[\w-]+", made.text)
+    assert shown_once is not None
+    assert shown_once[0] not in page
+    assert [(each["name"], each["scopes"], each["operator"]) for each in found] == [
+        ("books", ["read", "finance"], None)
+    ]
+    assert await admit(console.context, shown_once[0], scope="finance") == "books"
+    trail = console.driver.rows("SELECT who, subject FROM audit WHERE action='token_added'")
+    assert trail == [("a admin", "books")]

@@ -15,6 +15,7 @@ from app.access.credentials import (
 )
 from app.access.operators import retire_operator
 from app.access.sessions import IDLE, LONGEST, demo_link, invite_operator
+from app.console.application import build_console
 from app.console.security import CONTENT_POLICY, RateLimiter, network_of
 from app.console.signing_in import local
 from app.core.errors import UsageError
@@ -99,6 +100,52 @@ async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) 
         answers = [await client.post("/sign-in", data=form) for form in forms]
     assert {each.status_code for each in answers} == {403}
     assert len({each.text for each in answers}) == 1
+
+
+async def test_who_signed_in_and_that_somebody_failed_to_is_in_the_trail(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that was typed; and no more failures than a page's worth a minute."""
+    monkeypatch.setattr("app.console.signing_in.FAILURES_NOTED", 2)
+    monkeypatch.setattr(RateLimiter, "MINUTE_S", 1e9)
+    console.application = build_console(console.console)
+    await invited(console, "a viewer")
+    async with console.client(**SAME_SITE) as client:
+        form = {"name": "a viewer", "password": PASSWORD, "code": ""}
+        assert (await client.post("/sign-in", data=form)).status_code == 303
+        for _ in range(4):
+            typed = {"name": "my secret passphrase", "password": "x", "code": ""}
+            assert (await client.post("/sign-in", data=typed)).status_code == 403
+    rows = console.driver.rows("SELECT who, action FROM audit WHERE action LIKE 'sign%'")
+    assert rows == [
+        *[("a viewer", "signed_in")] * 2,  # by the invitation, and by the form
+        *[("somebody", "sign_in_failed")] * 2,
+    ]
+    assert "secret passphrase" not in str(console.driver.rows("SELECT * FROM audit"))
+
+
+async def test_closing_a_month_asks_for_the_password_again(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stolen session closes nothing: neither without, nor with another's, nor by guessing on."""
+    monkeypatch.setattr(RateLimiter, "MINUTE_S", 1e9)
+    await invited(console, "a finance")
+    async with console.signed_in("finance") as client:
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+        path = f"/do/close?month={month}"
+        assert 'type="password"' in (await client.get(path)).text
+        given = {"form": "once", "reason": "month end"}
+        refused = [
+            await client.post(path, data=given | words)
+            for words in ({}, {"password": "wrong"}, {"password": PASSWORD + " "})
+        ]
+        right = await client.post(path, data=given | {"password": PASSWORD})
+        guesses = [await client.post(path, data=given | {"password": "x"}) for _ in range(2)]
+        late = await client.post(path, data=given | {"password": PASSWORD})
+    assert {each.status_code for each in (*refused, right, *guesses, late)} == {400}
+    assert all("not your password" in each.text for each in (*refused, *guesses, late))
+    assert "not your password" not in right.text, "it is the month that is not over"
+    assert PASSWORD not in right.text
 
 
 async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(

@@ -9,18 +9,16 @@ from dataclasses import replace
 import httpx2
 from sqlalchemy import text
 
-from app.access.credentials import password_text
-from app.access.session_store import Credential, set_credential
+from app.access.operators import register_operator
 from app.console.application import build_console
 from app.console.setup_pages import meaning
 from app.monitoring.alarm_owners import forget_owners
 from app.monitoring.watchdog import alarms
 from reconcile.instants import DAY, MINUTE
-from tests.console.conftest import PHONE, RunningConsole
+from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole, session_for
 from tests.console.test_pages import shown
 from tests.reconcile.build import T
 
-PASSWORD = "a long enough password"
 REASON = "the customer has called"
 SET_ASIDE = (
     "INSERT INTO suspects (received_at, tries, aside, orders, record) VALUES (0, 3, 1, '', x'00')"
@@ -38,12 +36,6 @@ async def of_form(client: httpx2.AsyncClient, path: str) -> str:
 async def sent(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
     """What a form answers, sent with these fields."""
     return await client.post(path, data={"form": await of_form(client, path), **fields})
-
-
-async def with_password(console: RunningConsole, name: str) -> None:
-    kept = Credential(name=name, password=await password_text(PASSWORD), totp=None)
-    async with console.context.store.writing() as connection:
-        await set_credential(connection, kept, now=console.context.clock.now())
 
 
 async def test_a_number_and_a_body_are_seen_with_a_reason(console: RunningConsole) -> None:
@@ -133,32 +125,39 @@ async def test_an_alarm_is_taken_until_it_is_over(console: RunningConsole) -> No
     assert console.driver.rows("SELECT 1 FROM alarm_owners") == []
 
 
-async def test_an_erasure_looks_first(console: RunningConsole) -> None:
-    """It takes what was looked at, typed once more, a reason, and the password; and the number is
-    in no page."""
-    await with_password(console, "a admin")
+async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> None:
+    """It takes what was looked at, typed once more, a reason, and another admin; a number only
+    finds the orders, and is in no page."""
     path, pages = "/do/erase", []
+    await register_operator(console.context, name="Bea", role="admin", by="a admin")
     async with console.signed_in("admin") as client:
-        looked = await sent(client, path, what="phone", subject=f"+{PHONE}")
+        by_number = await sent(client, path, what="phone", subject=f"+{PHONE}")
+        looked = await sent(client, path, what="order", subject="ORD-1")
         mark = re.search(r'name="mark" value="([^"]+)"', looked.text)
         assert mark
-        confirmed = {
-            "what": "phone", "mark": mark[1], "again": f"+{PHONE}", "reason": "asked for it",
+        form = {
+            "what": "order", "mark": mark[1], "again": "ORD-1", "reason": "asked for it",
+            "form": await of_form(client, path),
         }  # fmt: skip
-        form = {**confirmed, "form": await of_form(client, path)}
-        other = await client.post(path, data={**form, "again": "+254700000009"})
-        wrong = await client.post(path, data={**form, "password": "guessed"})
-        assert console.driver.rows("SELECT 1 FROM audit WHERE action='erased'") == []
-        done = await client.post(path, data={**form, "password": PASSWORD})
-        pages += [looked.text, other.text, wrong.text, done.text]
+        other = await client.post(path, data={**form, "again": AWKWARD})
+        told = await client.post(path, data=form)
+        proposal = (await client.get("/proposals.json")).json()["proposals"][0]["id"]
+        own = await client.get(f"/do/approve?proposal={proposal}")
+        pages += [each.text for each in (by_number, looked, other, told)]
         pages += [(await client.get("/privacy")).text, (await client.get("/privacy.json")).text]
         none = await sent(client, path, what="order", subject="ORD-404")
+    assert "Its orders: ORD-1." in shown(by_number.text)
+    assert 'name="mark"' not in by_number.text
     assert "1 order" in shown(looked.text)
     assert "not what you looked at" in shown(other.text)
-    assert "not your password" in shown(wrong.text)
-    assert "Erased" in shown(done.text)
+    assert "Proposed to a second person" in shown(told.text)
+    assert "you proposed it yourself" in shown(own.text).lower()
     assert "Nothing to erase" in shown(none.text)
     assert all(PHONE[-8:] not in page for page in pages)
+    assert console.driver.rows("SELECT 1 FROM audit WHERE action='erased'") == []
+    async with console.client(await session_for(console.context, "Bea"), **SAME_SITE) as client:
+        done = await sent(client, f"/do/approve?proposal={proposal}", reason="they did ask")
+    assert done.status_code == 303
     assert console.driver.rows("SELECT DISTINCT who, reason FROM audit WHERE action='erased'") == [
         ("a admin", "asked for it")
     ]

@@ -12,11 +12,12 @@ from sqlalchemy.exc import DBAPIError
 from app.access.operator_store import audit_entries
 from app.access.operators import Proven, Role, register_operator
 from app.access.proposal import Proposal
-from app.bootstrap_proposals import proposals_of
+from app.access.proposals import Proposals
 from app.core.errors import UsageError
 from app.finance.break_acts import (
     SeenBreak,
     accept_break,
+    acceptance_kind,
     assign_break,
     breaks_of_run,
     comment_break,
@@ -28,7 +29,7 @@ from app.finance.break_acts import (
 )
 from app.finance.break_store import steps_of
 from app.finance.ledger_lines import refresh_takings
-from app.finance.match_rules import current_rules, save_rules
+from app.finance.match_rules import current_rules, rules_kind, save_rules
 from app.finance.reconcile_period import finish
 from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
 from app.receiving.context import AppContext
@@ -280,7 +281,7 @@ class BreakContract:
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(store, missing("A"), missing("B", minor=100_000), late("C"), at=1)
         big, small, late_one = (each.identity for each in (missing("A"), missing("B"), late("C")))
-        proposals = proposals_of(at, sources={})
+        proposals = Proposals(at, [acceptance_kind(at), rules_kind(at)])
         await accept_break(at, small, reason="at the limit", by="ann")
         for by in (Proven("ann"), "ann"):
             with pytest.raises(UsageError, match="a second operator must approve"):
@@ -315,7 +316,7 @@ class BreakContract:
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(store, missing("A"), missing("B"), at=1)
         await people(at)
-        proposals = proposals_of(at, sources={})
+        proposals = Proposals(at, [acceptance_kind(at), rules_kind(at)])
         found = [
             await accept_break(at, missing(name).identity, reason="gone", by=Proven("ann"))
             for name in "AB"
@@ -354,7 +355,7 @@ class BreakContract:
         for rules in (high, "", 'book_margin = "2 days"\n' + low):
             with pytest.raises(UsageError, match="a second operator must approve"):
                 await save_rules(at, rules, by="ann")
-        proposals = proposals_of(at, sources={})
+        proposals = Proposals(at, [acceptance_kind(at), rules_kind(at)])
         proposal = await save_rules(at, high, by=Proven("ann"), reason="prices rose")
         assert isinstance(proposal, Proposal)
         with pytest.raises(UsageError, match="proposed this already"):

@@ -120,6 +120,7 @@ def test_commands_of_the_runbook_are_there() -> None:
     assert found
     for command in found:
         words = command.split()
-        path = next(p for n in (3, 2) if (p := " ".join(words[:n])) in there)
+        named = [word for word in words[:3] if not word.startswith("-")]
+        path = next(p for n in (3, 2) if (p := " ".join(named[:n])) in there)
         for option in [word for word in words if word.startswith("--")]:
             assert f"{path} {option}" in there, command

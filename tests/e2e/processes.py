@@ -32,7 +32,11 @@ class Process:
         self._ready = threading.Event()
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         self.popen = subprocess.Popen(
-            words, env=clean | environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+            words,
+            env=clean | environment,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[int(words[n + 1]) for n, word in enumerate(words) if word == "--fd"],
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

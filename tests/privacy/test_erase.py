@@ -13,6 +13,9 @@ import pytest
 from sqlalchemy import text
 
 from app.access.operator_store import audit_entries
+from app.access.operators import Proven, register_operator
+from app.access.proposal import Proposal
+from app.access.proposals import Proposals
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import storing_sources
 from app.config.load import load_settings
@@ -30,7 +33,13 @@ from app.orders.reindex import reindex
 from app.orders.retention_store import prune
 from app.privacy.backup import back_up
 from app.privacy.check import Rebuilding, check_database
-from app.privacy.erase import ErasureRequest, erase, traces_left
+from app.privacy.erase import (
+    ErasureRequest,
+    erase,
+    erasure_kind,
+    propose_erasure,
+    traces_left,
+)
 from app.privacy.erase_finding import Erasure, ErasureFinder, ErasureRules
 from app.providers.profile import load_profile
 from app.providers.source import Source
@@ -271,6 +280,44 @@ async def test_who_erased_what_and_why_is_in_the_trail(driver: Driver) -> None:
         ("ORD-1", "Ann", "asked by letter"),
         ("ORD-4", "Ann", "asked by letter"),
     ]
+
+
+async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: Driver) -> None:
+    """Nothing is touched before, in rows or in the journal; a number cannot be proposed, nor may a
+    proposer erase alone; approved, it is done in both names, after what waits was sealed."""
+    sealed: list[int] = []
+
+    async def seal() -> None:
+        sealed.append(1)
+
+    context, how = driver.context, {"sources": {}, "rules": ErasureRules()}
+    kind = erasure_kind(context, **how, seal=seal)  # type: ignore[arg-type]
+    for name in ("Ann", "Ben"):
+        await register_operator(context, name=name, role="admin", by="Ann")
+
+    async def proposed(**words: Any) -> Proposal | None:
+        asked = ErasureRequest(**{"reason": "asked by letter", "by": Proven("Ann"), **words})
+        return await propose_erasure(context, kind, asked, progress=quiet, **how)  # type: ignore[arg-type]
+
+    assert await proposed(order="ORD-4", by="Ann") is None, "the owner of the machine erases"
+    with pytest.raises(UsageError, match="a phone number cannot stand in a proposal"):
+        await proposed(phone=PHONE)
+    with pytest.raises(UsageError, match="takes two operators"):
+        await erased(driver, phone=None, order="ORD-4", by=Proven("Ann"))
+    with pytest.raises(UsageError, match="leave the phone number out"):
+        await proposed(order="ORD-4", reason=f"it is +{PHONE}")
+    journal = (driver.path.parent / "t.erasures").read_bytes()
+    proposal = await proposed(order="ORD-4")
+    assert proposal is not None
+    assert PHONE not in repr(proposal)
+    assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(0,)]
+    assert (driver.path.parent / "t.erasures").read_bytes() == journal
+    await Proposals(context, [kind]).approve(proposal.id, by=Proven("Ben"), reason="I saw it")
+    assert sealed == [1]
+    assert driver.rows("SELECT body FROM deliveries WHERE event_id='e4'") == [(None,)]
+    async with context.store.reading() as connection:
+        found = await audit_entries(connection, limit=10, action="erased")
+    assert [(deed.who, deed.facts.get("second")) for deed in found][:1] == [("Ann", "Ben")]
 
 
 async def test_one_order_is_erased_by_its_reference(driver: Driver) -> None:

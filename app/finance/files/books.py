@@ -15,14 +15,26 @@ from typing import Any, Final, Protocol
 
 from app.core.masking import masked_phone
 from app.core.references import MAX_REFERENCE, fault_of
-from app.finance.files.mapping import Amounts, Dates, Fields, FileMapping, read_currencies
+from app.finance.files.amounts import Amounts, read_currencies
+from app.finance.files.mapping import Dates, Fields, FileMapping
+from app.finance.files.shaping import (
+    MAX_WORD,
+    Ignored,
+    Shaped,
+    Zones,
+    all_made,
+    pattern_of,
+    place_of,
+)
 from app.finance.files.tables import (
     Batch,
     Problem,
     RefusedTable,
     SourceTable,
     UnclearCell,
+    found_instead,
     places_of,
+    plain_name,
     quoted,
 )
 from app.finance.files.totals import Totals
@@ -98,21 +110,39 @@ class Understanding:
     """
 
     def __init__(self, table: SourceTable, form: Form, mapping: FileMapping) -> None:
-        self._form, self._heading = form, table.heading
-        self._places = places_of(
-            table.heading, fields=form.FIELDS.names, named=mapping.columns, row=table.heading_row
-        )
+        self._form, self._heading, self._table = form, table.heading, table
+        self._made = all_made(mapping, table.heading, row=table.heading_row)
+        self._places = self._places_of(table, form, mapping)
         lacking = list(form.missing(self._places))
         if lacking:
-            raise RefusedTable(table.heading_row, "; ".join(lacking))
+            sentence = "; ".join(lacking)
+            names = [name for name in form.FIELDS.names if repr(name) in sentence]
+            raise RefusedTable(table.heading_row, sentence + found_instead(names, table.heading))
+        zone = mapping.zone_column
+        place = None if zone is None else place_of(zone, table.heading, row=table.heading_row)
+        self._zones = None if place is None else Zones(place, mapping.zones)
         self._totals = self._totals_of(form, mapping)
+
+    def _places_of(self, table: SourceTable, form: Form, mapping: FileMapping) -> dict[str, int]:
+        """The column of each field; of one that is made of several the first."""
+        plain = {plain_name(name) for name in table.heading}
+        named = {
+            name: column if name not in mapping.optional or plain_name(column) in plain else ""
+            for name, column in mapping.columns.items()
+        }
+        places = places_of(
+            table.heading, fields=form.FIELDS.names, named=named, row=table.heading_row
+        )
+        return places | {name: cells.places[0] for name, cells in self._made.items()}
 
     def _totals_of(self, form: Form, mapping: FileMapping) -> Totals:
         added_up = next((name for name in form.ADDED_UP if name in self._places), form.ADDED_UP[0])
         minor = "minor" if "minor" in form.STAGED else added_up
+        made = self._made.get(added_up)
         return Totals(
             references=[self._places[name] for name in form.NAMED_BY if name in self._places],
             amount=self._places.get(added_up),
+            made=made,
             currency=self._places.get("currency"),
             staged=(form.STAGED.index("currency"), form.STAGED.index(minor)),
             amounts=Amounts(mapping.marks),
@@ -121,8 +151,13 @@ class Understanding:
     def passed_over(self) -> list[str]:
         """The heading's other columns, which nothing is read from: one may only be misspelled."""
         read = set(self._places.values())
+        read |= {place for cells in self._made.values() for place in cells.places}
         others = [name for place, name in enumerate(self._heading) if place not in read]
         return [name.strip()[:MAX_NAME] for name in others if name.strip()]
+
+    def ignored(self) -> Mapping[Ignored, int]:
+        """How many rows were left out so far, by what for."""
+        return self._table.ignored if isinstance(self._table, Shaped) else {}
 
     def name_of(self, field: str) -> str | None:
         """What the heading calls a field; None where it has none."""
@@ -134,7 +169,8 @@ class Understanding:
         for number, row in self._totals.named(batch).items():
             before, rest = _split(rest, number)
             self._take(before, found)
-            why_not = self._totals.why_not(row)
+            # Of a file of which rows are left out nobody knows what its totals should be.
+            why_not = None if self.ignored() else self._totals.why_not(row)
             if why_not is None:
                 found.totals.append(number)
             else:
@@ -175,10 +211,16 @@ class Understanding:
     def _values(self, rows: Sequence[Sequence[str]], attempt: Attempt) -> Columns:
         columns = list(zip(*rows, strict=True))
         nothing = ("",) * len(rows)
-        cells = {
+        cells: dict[str, Any] = {
             name: columns[self._places[name]] if name in self._places else nothing
             for name in self._form.FIELDS.names
         }
+        for name, made in self._made.items():
+            cells[name] = attempt(name, made.read, columns)
+        if self._zones is not None:
+            for name in self._form.FIELDS.dates:
+                zones = columns[self._zones.place]
+                cells[name] = attempt(name, self._zones.read, cells[name], zones)
         return self._form.values(cells, attempt)
 
     def _row(self, number: int, row: Sequence[str], found: Understood) -> None:
@@ -303,10 +345,12 @@ class Vocabulary:
     def __init__(
         self, vocabulary: Sequence[str], *, meant: Mapping[str, str], default: str | None
     ) -> None:
-        """meant: what other words the file uses mean; default: of empty cells; None: unknown."""
+        """meant: what other words the file uses mean, where * stands for any text, and the first
+        that fits counts; default: of empty cells; None: unknown."""
         self._vocabulary = vocabulary
         self._meaning: dict[str, str | None] = {word: word for word in vocabulary}
         self._meaning |= {word.strip().casefold(): meaning for word, meaning in meant.items()}
+        self._patterns = [(pattern_of(word), said) for word, said in meant.items() if "*" in word]
         self._meaning[""] = default
         self._known: dict[str, str | None] = dict(self._meaning)
 
@@ -321,6 +365,9 @@ class Vocabulary:
     def _one(self, cell: str) -> str | None:
         plain = cell.strip().casefold()
         if plain not in self._meaning:
+            for pattern, meaning in self._patterns:
+                if pattern.fullmatch(plain[:MAX_WORD]):
+                    return meaning
             raise UnclearCell(
                 f"{quoted(cell)} is none of {', '.join(self._vocabulary)}: say in a mapping which "
                 "one it means"
@@ -390,6 +437,8 @@ class BookForm:
         ),
         words={"kind": BOOK_KINDS, "status": BOOK_STATUSES},
         defaults=("kind", "currency", "status", "source"),
+        amounts=("amount", "refunded_amount"),
+        dates=("placed_at", "refunded_at"),
     )
     NAMED_BY: Sequence[str] = ("reference",)
     ADDED_UP: Sequence[str] = ("amount",)
@@ -441,7 +490,7 @@ class BookForm:
         if "currency" not in places and not self._has_currency:
             yield (
                 "there is no column 'currency': name it in the heading, or say in a mapping "
-                '(currency = "KES" under [defaults])'
+                '(currency = "KES" under [defaults]), or with --currency KES'
             )
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:

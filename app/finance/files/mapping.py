@@ -4,14 +4,42 @@ delimiter = ";"            encoding = "cp1252"        sheet = "Orders"
 decimal = ","              thousands = "."
 dates = "day_first"        zone = "Africa/Nairobi"    phone_country = "254"
 
+heading_row = 7            skip_first = 1             skip_last = 2
+brackets = "negative"      zone_column = "TimeZone"   optional = ["payout"]
+
 [columns]                  # our name = the file's name; "" leaves a column out
 reference = "Order No."
+phone = ["Phone", "Billing Phone"]    # the first that says something
+
+[joined]                   # cells with a blank between them
+placed_at = ["Date", "Time"]
+
+[amounts.gross]            # columns that are added and subtracted
+add = ["Paid In"]
+subtract = ["Withdrawn"]
+unsigned = true            # each counts without a minus sign of its own
 
 [defaults]                 # for files without the column, and for empty cells
 currency = "KES"
 
-[words.status]             # the file's word = ours
+[words.status]             # the file's word = ours; * stands for any text
 bezahlt = "paid"
+
+[keep]                     # only rows with one of these words in the file's column
+Status = ["Completed"]
+
+[ignore]                   # no rows with one of these
+Type = ["Payout", "*withdrawal*"]
+
+[fold]                     # rows that follow each other with the same name are one
+by = "Name"
+sum = ["Line amount"]
+
+[currency_signs]           # which may stand beside an amount
+"$" = "USD"
+
+[zones]                    # what zone_column says
+PST = "-08:00"
 """
 
 from __future__ import annotations
@@ -20,6 +48,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -27,10 +56,10 @@ from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
 from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, read_toml
+from app.finance.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks, read_currencies
 from app.finance.files.tables import (
     DELIMITERS,
     CellMoment,
-    Number,
     UnclearCell,
     known_encoding,
     quoted,
@@ -44,119 +73,11 @@ from reconcile.instants import (
     Instant,
     parse_instant,
 )
-from reconcile.money import MAX_MINOR, MoneyError, exponent_of
-
-# --- amounts in major units, exact, with the marks that were declared and no others ---------------
-
-
-DECIMAL_MARKS: Final = (".", ",")
-
-THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f")
-"""None, and those in use: the last are blanks that keep a number together."""
-
-_CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
-_MARKS: Final = re.compile(r"[.,'’ \u00a0\u202f]")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
-    """What divides the decimals from the whole, and what groups its thousands."""
-
-    decimal: str = "."
-    thousands: str = ""
-
-
-class Amounts:
-    """Reads cells as minor units."""
-
-    def __init__(self, marks: Marks) -> None:
-        self._decimal, self._thousands = marks.decimal, marks.thousands
-        grouped = ""
-        if marks.thousands:  # in India two digits stand between the marks that follow the last
-            mark = re.escape(marks.thousands)
-            grouped = f"[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|"
-        self._pattern = re.compile(
-            f"(-?)({grouped}[0-9]{{1,30}})(?:{re.escape(marks.decimal)}([0-9]{{1,60}}))?"
-        )
-
-    def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
-        """Minor units of each cell in its currency. Raises UnclearCell."""
-        return self._in_full(cells, currencies) or [
-            self._minor(cell, exponent_of(currency))
-            for cell, currency in zip(cells, currencies, strict=True)
-        ]
-
-    def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """The same where all are of one currency and written with all of its decimals and no other
-        mark, as most files do; a million of them feels the difference."""
-        exponent = exponent_of(currencies[0])
-        if self._decimal != "." or not exponent or len(set(currencies)) > 1:
-            return None
-        together = "\n".join(cells)
-        amount = rf"[0-9]{{1,15}}\.[0-9]{{{exponent}}}"
-        if not re.fullmatch(rf"{amount}(?:\n{amount})*", together):
-            return None
-        found = [int(digits) for digits in together.replace(".", "").split("\n")]
-        return found if len(found) == len(cells) else None
-
-    def optional(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int | None]:
-        """The same; None for empty cells."""
-        return [
-            self._minor(cell, exponent_of(currency)) if cell.strip() else None
-            for cell, currency in zip(cells, currencies, strict=True)
-        ]
-
-    def _minor(self, cell: str, exponent: int) -> int:
-        pattern = _CANONICAL if type(cell) is Number else self._pattern
-        match = pattern.fullmatch(cell) or pattern.fullmatch(cell.strip())
-        if match is None:
-            raise UnclearCell(self._why_not(cell.strip()))
-        sign, whole, decimals = match.groups("")
-        if self._thousands and type(cell) is not Number:
-            whole = whole.replace(self._thousands, "")
-        if len(decimals) > exponent:
-            if len(decimals) == 3 or decimals[exponent:].strip("0"):
-                raise UnclearCell(
-                    f"has more decimals than its currency, which has {exponent}: if the mark groups"
-                    ' thousands, declare thousands = "." and decimal = "," in a mapping'
-                )
-            decimals = decimals[:exponent]
-        minor = int(whole + decimals.ljust(exponent, "0"))
-        if minor > MAX_MINOR:
-            raise UnclearCell("does not fit in 64 bits of minor units")
-        return -minor if sign else minor
-
-    def _why_not(self, text: str) -> str:
-        if not text:
-            return "is empty"
-        if text.startswith("="):
-            return "is a formula: put its value there"
-        if text.startswith("(") and text.endswith(")"):
-            return "is in brackets: write a negative amount with a minus sign, such as -1.00"
-        if _MARKS.search(text) and not re.search(r"[^-0-9.,'’ \u00a0\u202f]", text):
-            return (
-                f"{quoted(text)} can be read in two ways: declare in a mapping what marks decimals "
-                'and thousands, such as decimal = "," and thousands = "."'
-            )
-        return f"{quoted(text)} is not an amount such as 1500.00"
-
-
-def read_currencies(cells: Sequence[str]) -> list[str]:
-    """ISO 4217 codes, in capital letters. Raises UnclearCell."""
-    plain = [cell.strip().upper() for cell in cells]
-    for code in set(plain):
-        try:
-            exponent_of(code)
-        except MoneyError:
-            what = f"{quoted(code)} is not a currency code" if code else "is empty"
-            raise UnclearCell(f"{what}: write one of ISO 4217, such as KES") from None
-    return plain
-
 
 # --- dates as files write them --------------------------------------------------------------------
 
 
-DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms"]
+DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms", "excel"]
 DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
 
 REMEMBERED: Final = 100_000
@@ -172,9 +93,14 @@ _ISO: Final = re.compile(
 )
 _SLASHED: Final = re.compile(
     r"(\d\d?)([-/.])(\d\d?)\2(\d{4})"
-    r"(?:,?\s+(\d\d?):(\d\d)(?::(\d\d))?(?:\s?([AP])\.?M\.?)?)?",
+    r"(?:,?\s+(\d\d?):(\d\d)(?::(\d\d))?(?:\s?([AP])\.?M\.?)?(?:\s?(Z|[+-]\d\d:?\d\d))?)?",
     re.ASCII | re.IGNORECASE,
 )
+_SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
+_SERIAL_1970: Final = 25_569
+"""The days that Excel counts from the beginning of 1900 to that of 1970."""
+_MOST_DAYS: Final = 2_932_895
+"""Days from 1970 to the last but one of the year 9999: a part of it may round up to the next."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 _OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
@@ -201,7 +127,7 @@ def _offset(match: re.Match[str]) -> tzinfo:
 
 NO_ZONE: Final = (
     "is a local time, and nobody has said of which zone: say "
-    'zone = "Africa/Nairobi" in a mapping, or set TALLYHOOK_TIMEZONE'
+    'zone = "Africa/Nairobi" in a mapping or --zone Africa/Nairobi, or set TALLYHOOK_TIMEZONE'
 )
 
 
@@ -218,6 +144,7 @@ class Dates:
             "month_first": self._month_first,
             "unix_s": lambda text: _since_epoch(text, SECOND),
             "unix_ms": lambda text: _since_epoch(text, MILLISECOND),
+            "excel": self._excel,
         }
         self._read = forms[form]
         self._known: dict[str, Instant | None] = {"": None}
@@ -249,7 +176,12 @@ class Dates:
             if _SLASHED.fullmatch(text) is not None:
                 raise UnclearCell(
                     "could begin with the day or with the month: declare "
-                    'dates = "day_first" or dates = "month_first" in a mapping'
+                    'dates = "day_first" or dates = "month_first" in a mapping, or say --dates'
+                )
+            if _SERIAL.fullmatch(text) is not None:
+                raise UnclearCell(
+                    'is a number, as Excel counts days: declare dates = "excel" in a mapping, or '
+                    "say --dates excel"
                 )
             raise UnclearCell(
                 f"{quoted(text)} is not a date such as 2026-11-20 or 2026-11-20T10:00Z"
@@ -282,7 +214,19 @@ class Dates:
         date = (int(match[4]), int(match[month]), int(match[day]))
         timed = match[5] is not None
         time = (hour, int(match[6] or 0), int(match[7] or 0)) if timed else None
-        return self._instant(date, time, None)
+        return self._instant(date, time, match[9])
+
+    def _excel(self, text: str) -> Instant:
+        """Days since the end of 1899, with their part, to the second."""
+        if _SERIAL.fullmatch(text) is None:
+            return self._iso(text)
+        days, part = divmod(Decimal(text), 1)
+        seconds = int((part * 86_400).to_integral_value())
+        if not 0 <= (passed := int(days) - _SERIAL_1970) <= _MOST_DAYS:
+            raise UnclearCell("lies outside the years 1970 to 9999")
+        moment = datetime(1970, 1, 1) + timedelta(days=passed, seconds=seconds)
+        time = (moment.hour, moment.minute, moment.second) if part else None
+        return self._instant((moment.year, moment.month, moment.day), time, None)
 
     def _instant(
         self, date: tuple[int, int, int], time: tuple[int, int, int] | None, zone: str | None
@@ -324,11 +268,88 @@ class Fields:
     names     its columns
     words     of those that hold words: the vocabulary of each
     defaults  which columns a mapping may give a value for all rows
+    amounts   which columns hold money
+    dates     which columns hold dates
     """
 
     names: Sequence[str]
     words: Mapping[str, Sequence[str]]
     defaults: Sequence[str]
+    amounts: Sequence[str] = ()
+    dates: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstOf:
+    """A field that is the first of several columns that says something in a row."""
+
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedOf:
+    """A field that is several cells with a blank between them."""
+
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumOf:
+    """An amount that is columns added and subtracted; unsigned: each without its minus sign."""
+
+    add: Sequence[str]
+    subtract: Sequence[str] = ()
+    unsigned: bool = False
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All of them."""
+        return (*self.add, *self.subtract)
+
+
+Made = FirstOf | JoinedOf | SumOf
+"""A field that is no column as it stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Rows that follow each other with the same text in column `by`, or with none, are one row;
+    its cells are those of the first that says something, but for columns of `sum`."""
+
+    by: str
+    sum: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Which rows of a file are its data.
+
+    heading_row            the row in which the names of columns stand; None: it is found
+    skip_first, skip_last  rows after the heading and at the end that are none
+    keep                   by a column's name: words of which one stands in every row
+    ignore                 by a column's name: words of rows that are left out
+    """
+
+    heading_row: int | None = None
+    skip_first: int = 0
+    skip_last: int = 0
+    keep: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ignore: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fold: Fold | None = None
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The columns that it speaks of."""
+        yield from (*self.keep, *self.ignore)
+        if self.fold is not None:
+            yield from (self.fold.by, *self.fold.sum)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether there is anything to do beyond finding the heading."""
+        return bool(
+            self.skip_first or self.skip_last or self.keep or self.ignore or self.fold is not None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,8 +364,20 @@ class FileMapping:
     zone: tzinfo | None = None
     phone_country: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    made: Mapping[str, Made] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+    zone_column: str | None = None
+    zones: Mapping[str, str] = field(default_factory=dict)
+    shape: Shape = field(default_factory=Shape)
     defaults: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def looked_for(self, fields: Fields) -> list[str]:
+        """The names of all columns that something is read from."""
+        singles = [self.columns.get(name, name) for name in fields.names]
+        made = [name for each in self.made.values() for name in each.names]
+        zone = [] if self.zone_column is None else [self.zone_column]
+        return [name for name in dict.fromkeys((*singles, *made, *zone, *self.shape.names)) if name]
 
 
 def _checked(is_right: Callable[[str], bool], sentence: str) -> AfterValidator:
@@ -371,7 +404,100 @@ def _is_calling_code(text: str) -> bool:
     return text.isascii() and text.isdigit() and 1 <= len(text) <= 3
 
 
-class _MappingFile(TomlTable):
+def one_or_more(value: Any) -> Sequence[str]:
+    """Checks texts in square brackets. Raises ValueError."""
+    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+        raise ValueError('must be texts in square brackets, such as ["Paid In"]')
+    return tuple(value)
+
+
+def _text_or_texts(value: Any) -> str | Sequence[str]:
+    if not isinstance(value, str) and not isinstance(value, list):
+        raise ValueError('must be a text, or texts in square brackets, such as ["Phone"]')
+    return value if isinstance(value, str) else one_or_more(value)
+
+
+def _row_count(least: int) -> AfterValidator:
+    def read(value: Any) -> int:
+        if type(value) is not int or not least <= value <= MOST_ROWS:
+            raise ValueError(f"must be a number of rows from {least} to {MOST_ROWS:,}")
+        return value
+
+    return AfterValidator(read)
+
+
+def _words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
+    if not isinstance(value, dict):
+        raise ValueError('must be a section of columns, such as Status = ["Completed"]')
+    return {column: _words(column, words) for column, words in value.items()}
+
+
+def _words(column: str, words: Any) -> Sequence[str]:
+    if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
+        raise ValueError(f'{column!r} must be words in square brackets, such as ["Completed"]')
+    return tuple(words)
+
+
+def _currencies_of_signs(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise ValueError('must be a section, such as "$" = "USD"')
+    if any(not sign.strip() or re.search(r"[0-9().,-]", sign) for sign in value):
+        raise ValueError("has a sign that could be part of an amount")
+    try:
+        return dict(zip(value, read_currencies(list(value.values())), strict=True))
+    except UnclearCell as error:
+        raise ValueError(str(error)) from None
+
+
+def _offsets(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not all(
+        isinstance(each, str) and _OFFSET.fullmatch(each) for each in value.values()
+    ):
+        raise ValueError('must be a section of offsets, such as PST = "-08:00"')
+    return {name.strip().casefold(): offset for name, offset in value.items()}
+
+
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+MOST_ROWS: Final = 1_000
+"""Rows that may be skipped; what is before and after a table is a page at most."""
+
+NONE: Final[Any] = []
+"""The default of texts that may be left out."""
+
+_Texts = Annotated[Any, AfterValidator(one_or_more)]
+_Columns = Annotated[Any, AfterValidator(_words_of_columns)]
+
+
+class _Sum(TomlTable):
+    add: _Texts = NONE
+    subtract: _Texts = NONE
+    unsigned: Annotated[Any, AfterValidator(_yes_or_no)] = False
+
+
+class _Fold(TomlTable):
+    by: str
+    sum: _Texts = NONE
+
+
+class MappingFile(TomlTable):
+    """The keys of a mapping that do not depend on the kind of file."""
+
+    heading_row: Annotated[Any, _row_count(1)] | None = None
+    skip_first: Annotated[Any, _row_count(0)] = 0
+    skip_last: Annotated[Any, _row_count(0)] = 0
+    brackets: Annotated[str, _checked("negative".__eq__, 'must be "negative"')] | None = None
+    zone_column: str | None = None
+    optional: _Texts = NONE
+    keep: _Columns = EMPTY
+    ignore: _Columns = EMPTY
+    fold: _Fold | None = None
+    currency_signs: Annotated[Any, AfterValidator(_currencies_of_signs)] = EMPTY
+    zones: Annotated[Any, AfterValidator(_offsets)] = EMPTY
     delimiter: (
         Annotated[str, _checked(DELIMITERS.__contains__, 'must be one of "," ";" "|" and "\\t"')]
         | None
@@ -391,9 +517,12 @@ class _MappingFile(TomlTable):
     ) = None
 
 
-def _model(fields: Fields) -> type[TomlTable]:
+def _model(fields: Fields, base: type[TomlTable] = MappingFile) -> type[TomlTable]:
     """What a mapping of this kind of file may hold."""
-    columns: dict[str, Any] = dict.fromkeys(fields.names, (str | None, None))
+    column = Annotated[Any, AfterValidator(_text_or_texts)] | None
+    columns: dict[str, Any] = dict.fromkeys(fields.names, (column, None))
+    joined: dict[str, Any] = dict.fromkeys(fields.names, (_Texts | None, None))
+    amounts: dict[str, Any] = dict.fromkeys(fields.amounts, (_Sum | None, None))
     defaults: dict[str, Any] = {name: (_default(name, fields), None) for name in fields.defaults}
     words: dict[str, Any] = {
         name: (dict[str, Literal[tuple(known)]], EMPTY)  # type: ignore[misc]
@@ -401,9 +530,15 @@ def _model(fields: Fields) -> type[TomlTable]:
     }
     tables: dict[str, Any] = {
         name: (create_model(name, __base__=TomlTable, **keys), EMPTY)
-        for name, keys in (("columns", columns), ("defaults", defaults), ("words", words))
+        for name, keys in (
+            ("columns", columns),
+            ("joined", joined),
+            ("amounts", amounts),
+            ("defaults", defaults),
+            ("words", words),
+        )
     }
-    return create_model("mapping", __base__=_MappingFile, **tables)
+    return create_model("mapping", __base__=base, **tables)
 
 
 def _default(name: str, fields: Fields) -> Any:
@@ -419,45 +554,108 @@ def read_mapping(
     fields: Fields,
     *,
     name: str = "the mapping",
-    delimiter: str | None = None,
-    encoding: str | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> FileMapping:
     """The mapping in a file's content. Raises UsageError that says all that is wrong with it.
 
-    name                 what the file is called in mistakes
-    delimiter, encoding  said beside it, and go before it
+    name    what the file is called in mistakes
+    beside  keys that were said beside it, such as its encoding, and go before it
     """
-    said = {"delimiter": delimiter, "encoding": encoding}
-    beside = {key: value for key, value in said.items() if value is not None}
+    values = mapping_values(content, fields, name=name, beside=beside)
+    return mapping_of(values)
+
+
+def mapping_values(
+    content: bytes,
+    fields: Fields,
+    *,
+    name: str,
+    beside: Mapping[str, Any] | None = None,
+    base: type[TomlTable] = MappingFile,
+) -> Values:
+    """The checked values of a file of this form, or of one that has more keys. Raises as
+    `read_mapping` does."""
     try:
-        values = read_toml(
+        return read_toml(
             content,
-            _model(fields),
+            _model(fields, base),
             name=name,
             most_bytes=MAX_BYTES,
-            together=_same_mark,
+            together=lambda values: [*_same_mark(values), *_said_once(values, fields)],
             beside=beside,
         )
     except ConfigurationError as error:
         raise UsageError(str(error)) from None
+
+
+def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping:
+    """The mapping that these values are. only_named: fields that are not read from a column of
+    their usual name, but where the mapping names one."""
+    columns = given_in(values["columns"])
+    made: dict[str, Made] = {
+        field: FirstOf(names=names)
+        for field, names in columns.items()
+        if not isinstance(names, str)
+    }
+    made |= {field: JoinedOf(names=names) for field, names in given_in(values["joined"]).items()}
+    made |= {
+        field: SumOf(add=said["add"], subtract=said["subtract"], unsigned=said["unsigned"])
+        for field, said in given_in(values["amounts"]).items()
+    }
+    singles = {field: name for field, name in columns.items() if isinstance(name, str)}
+    fold = values["fold"]
     return FileMapping(
         delimiter=values["delimiter"],
         encoding=values["encoding"],
         sheet=values["sheet"],
-        marks=Marks(decimal=values["decimal"], thousands=values["thousands"]),
+        marks=Marks(
+            decimal=values["decimal"],
+            thousands=values["thousands"],
+            brackets=values["brackets"] is not None,
+            signs=values["currency_signs"],
+        ),
         dates=values["dates"],
         zone=None if values["zone"] is None else zone_of(values["zone"]),
         phone_country=values["phone_country"],
-        columns=_given(values["columns"]),
-        defaults=_given(values["defaults"]),
-        words=_given(values["words"]),
+        columns=dict.fromkeys((*only_named, *made), "") | singles,
+        made=made,
+        optional=frozenset(values["optional"]),
+        zone_column=values["zone_column"],
+        zones=values["zones"],
+        shape=Shape(
+            heading_row=values["heading_row"],
+            skip_first=values["skip_first"],
+            skip_last=values["skip_last"],
+            keep=values["keep"],
+            ignore=values["ignore"],
+            fold=fold and Fold(by=fold["by"], sum=fold["sum"]),
+        ),
+        defaults=given_in(values["defaults"]),
+        words=given_in(values["words"]),
     )
 
 
-def _given(table: Values) -> Values:
+def given_in(table: Values) -> Values:
+    """Without what was not said."""
     return {key: value for key, value in table.items() if value is not None}
 
 
 def _same_mark(values: Values) -> Iterator[Mistake]:
     if values.get("decimal") == values.get("thousands", ""):
         yield Mistake("thousands", "decimal and thousands are the same mark")
+
+
+def _said_once(values: Values, fields: Fields) -> Iterator[Mistake]:
+    """Each field is said in one way, and what is optional is one."""
+    said = {table: set(given_in(values.get(table) or {})) for table in ("columns", "joined")}
+    for name in sorted(said["columns"] & said["joined"]):
+        yield Mistake(f"joined.{name}", "there is a column for it already")
+    for name, amount in given_in(values.get("amounts") or {}).items():
+        if name in said["columns"] | said["joined"]:
+            yield Mistake(f"amounts.{name}", "there is a column for it already")
+        if not amount.get("add") and not amount.get("subtract"):
+            yield Mistake(f"amounts.{name}", "names no column: say add, or subtract")
+    for name in values.get("optional", ()):
+        if name not in fields.names:
+            known = ", ".join(fields.names)
+            yield Mistake("optional", f"{name!r} is no column of ours; there are {known}")

@@ -9,12 +9,12 @@ import re
 import zipfile
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final, Literal, NoReturn
 
 from python_calamine import (
     CalamineError,
@@ -26,21 +26,24 @@ from python_calamine import (
 
 from app.core.errors import NotFoundError, UsageError
 from app.finance.files.mapping import Fields, FileMapping
+from app.finance.files.shaping import Shaped
 from app.finance.files.tables import (
     BATCH,
     MAX_CELL,
     MAX_COLUMNS,
     MAX_FILE_BYTES,
     MAX_ROWS,
+    SEARCHED_ROWS,
     Batch,
     CellMoment,
     CsvTable,
     Number,
     Problem,
+    Recognize,
     RefusedTable,
     SourceTable,
     encoding_of,
-    known_in,
+    heading_in,
     lines,
     plain_name,
 )
@@ -68,6 +71,8 @@ class JsonLines:
     """One file of JSON Lines. Its heading is made of all names of the first BATCH lines."""
 
     heading_row = 1
+    of_ours = False
+    notes: Sequence[str] = ()
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
         """names: the columns that are looked for; others are passed over."""
@@ -372,21 +377,43 @@ _PANIC: Final = "PanicException"
 
 
 class XlsxTable:
-    """One sheet; its heading is the first row that is not blank."""
+    """One sheet; its heading is the row that is given or found (`heading_in`)."""
 
-    def __init__(self, path: Path, *, sheet: str | None) -> None:
+    of_ours = False
+    notes: Sequence[str] = ()
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sheet: str | None,
+        recognize: Recognize,
+        heading_row: int | None = None,
+    ) -> None:
+        """recognize: how many columns of a heading are known."""
         check_workbook(path)
         self._sheet = _sheet(path, sheet)
-        rows = self._rows()
-        found = next(((number, row) for number, row in rows if any(row)), None)
-        if found is None:
+        found = self.first_rows() if heading_row is None else self._row_given(heading_row)
+        if not found:
             raise RefusedTable(1, "the sheet is empty")
-        self.heading_row, heading = found
+        self.heading_row, heading = found[heading_in([recognize(row) for _, row in found])]
         while heading and not heading[-1]:
             heading.pop()
         self.heading: Sequence[str] = heading
         if len(heading) > MAX_COLUMNS:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
+
+    def first_rows(self) -> list[tuple[int, list[str]]]:
+        """Those among which the heading is looked for, each with its number."""
+        return list(islice((each for each in self._rows() if any(each[1])), SEARCHED_ROWS))
+
+    def _row_given(self, number: int) -> list[tuple[int, list[str]]]:
+        rows = list(islice(self._rows(), number - 1, number))
+        if not rows or not any(rows[0][1]):
+            raise RefusedTable(
+                number, "there is no heading in this row, where the mapping says it is"
+            )
+        return rows
 
     def batches(self) -> Iterator[Batch]:
         """All rows after the heading."""
@@ -449,9 +476,50 @@ _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """How a JSON array of objects begins, and no heading of a table does."""
 
 
-def open_table(path: Path, mapping: FileMapping, fields: Fields) -> SourceTable:
-    """The table in a file. Raises RefusedTable, NotFoundError or UsageError where there is none,
-    and OSError where it cannot be read."""
+def open_table(
+    path: Path,
+    mapping: FileMapping,
+    fields: Fields,
+    *,
+    check: Callable[[SourceTable], None] | None = None,
+) -> SourceTable:
+    """The table in a file, of which only the rows that are its data are told. Raises RefusedTable,
+    NotFoundError or UsageError where there is none, and OSError where it cannot be read.
+
+    check  looks at the heading before anything else is looked for in it
+    """
+    table = _opened(path, mapping, fields)
+    if check is not None:
+        check(table)
+    return Shaped(table, mapping, fields) if mapping.shape.changes_rows else table
+
+
+def _opened(path: Path, mapping: FileMapping, fields: Fields) -> SourceTable:
+    form, names = form_of(path), mapping.looked_for(fields)
+    wanted = {plain_name(name) for name in names}
+
+    def recognize(heading: Sequence[str]) -> int:
+        return len(wanted & {plain_name(name) for name in heading})
+
+    heading_row = mapping.shape.heading_row
+    if form == "workbook":
+        return XlsxTable(path, sheet=mapping.sheet, recognize=recognize, heading_row=heading_row)
+    if form == "json_lines":
+        return JsonLines(path, encoding=mapping.encoding, names=names)
+    return CsvTable(
+        path,
+        encoding=mapping.encoding,
+        delimiter=mapping.delimiter,
+        recognize=recognize,
+        heading_row=heading_row,
+    )
+
+
+FileForm = Literal["workbook", "json_lines", "text"]
+
+
+def form_of(path: Path) -> FileForm:
+    """What a file is, by its first bytes. Raises as `open_table` does."""
     start = _start(path)
     if start.startswith(_OLD_OFFICE):
         raise RefusedTable(
@@ -460,22 +528,14 @@ def open_table(path: Path, mapping: FileMapping, fields: Fields) -> SourceTable:
             "as .xlsx without a password, or as CSV",
         )
     if start.startswith(_ZIP):
-        return XlsxTable(path, sheet=mapping.sheet)
+        return "workbook"
     if _ARRAY.match(start):
         raise RefusedTable(
             1,
             "this is one JSON array: write each of its objects on a line of its own, "
             "without the brackets around them and the commas between",
         )
-    if _begins_an_object(start):
-        names = [mapping.columns.get(name, name) for name in fields.names]
-        return JsonLines(path, encoding=mapping.encoding, names=[name for name in names if name])
-    return CsvTable(
-        path,
-        encoding=mapping.encoding,
-        delimiter=mapping.delimiter,
-        recognize=lambda heading: known_in(heading, fields=fields.names, named=mapping.columns),
-    )
+    return "json_lines" if _begins_an_object(start) else "text"
 
 
 def _begins_an_object(start: bytes) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.books import (
     WHOLE_ROW,
     Attempt,
@@ -18,7 +19,7 @@ from app.finance.files.books import (
     read_optional_references,
     with_default,
 )
-from app.finance.files.mapping import Amounts, Dates, Fields, FileMapping, read_currencies
+from app.finance.files.mapping import Dates, Fields, FileMapping
 from app.finance.files.tables import UnclearCell
 from reconcile.instants import format_instant
 from reconcile.matching.books import STATEMENT_KINDS, match_keys
@@ -33,6 +34,7 @@ class StatementForm:
     FIELDS = Fields(
         names=(
             "payment_reference",
+            "original_payment",
             "order_reference",
             "gross",
             "fee",
@@ -44,6 +46,8 @@ class StatementForm:
         ),
         words={"type": STATEMENT_KINDS},
         defaults=("type", "currency", "payout"),
+        amounts=("gross", "fee", "net"),
+        dates=("settled_at",),
     )
     NAMED_BY: Sequence[str] = ("payment_reference", "order_reference")
     ADDED_UP: Sequence[str] = ("gross", "net")
@@ -95,17 +99,17 @@ class StatementForm:
         if "currency" not in places and not self._has_currency:
             yield (
                 "there is no column 'currency': name it in the heading, or say in a mapping "
-                '(currency = "KES" under [defaults])'
+                '(currency = "KES" under [defaults]), or with --currency KES'
             )
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
         """The values of the rows, in the columns of STAGED."""
-        payments = attempt(
-            "payment_reference", read_optional_references, cells["payment_reference"]
-        )
+        own = attempt("payment_reference", read_optional_references, cells["payment_reference"])
+        originals = attempt("original_payment", read_optional_references, cells["original_payment"])
         orders = attempt("order_reference", self._orders, cells["order_reference"])
         payouts = attempt("payout", read_optional_references, self._fill_payout(cells["payout"]))
         kinds = attempt("type", self._kinds.read, cells["type"])
+        payments = attempt("payment_reference", _payments, kinds, own, originals)
         filled = self._fill_currency(cells["currency"])
         currencies = attempt("currency", read_currencies, filled)
         gross, fee, net = (
@@ -153,6 +157,18 @@ class StatementForm:
         }
 
 
+def _payments(
+    kinds: Sequence[str], own: Sequence[str | None], originals: Sequence[str | None]
+) -> Sequence[str | None]:
+    """The payment of each row: of what goes back the one that it is of, where the row names it."""
+    if not any(originals):
+        return own
+    return [
+        original if original is not None and kind in ("refund", "dispute") else payment
+        for kind, payment, original in zip(kinds, own, originals, strict=True)
+    ]
+
+
 def _keys(orders: Sequence[str | None]) -> Sequence[str | None]:
     given = iter(match_keys([order for order in orders if order is not None]))
     return [None if order is None else next(given) for order in orders]
@@ -189,6 +205,8 @@ def _complete(
 
 
 def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tuple[int, int, int]:
+    if kind == "fee" and gross is None and fee is None:
+        fee = 0
     if gross is None:
         if net is None or fee is None:
             raise UnclearCell("the row has no gross amount, and not both net and fee")
@@ -205,4 +223,6 @@ def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tupl
         net = gross - fee
     if gross - fee != net:
         raise UnclearCell("gross - fee is not net: one of the three is wrong or of another row")
+    if kind == "fee" and not fee:  # many files write it as money that left
+        return 0, -gross, gross
     return gross, fee, net

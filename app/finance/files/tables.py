@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -55,14 +56,45 @@ def places_of(
         if places:
             found[wish] = places[0]
         elif named.get(wish):
-            raise RefusedTable(row, f"there is no column {named[wish]!r}, which the mapping names")
+            raise no_column(named[wish], heading, row=row)
     return found
 
 
-def known_in(heading: Sequence[str], *, fields: Sequence[str], named: Mapping[str, str]) -> int:
-    """How many columns of a heading are known."""
-    wanted = {plain_name(named.get(field, field)) for field in fields} - {""}
-    return len(wanted & {plain_name(name) for name in heading})
+def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
+    """Of a column that a mapping names and the heading lacks: the nearest, and those it has."""
+    return RefusedTable(
+        row, f"there is no column {name!r}, which the mapping names{found_instead([name], heading)}"
+    )
+
+
+MAX_NAMED: Final = 20
+"""Columns that are told in a sentence."""
+
+
+def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
+    """What a sentence on missing columns ends in: the nearest names, and all that are there.
+
+    Cells that could be a phone number are no names, in a file without a heading.
+    """
+    names = [name.strip() for name in heading if name.strip() and not _is_digits(name)]
+    plain = {plain_name(name): name for name in names}
+    near = [
+        plain[found[0]]
+        for name in wanted
+        if (found := get_close_matches(plain_name(name), plain, n=1))
+    ]
+    nearest = f"; the nearest is {', '.join(map(repr, dict.fromkeys(near)))}" if near else ""
+    told = ", ".join(name[:QUOTED_NAME] for name in names[:MAX_NAMED])
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"{nearest}; the file has {told or 'no names of columns'}{more}"
+
+
+QUOTED_NAME: Final = 60
+"""Characters of a column's name in a sentence."""
+
+
+def _is_digits(name: str) -> bool:
+    return sum(character.isdigit() for character in name) > QUOTED_DIGITS
 
 
 QUOTED_LENGTH: Final = 24
@@ -218,6 +250,12 @@ class SourceTable(Protocol):
     heading_row: int
     """The row in which they stand."""
 
+    notes: Sequence[str]
+    """What was found out about the file that a person may want to know, one sentence each."""
+
+    of_ours: bool
+    """Whether it is a file of rows that were rejected before."""
+
     def batches(self) -> Iterator[Batch]:
         """All rows after the heading, from the first one each time it is called."""
         ...
@@ -259,12 +297,44 @@ def known_encoding(name: str) -> str:
 
 
 def encoding_of(path: Path, declared: str | None) -> str:
-    """The declared one, else what the byte order mark says, else UTF-8."""
+    """The declared one, else what the byte order mark says, else UTF-8 where the whole file is
+    that, else the one of GUESSED that decodes it. UTF-8 where none does, or both do: reading it
+    then tells the byte."""
     if declared is not None:
         return known_encoding(declared)
     with path.open("rb") as file:
         start = file.read(4)
-    return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
+    marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
+    if marked is not None:
+        return marked
+    if path.suffix.lower() == ".xlsx" or _decodes(path, "utf-8"):
+        return "utf-8"
+    found = _fitting(path)
+    return found[0] if len(found) == 1 else "utf-8"
+
+
+GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS"}
+"""Encodings that are told apart by what decodes: each has bytes that the other cannot have."""
+
+_NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
+
+
+def _fitting(path: Path) -> list[str]:
+    """Those of GUESSED in which the whole file is text."""
+    return [name for name in GUESSED if _decodes(path, name)]
+
+
+def _decodes(path: Path, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    with path.open("rb") as file:
+        for part in chain(iter(partial(file.read, _SEARCHED), b""), [b""]):
+            if encoding != "utf-8" and len(part.translate(None, _NO_CONTROLS)) != len(part):
+                return False
+            try:
+                decoder.decode(part, final=not part)
+            except UnicodeError:
+                return False
+    return True
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
@@ -307,9 +377,9 @@ def _undecodable(path: Path, encoding: str) -> RefusedTable:
             except UnicodeDecodeError as error:
                 offset = before - held + error.start
                 row += error.object[: error.start].count(b"\n")
-                return _no_text(path, row, _sentence(offset, encoding))
+                return _no_text(path, row, _sentence(offset, encoding, _fitting(path)))
             except UnicodeError:
-                return _no_text(path, row, _sentence(before, encoding))
+                return _no_text(path, row, _sentence(before, encoding, []))
             if not part:
                 return RefusedTable(row, "the file changed while it was read; import it again")
             before += len(part)
@@ -323,11 +393,12 @@ def _no_text(path: Path, row: int, why: str) -> RefusedTable:
     )
 
 
-def _sentence(offset: int, encoding: str) -> str:
-    return (
-        f"byte {offset:,} of the file (counted from 0) is not {encoding.removesuffix('-sig')}: say "
-        "--encoding NAME, such as cp1252 for files of Excel on Windows, or latin-1"
-    )
+def _sentence(offset: int, encoding: str, fitting: Sequence[str]) -> str:
+    start = f"byte {offset:,} of the file (counted from 0) is not {encoding.removesuffix('-sig')}"
+    if len(fitting) > 1:
+        names = " and ".join(f"{GUESSED[name]} (--encoding {name})" for name in fitting)
+        return f"{start}, and {names} both fit: say which one it is"
+    return f"{start}: say --encoding NAME, such as cp1252 for files of Excel on Windows, or latin-1"
 
 
 # --- tables of delimited text ---------------------------------------------------------------------
@@ -341,38 +412,65 @@ _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 
 
 class CsvTable:
-    """One file of delimited text; its heading is the first line that is not blank."""
+    """One file of delimited text; its heading is the line that is given or found (`heading_in`)."""
 
     def __init__(
-        self, path: Path, *, encoding: str | None, delimiter: str | None, recognize: Recognize
+        self,
+        path: Path,
+        *,
+        encoding: str | None,
+        delimiter: str | None,
+        recognize: Recognize,
+        heading_row: int | None = None,
     ) -> None:
-        """recognize: how many columns of a heading are known, to tell its delimiter."""
+        """recognize: how many columns of a heading are known, to tell it and its delimiter."""
         self._path = path
         self._encoding = encoding_of(path, encoding)
-        self._skipped, line, declared = self._first_line()
+        self._skipped, line, declared = self._heading_line(delimiter, recognize, heading_row)
         self._delimiter = delimiter or declared or _delimiter_of(line, recognize)
         reader = self._reader()
         heading = self._next(reader)
-        self._of_ours = tuple(heading[-len(ADDED) :]) == ADDED
+        self.of_ours = tuple(heading[-len(ADDED) :]) == ADDED
         self.heading: Sequence[str] = self._as_it_was(heading)
         self.heading_row = self._skipped + 1
+        self.notes: Sequence[str] = self._notes(encoding)
         if len(self.heading) > MAX_COLUMNS:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
+    def _notes(self, declared: str | None) -> list[str]:
+        if declared is not None or self._encoding not in GUESSED:
+            return []
+        name = GUESSED[self._encoding]
+        return [f"Read as {name}, which decodes the file where UTF-8 does not."]
+
     def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
         """Without the marks with which rejected rows were made safe for a spreadsheet."""
-        return [*map(plain_text, row)] if self._of_ours else row
+        return [*map(plain_text, row)] if self.of_ours else row
 
-    def _first_line(self) -> tuple[int, str, str | None]:
+    def _heading_line(
+        self, delimiter: str | None, recognize: Recognize, given: int | None
+    ) -> tuple[int, str, str | None]:
         """How many lines come before the heading, its line, and the delimiter told before it."""
-        declared = None
+        declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
-            found = _DECLARATION.fullmatch(line)
-            if found is not None:
-                declared = found[1]
+            declaration = _DECLARATION.fullmatch(line)
+            if declaration is not None:
+                declared = declaration[1]
             elif line.strip():
-                return number, line, declared
-        raise RefusedTable(1, "the file is empty")
+                found.append((number, line))
+            if len(found) == SEARCHED_ROWS or number + 1 == given:
+                break
+        if not found:
+            raise RefusedTable(1, "the file is empty")
+        if _is_of_ours(found[0][1]):
+            return (*found[0], declared)
+        if given is not None:
+            return (*_row_given(found, given), declared)
+        marks = DELIMITERS if (delimiter or declared) is None else (delimiter or declared or "",)
+        place = heading_in(
+            [max(_score(line, mark, recognize)[0] for mark in marks) for _, line in found]
+        )
+        return (*found[place], declared)
 
     def _reader(self) -> Iterator[list[str]]:
         text = islice(lines(self._path, self._encoding), self._skipped, None)
@@ -403,7 +501,7 @@ class CsvTable:
                     line, f"there are more than {MAX_ROWS:,} rows: import it in parts"
                 )
             numbers = self._numbers(rows, line + 1, self._line(reader))
-            yield Batch([*map(self._as_it_was, rows)] if self._of_ours else rows, numbers)
+            yield Batch([*map(self._as_it_was, rows)] if self.of_ours else rows, numbers)
 
     def _line(self, reader: Iterator[list[str]]) -> int:
         """The number of the last line that was read, in the file."""
@@ -434,6 +532,37 @@ class CsvTable:
             )
 
 
+def _is_of_ours(line: str) -> bool:
+    return line.rstrip().endswith(",".join(ADDED))
+
+
+def _row_given(found: Sequence[tuple[int, str]], given: int) -> tuple[int, str]:
+    """The line of the heading's row. Raises RefusedTable where it has nothing."""
+    number, line = found[-1]
+    if number + 1 != given:
+        raise RefusedTable(given, "there is no heading in this row, where the mapping says it is")
+    return number, line
+
+
+SEARCHED_ROWS: Final = 50
+"""Rows that say something among which the heading is looked for."""
+
+
+def heading_in(known: Sequence[int]) -> int:
+    """The place of the heading among the first rows, by how many names of columns each has: the
+    first of those that have most, if that is more than one; else the first row."""
+    most = max(known)
+    return known.index(most) if most > 1 else 0
+
+
+def cells_of_line(line: str, delimiter: str) -> list[str]:
+    """The cells of one line by itself; none where it is no row."""
+    try:
+        return next(csv.reader(chain([line]), delimiter=delimiter))
+    except (csv.Error, StopIteration):
+        return []
+
+
 def _delimiter_of(line: str, recognize: Recognize) -> str:
     """The one under which most columns of the heading are known.
 
@@ -447,8 +576,5 @@ def _delimiter_of(line: str, recognize: Recognize) -> str:
 
 
 def _score(line: str, delimiter: str, recognize: Recognize) -> tuple[int, int]:
-    try:
-        heading = next(csv.reader(chain([line]), delimiter=delimiter))
-    except (csv.Error, StopIteration):
-        return 0, 0
-    return recognize(heading), len(heading)
+    heading = cells_of_line(line, delimiter)
+    return (recognize(heading), len(heading)) if heading else (0, 0)

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.finance.files.mapping import Amounts, read_currencies
+from app.finance.files.amounts import Amounts, read_currencies
+from app.finance.files.shaping import MadeCells
 from app.finance.files.tables import Batch, UnclearCell
 from reconcile.money import Money
 
@@ -30,13 +31,16 @@ class Totals:
         *,
         references: Sequence[int],
         amount: int | None,
+        made: MadeCells | None = None,
         currency: int | None,
         staged: tuple[int, int],
         amounts: Amounts,
     ) -> None:
-        """references, amount, currency: places in the heading; None: no such column. staged: those
-        of currency and amount in a staged row, after its number."""
+        """references, amount, currency: places in the heading; None: no such column. made: how the
+        amount is made of several columns. staged: the places of currency and amount in a staged
+        row, after its number."""
         self._references, self._amount, self._currency = references, amount, currency
+        self._made = made
         self._staged, self._amounts = staged, amounts
         self._above: Counter[str] = Counter()
         self._above_unsigned: Counter[str] = Counter()
@@ -69,9 +73,9 @@ class Totals:
     def why_not(self, row: Sequence[str]) -> str | None:
         """None where the row adds up those above it, all or since the last such row, or has no sum
         at all; else what keeps it from being a total."""
-        cell = _cell(row, self._amount)
         sums = (self._above, self._since, self._above_unsigned)
         try:
+            cell = self._sum_of(row)
             if cell.strip() and not any(self._adds_up(row, cell, each) for each in sums):
                 told = [str(Money(minor=m, currency=c)) for c, m in sorted(self._above.items())]
                 return (
@@ -82,6 +86,11 @@ class Totals:
             return f"is called a total, and its sum {error}"
         self._since = Counter()
         return None
+
+    def _sum_of(self, row: Sequence[str]) -> str:
+        if self._made is None:
+            return _cell(row, self._amount)
+        return self._made.read([[cell] for cell in [*row, *[""] * max(self._made.places)]])[0]
 
     def _adds_up(self, row: Sequence[str], cell: str, sums: Counter[str]) -> bool:
         named = _cell(row, self._currency).strip()

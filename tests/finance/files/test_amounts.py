@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.finance.files.mapping import THOUSANDS_MARKS, Amounts, Marks, read_currencies
+from app.finance.files.amounts import THOUSANDS_MARKS, Amounts, Marks, read_currencies
 from app.finance.files.tables import Number, UnclearCell
 from reconcile.money import MAX_MINOR, from_major
 

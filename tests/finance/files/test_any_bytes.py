@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.finance.files.presets import recognized
 from tests.finance.files.reading import book, statement
 from tests.finance.files.test_workbooks import workbook
 
@@ -21,20 +22,34 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 
 
+SHAPES = (
+    'skip_first = 1\nskip_last = 1\nbrackets = "negative"\n[keep]\ncurrency = ["*"]\n',
+    '[fold]\nby = "currency"\n[ignore]\ncurrency = ["-"]\n[joined]\n{date} = ["currency"]\n'
+    '[amounts.{money}]\nadd = ["{money}"]\nsubtract = ["{money}"]\nunsigned = true\n',
+)
+"""What mappings say of rows and of fields that are made of several columns."""
+
+
 def ends_well(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for read in (book, statement):
-            _, problems = read(content, folder=Path(folder))
-            assert all(sentence and row >= 1 for row, _, sentence in problems)
+        for read, money, date in (
+            (book, "amount", "placed_at"),
+            (statement, "gross", "settled_at"),
+        ):
+            for shape in ("", *SHAPES):
+                mapping = shape.replace("{money}", money).replace("{date}", date)
+                _, problems = read(content, mapping, folder=Path(folder))
+                assert all(sentence and row >= 1 for row, _, sentence in problems)
+        assert all(recognized(path) == [] for path in Path(folder).iterdir())
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(start=st.sampled_from([b"", BOOK, STATEMENT]), pieces=st.lists(PIECES, max_size=40))
 def test_text_of_any_kind(start: bytes, pieces: list[bytes]) -> None:
     ends_well(start + b"".join(pieces))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(damage=st.lists(
     st.tuples(st.integers(0, len(WORKBOOK) - 1), st.integers(0, 255)), min_size=1, max_size=6
 ))  # fmt: skip
@@ -45,7 +60,7 @@ def test_workbooks_with_any_bytes_changed(damage: list[tuple[int, int]]) -> None
     ends_well(bytes(content))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(values=st.lists(st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from([1e300, 0.1]),
     lambda inner: st.lists(inner, max_size=2), max_leaves=3,

@@ -27,6 +27,8 @@ class Rows:
 
     heading: Sequence[str] = ("name", "=cmd")
     heading_row = 2
+    notes: Sequence[str] = ()
+    of_ours = False
 
     def batches(self) -> Iterator[Batch]:
         yield Batch([["a", "1"], ["b", "-5"]], [3, 4])

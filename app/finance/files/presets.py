@@ -1,0 +1,287 @@
+"""Presets: mappings of exports that many merchants have, each known by a name and by its heading.
+
+A preset is a mapping with three things more: the kind of file, the columns by which a heading is
+that of the export, and where its facts come from. `../presets/README.md` says how to write one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator
+
+from app.core.errors import NotFoundError, TallyhookError, UsageError
+from app.core.toml_file import TomlTable
+from app.finance.files.books import BookForm
+from app.finance.files.mapping import (
+    MAX_BYTES,
+    NONE,
+    Fields,
+    FileMapping,
+    MappingFile,
+    mapping_of,
+    mapping_values,
+    one_or_more,
+)
+from app.finance.files.opening import XlsxTable, form_of
+from app.finance.files.statements import StatementForm
+from app.finance.files.tables import (
+    DELIMITERS,
+    SEARCHED_ROWS,
+    RefusedTable,
+    SourceTable,
+    cells_of_line,
+    encoding_of,
+    found_instead,
+    lines,
+    plain_name,
+)
+
+SHIPPED: Final = Path(__file__).parents[1] / "presets"
+
+NO_PRESET: Final = "none"
+"""What is said where a file is to be read by the usual names of columns, whatever it looks like."""
+
+PresetKind = Literal["book", "statement"]
+
+KINDS: Final[Mapping[PresetKind, Fields]] = {
+    "book": BookForm.FIELDS,
+    "statement": StatementForm.FIELDS,
+}
+
+KIND_NAMES: Final[Mapping[PresetKind, str]] = {"book": "an order book", "statement": "a statement"}
+COMMANDS: Final[Mapping[PresetKind, str]] = {
+    "book": "tallyhook records import",
+    "statement": "tallyhook statement import",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """By what a heading is known: all of these columns, and none of the others."""
+
+    columns: Sequence[str]
+    without: Sequence[str] = ()
+
+    def fits(self, heading: Sequence[str]) -> bool:
+        """Whether this heading has it."""
+        names = {plain_name(name) for name in heading}
+        return names.issuperset(map(plain_name, self.columns)) and names.isdisjoint(
+            map(plain_name, self.without)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """One export.
+
+    title   what it is called by who makes it
+    source  where the names of its columns are documented
+    """
+
+    name: str
+    kind: PresetKind
+    title: str
+    mark: Mark
+    source: Sequence[str]
+    mapping: FileMapping
+
+    def check(self, table: SourceTable) -> None:
+        """Raises RefusedTable for a table that is another one."""
+        names = {plain_name(name) for name in table.heading}
+        missing = [name for name in self.mark.columns if plain_name(name) not in names]
+        if missing:
+            raise RefusedTable(
+                table.heading_row,
+                f"this is not the file that the preset {self.name} reads ({self.title}): there is "
+                f"no column {', '.join(map(repr, missing))}{found_instead(missing, table.heading)}",
+            )
+
+
+class _Recognize(TomlTable):
+    columns: Annotated[Any, AfterValidator(one_or_more)]
+    without: Annotated[Any, AfterValidator(one_or_more)] = NONE
+
+
+class _RestsOn(TomlTable):
+    source: Annotated[Any, AfterValidator(one_or_more)]
+
+
+class _PresetFile(MappingFile):
+    kind: PresetKind
+    title: str
+    recognize: _Recognize
+    rests_on: _RestsOn
+
+
+def shipped_presets() -> list[str]:
+    """Names that `load_preset` knows without a path, sorted."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def preset_text(name_or_path: str) -> str:
+    """The file of a preset: of a shipped name, or of a path (it has a `/` or ends in `.toml`).
+
+    Raises NotFoundError where there is none, UsageError where it cannot be read.
+    """
+    path = _path_of(name_or_path)
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no preset file {path.name}") from None
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"the preset {path.name} cannot be read: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    return "it is not UTF-8" if isinstance(error, UnicodeError) else getattr(error, "strerror", "")
+
+
+def _path_of(name_or_path: str) -> Path:
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        return Path(name_or_path)
+    if name_or_path not in shipped_presets():
+        near = get_close_matches(name_or_path.lower(), shipped_presets(), n=1, cutoff=0.4)
+        nearest = f"; the nearest one is {near[0]}" if near else ""
+        raise NotFoundError(
+            f"there is no preset {name_or_path[:40]!r}{nearest}: name one of "
+            f"{', '.join(shipped_presets())}, or a path to a file"
+        )
+    return SHIPPED / f"{name_or_path}.toml"
+
+
+def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -> Preset:
+    """The preset of a name or path, as `preset_text` takes. beside: keys that go before its own.
+
+    Raises UsageError with all that is wrong with it, and as `preset_text` does.
+    """
+    text = preset_text(name_or_path)
+    path = _path_of(name_or_path)
+    return read_preset(path.stem, text, file=path.name, beside=beside)
+
+
+def read_preset(
+    name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
+) -> Preset:
+    """The preset in a text. Raises UsageError with all that is wrong with it."""
+    fields = KINDS.get(_kind_in(text), BookForm.FIELDS)
+    values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
+    return Preset(
+        name=name,
+        kind=values["kind"],
+        title=values["title"],
+        mark=Mark(**values["recognize"]),
+        source=values["rests_on"]["source"],
+        mapping=mapping_of(values, only_named=fields.names),
+    )
+
+
+def _kind_in(text: str) -> Any:
+    """What it says it is; anything where it says none: reading it then tells that."""
+    if len(text) > MAX_BYTES:
+        return None
+    try:
+        said = tomllib.loads(text).get("kind")
+    except ValueError:
+        return None
+    return said if isinstance(said, str) else None
+
+
+# --- presets as people look at them ---------------------------------------------------------------
+
+
+def list_presets() -> list[dict[str, Any]]:
+    """Every shipped preset."""
+    return [
+        {
+            "preset": preset.name,
+            "kind": preset.kind,
+            "title": preset.title,
+            "recognized_by": ", ".join(preset.mark.columns),
+        }
+        for preset in map(load_preset, shipped_presets())
+    ]
+
+
+def show_preset(name_or_path: str) -> dict[str, Any]:
+    """A preset and its file, which may be copied and changed. Raises as `load_preset` does."""
+    preset = load_preset(name_or_path)
+    return {
+        "preset": preset.name,
+        "kind": preset.kind,
+        "title": preset.title,
+        "recognized_by": list(preset.mark.columns),
+        "not_with": list(preset.mark.without),
+        "source": list(preset.source),
+        "file": preset_text(name_or_path),
+    }
+
+
+# --- recognized by the heading --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recognized:
+    """A shipped preset that a file looks like, and the row that is its heading."""
+
+    name: str
+    kind: PresetKind
+    title: str
+    columns: Sequence[str]
+    row: int
+
+    @property
+    def because(self) -> str:
+        """Why, in a sentence."""
+        return (
+            f"Read with the preset {self.name} ({self.title}), for row {self.row:,} has its "
+            f"columns: {', '.join(self.columns)}."
+        )
+
+
+def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
+    """The shipped presets that a file looks like, by name; none for what cannot be read, for
+    reading it tells why."""
+    try:
+        headings = list(_headings(path, encoding))
+    except (RefusedTable, TallyhookError, OSError):
+        return []
+    return [
+        Recognized(name=name, kind=kind, title=title, columns=mark.columns, row=row)
+        for name, kind, title, mark in _marks()
+        if (row := next((row for row, heading in headings if mark.fits(heading)), 0))
+    ]
+
+
+@cache
+def _marks() -> Sequence[tuple[str, PresetKind, str, Mark]]:
+    """Of every shipped preset what it is known by: without reading all of them as mappings, which
+    takes a second."""
+    found = []
+    for name in shipped_presets():
+        values = tomllib.loads(preset_text(name))
+        found.append((name, values["kind"], values["title"], Mark(**values["recognize"])))
+    return found
+
+
+def _headings(path: Path, encoding: str | None) -> Iterator[tuple[int, Sequence[str]]]:
+    """What may be the heading: the first rows, under every delimiter."""
+    form = form_of(path)
+    if form == "workbook":
+        yield from XlsxTable(path, sheet=None, recognize=len).first_rows()
+    if form != "text":
+        return
+    said = 0
+    for number, line in enumerate(lines(path, encoding_of(path, encoding)), 1):
+        if line.strip():
+            said += 1
+            yield from ((number, cells_of_line(line, mark)) for mark in DELIMITERS)
+        if said == SEARCHED_ROWS:
+            return

@@ -1,0 +1,402 @@
+"""The rows of a table that are its data, and the cells of fields that are made of several columns.
+
+    1 cut      rows after the heading and at the end that are none
+    2 choose   rows without a word that must be there, or with one that must not
+    3 fold     rows of one order that follow each other become one
+
+A file of rows that were rejected before holds rows as they are after all this: nothing is cut, and
+the rest changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from itertools import islice
+from typing import Final, Protocol
+
+from app.finance.files.amounts import Amounts, Marks
+from app.finance.files.mapping import (
+    Fields,
+    FileMapping,
+    FirstOf,
+    Fold,
+    JoinedOf,
+    Made,
+    SumOf,
+)
+from app.finance.files.tables import (
+    BATCH,
+    Batch,
+    CellMoment,
+    Problem,
+    RefusedTable,
+    SourceTable,
+    UnclearCell,
+    found_instead,
+    no_column,
+    plain_name,
+    quoted,
+)
+
+# --- where columns stand --------------------------------------------------------------------------
+
+
+def place_of(name: str, heading: Sequence[str], *, row: int) -> int:
+    """The place of the column that a mapping names. Raises RefusedTable where none or two are."""
+    places = [place for place, each in enumerate(heading) if plain_name(each) == plain_name(name)]
+    if len(places) > 1:
+        raise RefusedTable(row, "there are two columns of this name", column=heading[places[0]])
+    if not places:
+        raise no_column(name, heading, row=row)
+    return places[0]
+
+
+# --- words, with * for any text -------------------------------------------------------------------
+
+
+class Words:
+    """Tells cells that are one of some words, in any case."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = [(word, pattern_of(word)) for word in words]
+        self._known: dict[str, str | None] = {}
+
+    def fitting(self, cell: str) -> str | None:
+        """The word that a cell is, as it was declared; None where it is none."""
+        if cell not in self._known:
+            if len(self._known) > MAX_REMEMBERED:
+                self._known.clear()
+            text = cell.strip().casefold()[:MAX_WORD]
+            self._known[cell] = next((w for w, p in self._words if p.fullmatch(text)), None)
+        return self._known[cell]
+
+
+MAX_WORD: Final = 200
+"""Characters of a cell that is compared with words: patterns take long over long texts."""
+
+MAX_REMEMBERED: Final = 10_000
+"""Cells of which it is remembered what they are: few columns of words have more."""
+
+
+def pattern_of(word: str) -> re.Pattern[str]:
+    """What matches a cell without blanks around it, in small letters."""
+    parts = word.strip().casefold().split("*")
+    return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
+
+
+# --- which rows are data --------------------------------------------------------------------------
+
+
+Ignored = tuple[str, str]
+"""A column, and the word in it for which rows were left out; an empty one where none that must be
+there is."""
+
+
+class Shaped:
+    """A table of which only some rows are data, or several of them one."""
+
+    def __init__(self, table: SourceTable, mapping: FileMapping, fields: Fields) -> None:
+        """Raises RefusedTable where a column that a rule speaks of is not there."""
+        self.heading, self.heading_row = table.heading, table.heading_row
+        self.notes, self.of_ours = table.notes, table.of_ours
+        self._table, self._shape = table, mapping.shape
+        self._keep = self._rules(mapping.shape.keep)
+        self._ignore = self._rules(mapping.shape.ignore)
+        self._fold = None
+        if mapping.shape.fold is not None:
+            names = mapping.looked_for(fields)
+            self._fold = _Folding(mapping.shape.fold, self, names, mapping.marks)
+        self.ignored: Counter[Ignored] = Counter()
+
+    def _rules(self, said: Mapping[str, Sequence[str]]) -> list[tuple[str, int, Words]]:
+        return [
+            (name, place_of(name, self.heading, row=self.heading_row), Words(words))
+            for name, words in said.items()
+        ]
+
+    def batches(self) -> Iterator[Batch]:
+        """The rows that are data, from the first one each time it is called."""
+        self.ignored.clear()
+        batches = self._chosen(self._cut(self._table.batches()))
+        yield from batches if self._fold is None else self._fold.batches(batches)
+
+    def _cut(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        first, last = self._shape.skip_first, self._shape.skip_last
+        if self.of_ours or not (first or last):
+            yield from batches
+            return
+        broken: dict[int, Problem] = {}
+        rows = islice(_each(batches, broken), first, None)
+        held: deque[tuple[int, Sequence[str]]] = deque(islice(rows, last))
+        while part := list(islice(rows, BATCH)):
+            held.extend(part)
+            ready = [held.popleft() for _ in part]
+            yield Batch([row for _, row in ready], [number for number, _ in ready], broken)
+
+    def _chosen(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        if not self._keep and not self._ignore:
+            yield from batches
+            return
+        for batch in batches:
+            pairs = zip(batch.numbers, batch.rows, strict=True)
+            kept = [each for each in pairs if each[0] in batch.broken or self._is_chosen(each[1])]
+            yield Batch([row for _, row in kept], [number for number, _ in kept], batch.broken)
+
+    def _is_chosen(self, row: Sequence[str]) -> bool:
+        if not any(row):
+            return False
+        for name, place, words in self._ignore:
+            word = words.fitting(_cell(row, place))
+            if word is not None:
+                self.ignored[name, word or "(nothing)"] += 1
+                return False
+        for name, place, words in self._keep:
+            if words.fitting(_cell(row, place)) is None:
+                self.ignored[name, ""] += 1
+                return False
+        return True
+
+
+def _cell(row: Sequence[str], place: int) -> str:
+    return row[place] if place < len(row) else ""
+
+
+def _each(
+    batches: Iterator[Batch], broken: dict[int, Problem]
+) -> Iterator[tuple[int, Sequence[str]]]:
+    for batch in batches:
+        broken.update(batch.broken)
+        yield from zip(batch.numbers, batch.rows, strict=True)
+
+
+class _Folding:
+    """Makes one row of those of an order."""
+
+    def __init__(self, fold: Fold, table: Shaped, looked_for: Sequence[str], marks: Marks) -> None:
+        row = table.heading_row
+        self._heading, self._by = table.heading, place_of(fold.by, table.heading, row=row)
+        self._sum = [place_of(name, table.heading, row=row) for name in fold.sum]
+        wanted = {plain_name(name) for name in looked_for}
+        self._told = [
+            place
+            for place, name in enumerate(table.heading)
+            if plain_name(name) in wanted and place not in self._sum
+        ]
+        self._amounts = SumOfCells(marks)
+
+    def batches(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """One row for each order, under the number of its first."""
+        broken: dict[int, Problem] = {}
+        orders = self._orders(_each(batches, broken), broken)
+        while part := list(islice(orders, BATCH)):
+            yield Batch([row for _, row in part], [number for number, _ in part], broken)
+
+    def _orders(
+        self, rows: Iterator[tuple[int, Sequence[str]]], broken: dict[int, Problem]
+    ) -> Iterator[tuple[int, Sequence[str]]]:
+        group: list[tuple[int, Sequence[str]]] = []
+        for number, row in rows:
+            if not "".join(row).strip():
+                continue
+            name = _cell(row, self._by).strip()
+            alone = number in broken
+            if group and (alone or (name and name != _cell(group[0][1], self._by).strip())):
+                yield self._one(group, broken)
+                group = []
+            if alone:
+                yield number, row
+            else:
+                group.append((number, row))
+        if group:
+            yield self._one(group, broken)
+
+    def _one(
+        self, group: Sequence[tuple[int, Sequence[str]]], broken: dict[int, Problem]
+    ) -> tuple[int, Sequence[str]]:
+        first, row = group[0]
+        if len(group) == 1:
+            return first, row
+        width = len(self._heading)
+        whole = [*row, *[""] * (width - len(row))]
+        for number, other in group:
+            if len(other) < width or any(other[width:]):
+                sentence = f"row {number:,} has {len(other)} cells, and the heading {width}"
+                broken.setdefault(first, Problem(row=first, column=None, sentence=sentence))
+        for number, other in group[1:]:
+            for place in self._told:
+                cell = _cell(other, place)
+                if not whole[place].strip():
+                    whole[place] = cell
+                elif cell.strip() and cell.strip() != whole[place].strip():
+                    broken.setdefault(first, self._differs(first, number, place))
+        try:
+            for place in self._sum:
+                whole[place] = self._amounts.total([_cell(each, place) for _, each in group], [])
+        except UnclearCell as error:
+            column = self._heading[place]
+            broken.setdefault(first, Problem(row=first, column=column, sentence=str(error)))
+        return first, whole
+
+    def _differs(self, first: int, number: int, place: int) -> Problem:
+        sentence = (
+            f"row {number:,} says something else, and they are of one "
+            f"{self._heading[self._by]}: they should be rows of one order"
+        )
+        return Problem(row=first, column=self._heading[place], sentence=sentence)
+
+
+# --- fields that are made of several columns ------------------------------------------------------
+
+
+class MadeCells(Protocol):
+    """The cells of a field, made of columns."""
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Where these columns stand."""
+        ...
+
+    def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
+        """One for each row. Raises UnclearCell."""
+        ...
+
+
+def made_cells(
+    made: Made, heading: Sequence[str], *, row: int, optional: bool, marks: Marks
+) -> MadeCells | None:
+    """How a field is read under this heading; None where it is optional, and the file has none of
+    it. Raises RefusedTable for columns that are not there."""
+    found = {plain_name(name) for name in heading} & {plain_name(name) for name in made.names}
+    if optional and not found:
+        return None
+    if isinstance(made, FirstOf):
+        if not found:
+            names = " or ".join(map(repr, made.names))
+            raise RefusedTable(
+                row,
+                f"there is no column {names}, which the mapping names"
+                f"{found_instead(made.names, heading)}",
+            )
+        there = [name for name in made.names if plain_name(name) in found]
+        return FirstCells([place_of(name, heading, row=row) for name in there])
+    places = [place_of(name, heading, row=row) for name in made.names]
+    if isinstance(made, JoinedOf):
+        return JoinedCells(places)
+    return SummedCells(made, places, marks)
+
+
+def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
+    """How each field that is made of several columns is read under this heading, in this row of
+    the file. Raises RefusedTable as `made_cells` does."""
+    found = {
+        name: made_cells(
+            made, heading, row=row, optional=name in mapping.optional, marks=mapping.marks
+        )
+        for name, made in mapping.made.items()
+    }
+    return {name: cells for name, cells in found.items() if cells is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCells:
+    """The first that says something."""
+
+    places: Sequence[int]
+
+    def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
+        """One for each row."""
+        rows = zip(*(columns[place] for place in self.places), strict=True)
+        return [next((cell for cell in row if cell.strip()), "") for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedCells:
+    """All of them, with a blank between."""
+
+    places: Sequence[int]
+
+    def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
+        """One for each row; a moment where the first of them is one."""
+        return [_joined(row) for row in zip(*(columns[each] for each in self.places), strict=True)]
+
+
+def _joined(row: Sequence[str]) -> str:
+    if isinstance(row[0], CellMoment):
+        # A workbook's day may come with a midnight, and its time of day with one of 1899.
+        row = [row[0].partition("T")[0], *(cell.rpartition("T")[2] for cell in row[1:])]
+        return CellMoment(" ".join(cell.strip() for cell in row if cell.strip()))
+    return " ".join(cell.strip() for cell in row if cell.strip())
+
+
+_EXACT: Final = Context(prec=200)
+"""An amount has ninety digits at most: nothing is rounded."""
+
+
+class SumOfCells:
+    """Adds cells up, and writes the sum as the file would."""
+
+    def __init__(self, marks: Marks, *, unsigned: bool = False) -> None:
+        self._amounts, self._decimal, self._unsigned = Amounts(marks), marks.decimal, unsigned
+
+    def total(self, add: Sequence[str], subtract: Sequence[str]) -> str:
+        """Empty where all are. Raises UnclearCell."""
+        parts = [(1, *self._amounts.parts(cell)) for cell in add if cell.strip()]
+        parts += [(-1, *self._amounts.parts(cell)) for cell in subtract if cell.strip()]
+        if not parts:
+            return ""
+        shown = {sign for *_, sign in parts} - {""}
+        if len(shown) > 1:
+            raise UnclearCell("is made of amounts with signs of several currencies")
+        total = Decimal(0)
+        for factor, minus, whole, decimals, _ in parts:
+            value = Decimal(f"{whole}.{decimals}" if decimals else whole)
+            negative = (factor < 0) != bool(minus and not self._unsigned)
+            total = _EXACT.add(total, value.copy_negate() if negative else value)
+        digits = format(total.copy_abs(), "f").replace(".", self._decimal)
+        return f"{'-' if total < 0 else ''}{''.join(shown)}{digits}"
+
+
+class SummedCells:
+    """Some columns less others."""
+
+    def __init__(self, made: SumOf, places: Sequence[int], marks: Marks) -> None:
+        self.places: Sequence[int] = places
+        self._split = len(made.add)
+        self._sum = SumOfCells(marks, unsigned=made.unsigned)
+
+    def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
+        """One for each row. Raises UnclearCell."""
+        rows = zip(*(columns[place] for place in self.places), strict=True)
+        return [self._sum.total(row[: self._split], row[self._split :]) for row in rows]
+
+
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s?([+-]\d\d:?\d\d)", re.ASCII | re.IGNORECASE)
+_UTC: Final = frozenset({"utc", "gmt", "z"})
+
+
+class Zones:
+    """Writes the offset of a zone behind a time of day, which the date is then read with."""
+
+    def __init__(self, place: int, offsets: Mapping[str, str]) -> None:
+        self.place, self._offsets = place, offsets
+
+    def read(self, cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
+        """The cells with their offsets; dates alone have none. Raises UnclearCell."""
+        return [self._one(cell, zone) for cell, zone in zip(cells, zones, strict=True)]
+
+    def _one(self, cell: str, zone: str) -> str:
+        name = zone.strip().casefold()
+        if not name or ":" not in cell:
+            return cell
+        given = _OFFSET.fullmatch(name)
+        offset = "Z" if name in _UTC else given[1] if given else self._offsets.get(name)
+        if offset is None:
+            raise UnclearCell(
+                f"is of zone {quoted(zone)}, of which nothing is said: write it into the mapping "
+                'under [zones], such as PST = "-08:00"'
+            )
+        return type(cell)(f"{cell.strip()}{offset}")

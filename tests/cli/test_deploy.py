@@ -1,0 +1,195 @@
+"""What `deploy` gives out fits the program: its commands, options, settings, figures and alarms."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from configparser import RawConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.cli.deploy import FOLDER, SETS, files_of
+from app.cli.main import run
+from app.monitoring.watchdog import WATCHES
+from tests.architecture.public_names import commands, metrics, variables
+from tests.waiting import PATIENCE_S
+
+ROOT = FOLDER.parents[1]
+COMPOSE = FOLDER / "compose"
+UNITS = files_of("systemd")
+
+
+def assert_is_a_command(words: list[str]) -> None:
+    """The command is there, with the options that it is given."""
+    there = set(commands())
+    named = [word for word in words[:3] if not word.startswith("-")]
+    path = next(p for n in (3, 2) if (p := " ".join(named[:n])) in there)
+    for option in [word for word in words if word.startswith("--")]:
+        assert f"{path} {option}" in there, words
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_every_folder_is_a_set() -> None:
+    assert {each.name for each in FOLDER.iterdir() if each.is_dir()} == set(SETS)
+
+
+def test_a_set_is_written_out_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was written may have been changed since: it is never overwritten."""
+    assert run(["deploy", "show", "systemd", "-o", str(tmp_path / "units")]) == 0
+    written = {path.name: path.read_text() for path in (tmp_path / "units").iterdir()}
+    assert written == {path.name: path.read_text() for path in UNITS}
+    (tmp_path / "units" / "tallyhook.service").write_text("changed")
+    assert run(["deploy", "show", "systemd", "-o", str(tmp_path / "units")]) == 2
+    assert "may have been changed" in capsys.readouterr().err
+    assert (tmp_path / "units" / "tallyhook.service").read_text() == "changed"
+
+
+def test_a_set_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["deploy", "show", "proxy"]) == 0
+    printed = capsys.readouterr().out
+    assert all(path.read_text() in printed for path in files_of("proxy"))
+    assert run(["deploy", "show", "cluster"]) == 2
+
+
+# --- containers -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((COMPOSE / "compose.yaml").read_text())
+    return found
+
+
+def test_only_the_proxy_is_open(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert [name for name, service in services.items() if "ports" in service] == ["caddy"]
+
+
+def test_services_of_ours_may_do_little(compose: dict[str, Any]) -> None:
+    """Read-only, without capabilities, with secrets as files, by commands that there are."""
+    ours = [each for each in compose["services"].values() if each["image"] == "tallyhook"]
+    assert len(ours) == 4
+    for service in ours:
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert "environment" not in service
+        assert service["secrets"] == ["tallyhook.env"]
+        assert_is_a_command(service["command"])
+        grace = int(service["stop_grace_period"].removesuffix("s"))
+        assert grace > 120
+
+
+def test_each_name_in_it_leads_somewhere(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    for service in services.values():
+        assert set(service.get("depends_on", [])) <= set(services)
+        assert set(service.get("secrets", [])) <= set(compose["secrets"])
+        named = {each.partition(":")[0] for each in service.get("volumes", []) if each[0] != "."}
+        assert named <= set(compose["volumes"])
+    proxied = re.findall(r"reverse_proxy (\w+):(\d+)", (COMPOSE / "Caddyfile").read_text())
+    assert dict(proxied) == {"receiver": "8080", "console": "8081"}
+    example = (COMPOSE / "tallyhook.env.example").read_text()
+    assert services["caddy"]["networks"]["inside"]["ipv4_address"] in example
+
+
+def test_the_example_of_settings_has_only_known_ones() -> None:
+    example = (COMPOSE / "tallyhook.env.example").read_text()
+    names = re.findall(r"^(\w+)=", example, re.MULTILINE)
+    known = {name.replace("<NAME>", "SHOP") for name in variables()}
+    assert set(names) <= known
+    assert len(names) == len(set(names)) > 5
+
+
+def test_the_image_is_built_of_what_is_there() -> None:
+    text = (COMPOSE / "Containerfile").read_text()
+    for line in re.findall("^COPY (?!--from)(.*)", text, re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists(), source
+    assert re.search(r"^USER 10001", text, re.MULTILINE)
+    (words,) = re.findall(r"^CMD (\[\"tallyhook.*\])", text, re.MULTILINE)
+    assert_is_a_command(yaml.safe_load(words))
+
+
+# --- systemd --------------------------------------------------------------------------------------
+
+
+def unit(path: Path) -> RawConfigParser:
+    parser = RawConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(path)
+    return parser
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_units_start_commands_that_there_are(path: Path) -> None:
+    found = unit(path)
+    if not found.has_option("Service", "ExecStart"):
+        assert path.suffix in (".socket", ".timer")
+        return
+    started = found["Service"]["ExecStart"]
+    (words,) = re.findall(r"/opt/tallyhook/bin/(tallyhook [^;\"']*)", started)
+    assert_is_a_command(shlex.split(words))
+    assert found["Service"]["User"] == "tallyhook"
+    assert found["Service"]["ProtectSystem"] == "strict"
+
+
+@pytest.mark.parametrize("name", ["tallyhook.service", "tallyhook@.service"])
+def test_a_service_is_not_restarted_for_ever(name: str) -> None:
+    """Not for a wrong configuration, and not more than five times in two minutes."""
+    found = unit(FOLDER / "systemd" / name)
+    assert "3" in found["Service"]["RestartPreventExitStatus"].split()
+    assert found["Unit"]["StartLimitBurst"] == "5"
+    assert found["Unit"]["Requires"].endswith(".socket")
+
+
+def test_systemd_takes_them() -> None:
+    """But for the program, which is not where they look for it."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd is not installed")
+    for path in UNITS:
+        said = subprocess.run(
+            ["systemd-analyze", "verify", str(path)],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        ).stderr
+        assert [line for line in said.splitlines() if "is not executable" not in line] == []
+
+
+# --- alarms ---------------------------------------------------------------------------------------
+
+RULES = FOLDER / "prometheus" / "tallyhook.rules.yaml"
+
+
+def test_rules_ask_for_figures_that_there_are() -> None:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    there = {name.partition("{")[0] for name in metrics()}
+    for rule in group["rules"]:
+        assert set(re.findall(r"tallyhook_\w+", rule["expr"])) <= there, rule["alert"]
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert rule["annotations"]["summary"].endswith(".")
+
+
+def test_every_alarm_has_a_rule() -> None:
+    text = RULES.read_text()
+    assert [w.name for w in WATCHES if f"tallyhook_{w.name}_alarm == 1" not in text] == []
+
+
+def test_prometheus_takes_them() -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed")
+    checked = subprocess.run(
+        ["promtool", "check", "rules", str(RULES)],
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr

@@ -1,0 +1,184 @@
+"""As it is deployed: a restart behind a socket that stays open, and deliveries through proxies."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.cli.deploy import FOLDER
+from app.core.clock import SystemClock
+from tests.api.driving import event, signed
+from tests.e2e.processes import Process, running, serving
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S, until
+
+RATE = 100
+"""Deliveries a second, each on a connection of its own."""
+
+
+class Sender:
+    """Sends deliveries at a steady rate from several threads, and tries none again."""
+
+    def __init__(self, port: int) -> None:
+        self.statuses: list[int] = []
+        self.troubles: list[str] = []
+        self._port = port
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._send, args=(n,)) for n in range(8)]
+
+    def _send(self, thread: int) -> None:
+        number = 0
+        while not self._stop.wait(len(self._threads) / RATE):
+            number += 1
+            body = json.dumps(event(f"e{thread}-{number}")).encode()
+            headers = {k.decode(): v.decode() for k, v in signed(body, at=SystemClock().now())}
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
+            try:
+                connection.request("POST", "/webhooks/shop", body, headers)
+                self.statuses.append(connection.getresponse().status)
+            except (OSError, http.client.HTTPException) as error:
+                self.troubles.append(repr(error))
+            finally:
+                connection.close()
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in self._threads:
+                thread.join(PATIENCE_S)
+
+
+def test_no_delivery_is_refused_while_the_service_is_restarted(tmp_path: Path) -> None:
+    """Whoever holds the socket open, as systemd does, lets the next process answer those who
+    connected while there was none."""
+    with socket.create_server(("127.0.0.1", 0), backlog=4096) as listener:
+        listener.set_inheritable(True)
+        number = listener.fileno()
+        words = ("serve", "--fd", str(number))
+        sender = Sender(listener.getsockname()[1])
+        with ExitStack() as stack:
+            first = stack.enter_context(running(tmp_path, *words))
+            with sender.sending():
+                until(lambda: len(sender.statuses) > RATE)
+                assert first.end() == 0
+                taken = len(sender.statuses)
+                stack.enter_context(running(tmp_path, *words))
+                until(lambda: len(sender.statuses) > taken + RATE)
+    assert sender.troubles == []
+    assert set(sender.statuses) == {200}
+
+
+# --- proxies --------------------------------------------------------------------------------------
+
+
+def nginx(folder: Path, *, port: int, service: int) -> list[str]:
+    """nginx with the shipped configuration, but for names, certificates and ports."""
+    shipped = (FOLDER / "proxy" / "nginx.conf").read_text()
+    plain = re.sub(r"\s*ssl_certificate[^;]*;", "", shipped)
+    plain = plain.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
+    plain = plain.replace("127.0.0.1:8080", f"127.0.0.1:{service}")
+    path = folder / "nginx.conf"
+    places = "".join(
+        f"{kind}_temp_path {folder}/{kind};\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    path.write_text(
+        f"daemon off; master_process off; pid {folder}/pid; error_log stderr;\n"
+        f"events {{}}\nhttp {{ access_log off;\n{places}{plain}}}\n"
+    )
+    return ["nginx", "-p", str(folder), "-c", str(path)]
+
+
+def caddy(folder: Path, *, port: int, service: int) -> list[str]:
+    """Caddy, the same."""
+    shipped = (FOLDER / "proxy" / "Caddyfile").read_text()
+    plain = shipped.replace("payments.shop.example {", f"http://payments.shop.example:{port} {{")
+    plain = plain.replace("console.shop.example {", f"http://console.shop.example:{port} {{")
+    plain = plain.replace("127.0.0.1:8080", f"127.0.0.1:{service}")
+    path = folder / "Caddyfile"
+    path.write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{plain}")
+    return ["caddy", "run", "--adapter", "caddyfile", "--config", str(path)]
+
+
+@contextmanager
+def proxy(words: list[str], folder: Path, port: int) -> Iterator[None]:
+    """One that listens, and is gone afterwards."""
+    log = folder / "proxy.log"
+    with log.open("wb") as out:
+        environment = {"HOME": str(folder), "PATH": "/usr/sbin:/usr/bin:/bin"}
+        started = subprocess.Popen(words, stdout=out, stderr=out, env=environment)
+    try:
+        until(lambda: started.poll() is not None or listens(port), otherwise=log.read_text)
+        assert started.poll() is None, log.read_text()
+        yield
+    finally:
+        started.terminate()
+        started.wait(PATIENCE_S)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("made", [nginx, caddy])
+def test_deliveries_come_through_a_proxy(
+    tmp_path: Path, made: object, request: pytest.FixtureRequest
+) -> None:
+    """Signatures hold, the sender's address is the one that counts, and nothing but deliveries is
+    let through."""
+    assert callable(made)
+    name = getattr(made, "__name__", "")
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    port = free_port()
+    folder = tmp_path / "proxy"
+    folder.mkdir()
+    allowed = {"FORWARDED_ALLOW_IPS": "127.0.0.1"}
+    with serving(tmp_path, **allowed) as service:
+        with proxy(made(folder, port=port, service=service.port), folder, port):
+            assert deliver(port, "e1") == 200
+            assert ask(port, "GET", "/readyz") == 404
+            assert ask(port, "GET", "/metrics") == 404
+            assert ask(port, "GET", "/api/v1/orders/ORD-1") == 404
+            assert ask(port, "POST", "/webhooks/other", b"{}") == 404
+        until(lambda: verdicts(service) == ["stored"])
+
+
+def deliver(port: int, event_id: str) -> int:
+    body = json.dumps(event(event_id)).encode()
+    headers = {k.decode(): v.decode() for k, v in signed(body, at=SystemClock().now())}
+    return ask(port, "POST", "/webhooks/shop", body, headers)
+
+
+def ask(
+    port: int, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        named = {"Host": "payments.shop.example", **(headers or {})}
+        connection.request(method, path, body, named)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def verdicts(service: Process) -> list[str]:
+    figures = service.request("GET", "/metrics")[2].decode()
+    found = re.findall(r'deliveries_read_total\{source="shop",verdict="(\w+)"\} (\S+)', figures)
+    return [verdict for verdict, count in found if float(count)]

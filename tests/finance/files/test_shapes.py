@@ -1,0 +1,284 @@
+"""What a mapping says beyond names: which rows are data, and fields that are made of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import UsageError
+from tests.finance.files.reading import Found, book, statement
+
+KES = '[defaults]\ncurrency = "KES"\n'
+
+
+def references(found: Found) -> list[str]:
+    """Those of the rows, and nothing else is to tell."""
+    rows, problems = found
+    assert problems == []
+    return [row["reference"] for row in rows]
+
+
+def test_the_heading_is_found_below_what_comes_before_it(tmp_path: Path) -> None:
+    junk = "Our shop; Nairobi\n\nreference: all\n"
+    found = book(junk + "reference,amount,currency\nA,1.00,KES\n", folder=tmp_path)
+    assert references(found) == ["A"]
+    assert found[0][0]["row"] == 5
+
+
+def test_a_heading_that_is_given_is_that_and_no_other(tmp_path: Path) -> None:
+    content = "reference,amount,currency\nbefore\nreference,amount,currency\nA,1.00,KES\n"
+    assert references(book(content, "heading_row = 3", folder=tmp_path)) == ["A"]
+    _, problems = book("a\n\n\n", "heading_row = 2", folder=tmp_path)
+    assert problems == [(2, None, "there is no heading in this row, where the mapping says it is")]
+
+
+def test_rows_at_both_ends_are_skipped(tmp_path: Path) -> None:
+    content = "reference,amount,currency\n(text),(money),(code)\nA,1.00,KES\nB,2.00,KES\nx\ny,z\n"
+    found = book(content, "skip_first = 1\nskip_last = 2", folder=tmp_path)
+    assert references(found) == ["A", "B"]
+    assert [row["row"] for row in found[0]] == [3, 4]
+    assert references(book(content, "skip_first = 1\nskip_last = 4", folder=tmp_path)) == []
+
+
+def test_only_rows_with_a_word_are_kept_and_none_with_one_that_is_ignored(tmp_path: Path) -> None:
+    content = (
+        "reference,amount,currency,State,Sort\nA,1.00,KES,Done,sale\nB,x,KES,failed,sale\n"
+        "C,1.00,KES,DONE ,Bank withdrawal\nD,1.00,KES,done,\nE\n"
+    )
+    rules = '[keep]\nstate = ["done"]\n[ignore]\nSort = ["*withdrawal*"]\n'
+    assert references(book(content, rules, folder=tmp_path)) == ["A", "D"]
+    rules = '[ignore]\nSort = [""]\nState = ["fail*"]\n'
+    assert references(book(content, rules, folder=tmp_path)) == ["A", "C"]
+
+
+def test_a_total_is_not_checked_where_rows_are_left_out(tmp_path: Path) -> None:
+    """It may count them, and nobody knows."""
+    content = "reference,amount,currency,Sort\nA,1.00,KES,\nB,1.00,KES,no\nTotal,2.00,,\n"
+    assert references(book(content, '[ignore]\nSort = ["no"]\n', folder=tmp_path)) == ["A"]
+    _, problems = book(content.replace("2.00", "3.00"), folder=tmp_path)
+    assert problems[0][2].startswith("is called a total, and is not the sum")
+
+
+def test_rows_of_one_order_become_one(tmp_path: Path) -> None:
+    content = (
+        "reference,amount,currency,status,Item\nA,5.00,KES,paid,Cup\nA,,,,Plate\n,,,,Pot\n"
+        "B,2.00,KES,unpaid,Cup\nB,2.00,KES,unpaid,Pot\n"
+    )
+    rows, problems = book(content, '[fold]\nby = "Reference"\n', folder=tmp_path)
+    assert problems == []
+    assert [(row["row"], row["reference"], row["amount"]["amount"]) for row in rows] == [
+        (2, "A", "5.00"),
+        (5, "B", "2.00"),
+    ]
+
+
+def test_amounts_of_items_are_added_up(tmp_path: Path) -> None:
+    content = 'reference;amount;currency\nA;"1.000,50";KES\nA;0,25;KES\nB;2,00;KES\n'
+    mapping = 'decimal = ","\nthousands = "."\n[fold]\nby = "reference"\nsum = ["amount"]\n'
+    rows, problems = book(content, mapping, folder=tmp_path)
+    assert (problems, [row["amount"]["amount"] for row in rows]) == ([], ["1000.75", "2.00"])
+
+
+def test_rows_of_one_order_that_do_not_agree_are_a_problem(tmp_path: Path) -> None:
+    content = (
+        "reference,amount,currency\nA,5.00,KES\nA,6.00,KES\nB,1.00,KES\nB,,\nC,1.00,KES\nC,x\n"
+    )
+    rows, problems = book(content, '[fold]\nby = "reference"\n', folder=tmp_path)
+    assert [row["reference"] for row in rows] == ["B"]
+    assert problems == [
+        (
+            2,
+            "amount",
+            "row 3 says something else, and they are of one reference: they should be rows of one "
+            "order",
+        ),
+        (6, None, "row 7 has 2 cells, and the heading 3"),
+    ]
+
+
+def test_a_line_that_is_no_row_is_a_problem_whatever_is_kept(tmp_path: Path) -> None:
+    content = (
+        '{"reference": "A", "amount": "1.00", "currency": "KES", "state": "done"}\n{"refer\n'
+        '{"reference": "A", "state": "done"}\n'
+    )
+    mapping = '[keep]\nstate = ["done"]\n[fold]\nby = "reference"\n'
+    rows, problems = book(content, mapping, folder=tmp_path)
+    assert ([row["reference"] for row in rows], [problem[0] for problem in problems]) == (
+        ["A"],
+        [2, 3],
+    )
+
+
+def test_brackets_are_negative_where_that_is_declared(tmp_path: Path) -> None:
+    content = "reference,amount,currency,kind\nA,(1.00),KES,entry\n"
+    rows, _ = book(content, 'brackets = "negative"', folder=tmp_path)
+    assert rows[0]["amount"]["amount"] == "-1.00"
+    _, problems = book(content, folder=tmp_path)
+    assert 'brackets = "negative"' in problems[0][2]
+
+
+@pytest.mark.parametrize("cell", ["$5.00", "5.00 $", "$ 5.00", "US$5.00"])
+def test_the_sign_of_a_currency_may_stand_beside_an_amount(cell: str, tmp_path: Path) -> None:
+    signs = '[currency_signs]\n"$" = "usd"\n"US$" = "USD"\n'
+    rows, problems = book(f"reference,amount,currency\nA,{cell},USD\n", signs, folder=tmp_path)
+    assert (problems, rows[0]["amount"]) == ([], {"amount": "5.00", "currency": "USD"})
+    _, problems = book(f"reference,amount,currency\nA,{cell},KES\n", signs, folder=tmp_path)
+    assert problems[0][2] == "has the sign of USD, and the row's currency is KES"
+
+
+@pytest.mark.parametrize("cell", ["-$5.00", "$-5.00", "($5.00)", "$(5.00)", "(5.00 $)"])
+def test_a_negative_amount_may_have_a_sign_inside_or_outside(cell: str, tmp_path: Path) -> None:
+    mapping = 'brackets = "negative"\n[currency_signs]\n"$" = "USD"\n'
+    content = f"reference,amount,currency,kind\nA,{cell},USD,entry\n"
+    rows, problems = book(content, mapping, folder=tmp_path)
+    assert (problems, rows[0]["amount"]["amount"]) == ([], "-5.00")
+
+
+@pytest.mark.parametrize(("money_in", "money_out", "gross"), [
+    ("500.00", "", "500.00"), ("", "200.00", "-200.00"), ("", "-200.00", "-200.00"),
+    ("500.00", "0.00", "500.00"), ("0", "1.5", "-1.50"),
+])  # fmt: skip
+def test_money_in_and_money_out_are_one_amount(
+    money_in: str, money_out: str, gross: str, tmp_path: Path
+) -> None:
+    mapping = (
+        '[amounts.gross]\nadd = ["In"]\nsubtract = ["Out"]\nunsigned = true\n'
+        '[words.type]\n"*" = "dispute"\n' + KES
+    )
+    content = f"payment_reference,In,Out,type\np,{money_in},{money_out},any\n"
+    rows, problems = statement(content, mapping, folder=tmp_path)
+    assert (problems, rows[0]["gross"]["amount"]) == ([], gross)
+
+
+def test_fees_of_several_columns_are_one_and_a_sign_is_turned(tmp_path: Path) -> None:
+    content = "payment_reference,net,Scheme,Markup\np,9.50,-0.20,-0.30\nq,9.50,x,-0.30\n"
+    mapping = '[amounts.fee]\nsubtract = ["Scheme", "Markup"]\n' + KES
+    rows, problems = statement(content, mapping, folder=tmp_path)
+    assert [(row["gross"]["amount"], row["fee"]["amount"]) for row in rows] == [("10.00", "0.50")]
+    assert [problem[:2] for problem in problems] == [(3, "Scheme")]
+
+
+def test_a_row_that_is_a_fee_is_one_however_its_file_writes_it(tmp_path: Path) -> None:
+    content = (
+        "payment_reference,gross,fee,net,type\np,-2.00,,,fee\np,-2.00,0.00,-2.00,fee\n"
+        "p,0.00,2.00,-2.00,fee\np,,,-2.00,fee\n"
+    )
+    rows, problems = statement(content, KES, folder=tmp_path)
+    told = {tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows}
+    assert (problems, len(rows), told) == ([], 4, {("0.00", "2.00", "-2.00")})
+
+
+def test_what_goes_back_names_the_payment_that_it_is_of(tmp_path: Path) -> None:
+    content = (
+        "payment_reference,original_payment,gross,type\nr-1,p-1,-5.00,refund\np-2,b-9,5.00,payment\n"
+        "d-1,,-5.00,dispute\n"
+    )
+    rows, problems = statement(content, KES, folder=tmp_path)
+    assert problems == []
+    assert [row["payment_reference"] for row in rows] == ["p-1", "p-2", "d-1"]
+
+
+def test_the_first_of_several_columns_counts_that_says_something(tmp_path: Path) -> None:
+    content = "No,Own no,amount\nA,,1.00\n,B,1.00\n"
+    mapping = '[columns]\nreference = ["No", "Number", "Own no"]\n' + KES
+    assert references(book(content, mapping, folder=tmp_path)) == ["A", "B"]
+
+
+def test_day_time_and_zone_may_stand_in_columns_of_their_own(tmp_path: Path) -> None:
+    content = (
+        "reference,amount,Day,Time,TZ\nA,1.00,02/10/2026,10:00:00,EAT\nB,1.00,02/10/2026,10:00,utc\n"
+        "C,1.00,02/10/2026,,EAT\nD,1.00,02/10/2026,10:00,+05:30\nE,1.00,02/10/2026,10:00,XYZ\n"
+    )
+    mapping = (
+        'dates = "day_first"\nzone_column = "tz"\n[joined]\nplaced_at = ["Day", "Time"]\n'
+        '[zones]\nEAT = "+03:00"\n' + KES
+    )
+    rows, problems = book(content, mapping, folder=tmp_path)
+    assert [row["placed_at"] for row in rows] == [
+        "2026-10-02T07:00:00Z", "2026-10-02T10:00:00Z", "2026-10-02T00:00:00Z",
+        "2026-10-02T04:30:00Z",
+    ]  # fmt: skip
+    assert [problem[:2] for problem in problems] == [(6, "Day")]
+    assert "under [zones]" in problems[0][2]
+
+
+@pytest.mark.parametrize(("cell", "instant"), [
+    ("46297", "2026-10-02T00:00:00Z"), ("46297.5", "2026-10-02T12:00:00Z"),
+    ("46297.604166666664", "2026-10-02T14:30:00Z"), ("46297.999999", "2026-10-03T00:00:00Z"),
+    ("2026-10-02", "2026-10-02T00:00:00Z"),
+])  # fmt: skip
+def test_days_as_excel_counts_them(cell: str, instant: str, tmp_path: Path) -> None:
+    content = f"reference,amount,currency,placed_at\nA,1.00,KES,{cell}\n"
+    rows, problems = book(content, 'dates = "excel"\nzone = "UTC"', folder=tmp_path)
+    assert (problems, rows[0]["placed_at"]) == ([], instant)
+
+
+@pytest.mark.parametrize("cell", ["20000", "9999999", "2958465", "1e5"])
+def test_a_number_that_is_no_day_since_1970_is_a_problem(cell: str, tmp_path: Path) -> None:
+    content = f"reference,amount,currency,placed_at\nA,1.00,KES,{cell}\n"
+    _, problems = book(content, 'dates = "excel"', folder=tmp_path)
+    assert problems[0][:2] == (2, "placed_at")
+    _, problems = book(content.replace(cell, "46297"), folder=tmp_path)
+    assert 'declare dates = "excel"' in problems[0][2]
+
+
+@pytest.mark.parametrize(("text", "encoding"), [
+    ("café", "cp1252"), ("Müller", "cp1252"), ("“A”", "cp1252"),
+    ("注文番号、一", "cp932"), ("領収書①", "cp932"),
+])  # fmt: skip
+def test_windows_1252_and_shift_jis_are_told_apart_by_what_decodes(
+    text: str, encoding: str, tmp_path: Path
+) -> None:
+    content = f"reference,amount,currency\n{text},1.00,KES\n".encode(encoding)
+    assert references(book(content, folder=tmp_path)) == [text]
+
+
+def test_text_that_is_both_is_asked_for(tmp_path: Path) -> None:
+    content = "reference,amount,currency\nÖ,1.00,KES\n".encode("cp1252")
+    _, problems = book(content, folder=tmp_path)
+    assert problems[0][0] == 2
+    assert (
+        "Windows-1252 (--encoding cp1252) and Shift-JIS (--encoding cp932) both fit"
+        in (problems[0][2])
+    )
+
+
+def test_a_column_that_is_missing_is_told_with_the_nearest_and_all_that_are_there(
+    tmp_path: Path,
+) -> None:
+    content = "Order No,Total amount,Curency\nA,1.00,KES\n"
+    mapping = '[columns]\nreference = "Order No."\namount = "Total amount"\n'
+    _, problems = book(content, mapping, folder=tmp_path)
+    assert problems[0][2] == (
+        "there is no column 'Order No.', which the mapping names; the nearest is 'Order No'; the "
+        "file has Order No, Total amount, Curency"
+    )
+    _, problems = book(content, mapping.replace("No.", "No"), folder=tmp_path)
+    assert "there is no column 'currency'" in problems[0][2]
+    assert problems[0][2].endswith(
+        "the nearest is 'Curency'; the file has Order No, Total amount, Curency"
+    )
+    _, problems = book("254700000001,5.00\n", folder=tmp_path)
+    assert "254700000001" not in problems[0][2]
+
+
+@pytest.mark.parametrize(("mapping", "said"), [
+    ("heading_row = 0", "heading_row: must be a number of rows from 1 to 1,000"),
+    ("skip_last = true", "skip_last: must be a number of rows from 0 to 1,000"),
+    ('brackets = "minus"', 'brackets: must be "negative"'),
+    ('optional = ["price"]', "'price' is no column of ours"),
+    ('[keep]\nStatus = "x"', "'Status' must be words in square brackets"),
+    ('[joined]\nplaced_at = "Date"', "joined.placed_at: must be texts in square brackets"),
+    ('[columns]\nplaced_at = "A"\n[joined]\nplaced_at = ["B"]', "there is a column for it already"),
+    ("[amounts.amount]\nunsigned = true", "amounts.amount: names no column"),
+    ('[amounts.amount]\nadd = ["A"]\nunsigned = 1', "must be true or false"),
+    ("[fold]", "fold.by: is missing"),
+    ('[currency_signs]\n"$" = "dollars"', "is not a currency code"),
+    ('[currency_signs]\n"." = "USD"', "could be part of an amount"),
+    ('[zones]\nPST = "west"', 'must be a section of offsets, such as PST = "-08:00"'),
+])  # fmt: skip
+def test_what_a_mapping_may_not_say_is_told(mapping: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as told:
+        book("reference\n", mapping, folder=tmp_path)
+    assert said in str(told.value)

@@ -1,0 +1,280 @@
+"""Every preset reads a sample of its export with one command, and is known by its heading alone.
+
+The samples were made for these tests from public documentation, which each preset names. After a
+change that is meant: `TALLYHOOK_GOLDEN=write pytest tests/finance/test_presets.py`, and read the
+difference.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import xlsxwriter
+
+from app.core.errors import NotFoundError, UsageError
+from app.finance.files.presets import (
+    load_preset,
+    preset_text,
+    read_preset,
+    recognized,
+    shipped_presets,
+)
+from app.finance.imports import Imported, ImportRequest, import_book, import_statement
+from app.finance.read_lines import list_book, list_statement
+from app.receiving.context import AppContext
+from reconcile.instants import format_instant
+from reconcile.money import Money
+from tests.database.builders import context as context_of
+from tests.database.builders import opened
+
+WRITE: Final = os.environ.get("TALLYHOOK_GOLDEN") == "write"
+SAMPLES: Final = Path(__file__).parent / "presets"
+GOLDEN: Final = Path(__file__).parents[1] / "golden" / "presets.txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What is said beside the file, and what becomes of its rows."""
+
+    read: int
+    ignored: int = 0
+    said: Mapping[str, str] = field(default_factory=dict)
+
+
+SAMPLE: Final[Mapping[str, Sample]] = {
+    "adyen_settlement": Sample(read=5, ignored=1),
+    "flutterwave_settlement": Sample(read=2, ignored=1),
+    "mpesa_portal": Sample(read=4, ignored=3),
+    "paypal_activity": Sample(read=4, ignored=2, said={"dates": "month_first"}),
+    "paystack_settlement": Sample(read=2),
+    "paystack_transactions": Sample(read=2, ignored=2),
+    "quickbooks_invoices": Sample(
+        read=2, ignored=4, said={"dates": "month_first", "currency": "usd"}
+    ),
+    "shopify_orders": Sample(read=4),
+    "stripe_balance": Sample(read=3, ignored=1),
+    "stripe_payouts": Sample(read=6),
+    "woocommerce_orders": Sample(read=4, said={"zone": "Africa/Nairobi"}),
+    "xero_invoices": Sample(read=2, ignored=2, said={"dates": "day_first"}),
+}
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        yield context_of(store, at=60)
+
+
+def sample(name: str) -> Path:
+    return SAMPLES / f"{name}.csv"
+
+
+async def imported(context: AppContext, name: str, path: Path, **more: Any) -> Imported:
+    """The file as the command of its kind imports it, with what must be said beside it."""
+    request = ImportRequest(path=path, **{**SAMPLE[name].said, **more})
+    if load_preset(name).kind == "book":
+        return await import_book(context, request)
+    return await import_statement(context, request, source="shop")
+
+
+async def lines_of(context: AppContext, name: str) -> list[str]:
+    """What the store then holds, a line each."""
+    later = replace(context, clock=context_of(context.store, at=120).clock)
+    if load_preset(name).kind == "book":
+        return [
+            f"{each.reference} {each.kind} {each.money} {_at(each.placed_at)} {each.status} "
+            f"refunded {each.refunded}"
+            for each in await list_book(later, reference=None, as_of=None, limit=99)
+        ]
+    return [
+        f"{each.payment} {each.order} {each.kind} "
+        f"{Money(minor=each.gross, currency=each.currency)} - {each.fee} = {each.net} "
+        f"{_at(each.settled_at)} {each.payout}"
+        for each in await list_statement(later, reference=None, as_of=None, limit=99)
+    ]
+
+
+def _at(instant: Any) -> str | None:
+    return None if instant is None else format_instant(instant)
+
+
+def golden() -> dict[str, list[str]]:
+    """By the name of a preset its lines on record."""
+    if not GOLDEN.exists():
+        return {}
+    parts = GOLDEN.read_text(encoding="utf-8").split("=== ")[1:]
+    return {name: lines for name, *lines in (part.strip().splitlines() for part in parts)}
+
+
+def keep_golden(name: str, lines: list[str]) -> None:
+    """Put them on record."""
+    whole = golden() | {name: lines}
+    GOLDEN.write_text(
+        "\n".join(f"=== {each}\n" + "\n".join(whole[each]) + "\n" for each in sorted(whole)),
+        encoding="utf-8",
+    )
+
+
+def test_every_preset_has_a_sample() -> None:
+    assert sorted(SAMPLE) == shipped_presets() == sorted(path.stem for path in SAMPLES.iterdir())
+
+
+@pytest.mark.parametrize("name", shipped_presets())
+async def test_a_sample_is_recognized_as_itself_and_imports_with_one_command(
+    name: str, context: AppContext
+) -> None:
+    """Nothing but what no preset can know is said beside it; the lines are those on record."""
+    assert [each.name for each in recognized(sample(name))] == [name]
+    done = await imported(context, name, sample(name))
+    assert [each.sentence for each in done.problems] == []
+    assert (done.preset, done.new, done.read) == (name, SAMPLE[name].read, SAMPLE[name].read)
+    assert sum(done.ignored.values()) == SAMPLE[name].ignored
+    assert done.notes[0].startswith(f"Read with the preset {name} (")
+    lines = await lines_of(context, name)
+    if WRITE:
+        keep_golden(name, lines)
+    assert lines == golden()[name]
+    again = await imported(context, name, sample(name), preset=name)
+    assert (again.preset, again.unchanged, again.notes) == (name, SAMPLE[name].read, [])
+
+
+@pytest.mark.parametrize("name", ["mpesa_portal", "quickbooks_invoices"])
+async def test_a_workbook_gives_the_same_lines(
+    name: str, context: AppContext, tmp_path: Path
+) -> None:
+    """With numbers and dates that are typed, as spreadsheets have them."""
+    path = tmp_path / "export.xlsx"
+    write_workbook(path, sample(name))
+    assert [each.name for each in recognized(path)] == [name]
+    done = await imported(context, name, path)
+    assert ([each.sentence for each in done.problems], done.preset) == ([], name)
+    assert await lines_of(context, name) == golden()[name]
+
+
+def write_workbook(path: Path, source: Path) -> None:
+    """The rows of a CSV file with amounts as numbers, and days with times as dates."""
+    with xlsxwriter.Workbook(path) as book, source.open(newline="") as file:
+        sheet = book.add_worksheet("Export")
+        dated = book.add_format({"num_format": "dd-mm-yyyy hh:mm:ss"})
+        for at, row in enumerate(csv.reader(file)):
+            for place, cell in enumerate(row):
+                plain = cell.replace(",", "").replace("$", "")
+                negative = plain.startswith("(")
+                plain = plain.strip("()")
+                if plain.replace(".", "", 1).lstrip("-").isdigit() and "." in plain:
+                    sheet.write_number(at, place, -float(plain) if negative else float(plain))
+                elif len(cell) == 19 and cell[2] == "-":
+                    sheet.write_datetime(
+                        at, place, datetime.strptime(cell, "%d-%m-%Y %H:%M:%S"), dated
+                    )
+                else:
+                    sheet.write_string(at, place, cell)
+
+
+async def test_another_file_than_that_of_the_preset_is_refused_with_what_it_lacks(
+    context: AppContext, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.csv"
+    path.write_text("Day,Ref,Receipt Nr,Sum\n2026-10-01,A,R1,5.00\n")
+    for name in shipped_presets():
+        done = await imported(context, name, path, preset=name)
+        (problem,) = done.problems
+        assert (problem.row, done.number, done.refused) == (1, None, True)
+        assert f"this is not the file that the preset {name} reads" in problem.sentence
+        assert "there is no column" in problem.sentence
+        assert problem.sentence.endswith("the file has Day, Ref, Receipt Nr, Sum")
+        nearest = "the nearest is 'Receipt Nr'" in problem.sentence
+        assert nearest == (name == "mpesa_portal")
+
+
+async def test_a_file_of_the_other_kind_is_told_with_its_command(context: AppContext) -> None:
+    done = await import_book(context, ImportRequest(path=sample("stripe_payouts")))
+    assert done.refused
+    assert done.notes == [
+        "The file looks like stripe_payouts (Stripe, payout reconciliation, itemized), which is a "
+        "statement: import it with `tallyhook statement import`."
+    ]
+    with pytest.raises(UsageError, match="say `tallyhook records import`"):
+        await import_statement(
+            context,
+            ImportRequest(path=sample("shopify_orders"), preset="shopify_orders"),
+            source="",
+        )
+
+
+async def test_a_file_that_looks_like_two_exports_is_refused_with_both(
+    context: AppContext, tmp_path: Path
+) -> None:
+    path = tmp_path / "both.csv"
+    names = ("paystack_settlement", "stripe_payouts")
+    path.write_text("\n".join(sample(name).read_text().splitlines()[0] for name in names))
+    with pytest.raises(UsageError) as told:
+        await import_statement(context, ImportRequest(path=path), source="")
+    assert "say --preset paystack_settlement or --preset stripe_payouts" in str(told.value)
+
+
+async def test_a_file_with_the_usual_names_is_read_as_such_where_that_is_said(
+    context: AppContext, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(
+        "order_id,order_number,order_date,status,order_total,order_currency,reference,amount,"
+        "currency\n1,1,,paid,1,KES,A-1,5.00,KES\n"
+    )
+    done = await import_book(context, ImportRequest(path=path, preset="none"))
+    assert (done.preset, done.new) == (None, 1)
+
+
+async def test_a_copy_of_a_preset_is_said_by_its_path(context: AppContext, tmp_path: Path) -> None:
+    """A merchant's own words go into a copy."""
+    path = tmp_path / "till.toml"
+    text = preset_text("mpesa_portal")
+    path.write_text(text.replace('"*charge*" = "fee"', '"*charge*" = "fee"\n"Tips" = "payment"'))
+    export = tmp_path / "october.csv"
+    export.write_text(sample("mpesa_portal").read_text().replace("Customer Pay Bill", "Tips"))
+    refused = await import_statement(context, ImportRequest(path=export), source="")
+    assert [each.sentence for each in refused.problems] == [
+        "'Tips' is none of payment, refund, fee, dispute: say in a mapping which one it means"
+    ]
+    done = await import_statement(context, ImportRequest(path=export, preset=str(path)), source="")
+    assert (done.preset, done.new) == ("till", 4)
+
+
+async def test_rows_that_were_rejected_are_corrected_and_imported_as_the_same_export(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """An order of several rows is set aside as the one that it is."""
+    export, rejects = tmp_path / "orders.csv", tmp_path / "orders.rejects.csv"
+    text = sample("shopify_orders").read_text()
+    export.write_text(text.replace("paid,2026-10-30 09", "odd,2026-10-30 09"))
+    done = await import_book(context, ImportRequest(path=export, accept_good=True))
+    assert (done.new, done.rejected) == (3, 1)
+    rejects.write_text(rejects.read_text().replace("odd", "paid", 1))
+    done = await import_book(context, ImportRequest(path=rejects))
+    assert (done.preset, done.new, done.problems) == ("shopify_orders", 1, [])
+    assert await lines_of(context, "shopify_orders") == golden()["shopify_orders"]
+
+
+async def test_what_is_no_preset_is_told_with_the_nearest(context: AppContext) -> None:
+    request = ImportRequest(path=sample("mpesa_portal"), preset="mpesa")
+    with pytest.raises(NotFoundError, match="the nearest one is mpesa_portal"):
+        await import_statement(context, request, source="")
+    with pytest.raises(UsageError, match="say --preset or --mapping"):
+        await import_statement(context, replace(request, mapping=sample("mpesa_portal")), source="")
+
+
+def test_a_preset_file_that_is_wrong_tells_all_that_is() -> None:
+    text = 'kind = "bill"\ncolour = 1\n[recognize]\ncolumns = "Date"\n[amounts.gross]\nadd = 3\n'
+    with pytest.raises(UsageError) as told:
+        read_preset("mine", text, file="mine.toml")
+    lines = str(told.value).splitlines()
+    assert [line.partition(": ")[0] for line in lines] == [
+        "mine.toml:1", "mine.toml:2", "mine.toml:4", "mine.toml:5", "mine.toml", "mine.toml",
+    ]  # fmt: skip
