@@ -80,6 +80,9 @@ Action = Literal[
     "proposal_approved",
     "proposal_rejected",
     "proposal_withdrawn",
+    "note_added",
+    "alarm_taken",
+    "test_event_sent",
     "signed_in",
     "sign_in_failed",
 ]
@@ -126,6 +129,9 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "proposal_approved": _FINANCE,
     "proposal_rejected": _FINANCE,
     "proposal_withdrawn": _FINANCE,
+    "note_added": _FINANCE | _SUPPORT,
+    "alarm_taken": _FINANCE | _SUPPORT,
+    "test_event_sent": _FINANCE | _SUPPORT,
     "signed_in": frozenset(ROLES),
     "sign_in_failed": frozenset(),  # it is nobody's act
 }
@@ -139,6 +145,7 @@ Reading = Literal[
     "notifications",
     "breaks",
     "late",
+    "imports",
     "proposals",
     "runs",
     "periods",
@@ -148,6 +155,8 @@ Reading = Literal[
     "audit",
     "people",
     "tokens",
+    "privacy",
+    "setup",
 ]
 """What pages show."""
 
@@ -161,6 +170,7 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "notifications": _FINANCE | _SUPPORT,
     "breaks": _FINANCE | _SUPPORT,
     "late": _FINANCE,
+    "imports": _FINANCE,
     "proposals": _FINANCE,
     "runs": _FINANCE,
     "periods": _FINANCE,
@@ -170,6 +180,8 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "audit": _FINANCE,
     "people": _ADMIN,
     "tokens": _ADMIN,
+    "privacy": _ADMIN,
+    "setup": _ALL,
 }
 """What each role may look at: the whole of it, as data."""
 

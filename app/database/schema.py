@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "995e373367f921e7acd4a04aabc76d1c4e6b2e86e0f82e4b81500e6cce39fc94",
-    "postgresql": "6efa71091b1d51a3361312adc57dfef77cbe25a962c007e991b3c9b0698bc6c3",
+    "sqlite": "081cc0f0697a95d8043f852079e49b9a6eac14f6e8bd9ec70efcaab7674e7ca1",
+    "postgresql": "48b458314bc1c811a9827111fe8d34f0ee75beb7cb6269a0bda9c6131ac973ec",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,8 @@ import anyio
 import anyio.lowlevel
 
 from app.access.operator_store import Operator
-from app.access.operators import Action, author_of_import, note_in_trail, permitted
-from app.core.errors import StoreUnavailable, UsageError
+from app.access.operators import Action, note_in_trail, permitted
+from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
 from app.finance.book_line_store import compare_book, write_book
@@ -39,29 +40,33 @@ from app.finance.files.tables import (
 )
 from app.finance.import_store import (
     Import,
-    ImportKind,
     Staged,
     WrittenVersions,
     begin_import,
     go_on,
+    one_import,
     publish_import,
     stretches,
     under_way,
     undo_stretch,
 )
+from app.finance.import_store import (
+    ImportKind as ImportKind,
+)
 from app.finance.import_store import imports as stored_imports
+from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.statement_store import compare_statement, write_statement
-from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
-from app.orders.record_store import add_records, owners_of, records_of
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
-from reconcile.instants import EARLIEST, TICK
 
 # --- what can be imported, how it is asked for, and what became of it -----------------------------
 
 
 MAX_PROBLEMS: Final = 100
 """Problems that are told; the others are counted."""
+
+MONEY: Final = ("minor", "gross", "fee", "net")
+"""Staged columns of money: of a book, and of a statement."""
 
 Write = Callable[..., Awaitable[WrittenVersions]]
 
@@ -143,6 +148,7 @@ class Wanted:
 
     rejects  where rows that are not taken go when the good ones are; None: nothing is taken unless
              every row is good
+    sha256   the digest that the file must have; empty: any
     """
 
     path: Path
@@ -151,6 +157,7 @@ class Wanted:
     kind: ImportForm
     dry_run: bool = False
     rejects: Path | None = None
+    sha256: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -161,6 +168,8 @@ class Imported:
     number   of the import; None where nothing was imported
     rejects  the name of the file to which the rejected rows went
     rows     the first rows as understood, in a dry run
+    sums     in a dry run, of the rows that are clear: by currency how many, and their amounts in
+             minor units by the file's columns of money
     passed_over  columns that nothing was read from, as the heading names them
     totals   the first rows that add up those above, as totals of the file: none of them is taken,
              nor counted as read
@@ -184,6 +193,7 @@ class Imported:
     number: int | None = None
     rejects: str | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    sums: dict[str, Counter[str]] = field(default_factory=dict)
     passed_over: list[str] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     totals_found: int = 0
@@ -207,6 +217,16 @@ class Imported:
         self.new += written.new
         self.changed += written.changed
         self.unchanged += written.unchanged
+
+    def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
+        """Add the money of staged rows, which have these columns."""
+        currency = columns.index("currency")
+        amounts = [(name, columns.index(name)) for name in MONEY if name in columns]
+        for row in rows:
+            sums = self.sums.setdefault(row[currency], Counter())
+            sums["rows"] += 1
+            for name, place in amounts:
+                sums[name] += row[place]
 
 
 # --- imports an order book or a statement from a file ---------------------------------------------
@@ -345,72 +365,6 @@ async def _publish(
     )
 
 
-FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Orders named in the first transaction, and in any."""
-
-_ORDER = 3
-"""The place of the reference in a staged row: after its number, key and kind."""
-
-Unfit = tuple[int, str]
-"""The number of a row, and why it cannot be taken."""
-
-
-async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
-    """Rows that name what another row names, or what belongs to another order."""
-    found: dict[int, str] = {}
-    for kind in ("session", "payment"):
-        for first, number in staged.crowded(("source", kind), at_most=1):
-            if first != number:
-                found[number] = f"names the {kind} that row {first:,} names: it pays one order"
-                found.setdefault(first, f"names the {kind} that row {number:,} names, too")
-    for rows in staged.having("source"):
-        async with context.store.reading() as connection:
-            references = [_triple(each) for row in rows for each in _references(row)]
-            owners = await owners_of(connection, references, lasting=False)
-        for row in rows:
-            for each in _references(row):
-                owner = owners.get(_triple(each))
-                if owner is not None and owner != row[_ORDER]:
-                    found.setdefault(row[0], f"{each.name} belongs to order {owner}")
-    return sorted(found.items())
-
-
-async def name_references(context: AppContext, staged: Staged, *, number: int) -> list[Unfit]:
-    """Write down what the rows name. Returns those that others were faster with."""
-    unfit: list[Unfit] = []
-    author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
-    for rows in staged.having("source"):
-        while rows:
-            part, rows = rows[: pace.size], rows[pace.size :]
-            async with pace.writing(context.store, pieces=len(part)) as connection:
-                for row in part:
-                    order, references = row[_ORDER], list(_references(row))
-                    try:
-                        await refuse_taken(connection, order, references)
-                    except ReferenceTaken as error:
-                        unfit.append((row[0], f"{error.reference.name} belongs to {error.order}"))
-                        continue
-                    known = await records_of(connection, order)
-                    earlier = max([record.recorded_at for record in known], default=EARLIEST - TICK)
-                    now = max(context.clock.now(), earlier + TICK)
-                    fresh = named(known, order, references, now=now, author=author)
-                    await add_records(connection, fresh)
-            context.store.evidence_arrived.set()
-    return unfit
-
-
-def _references(row: Sequence[Any]) -> Iterator[Reference]:
-    source, session, payment = row[-len(REFERENCES) :]
-    if session is not None:
-        yield Reference(source=source, session=session)
-    if payment is not None:
-        yield Reference(source=source, payment=payment)
-
-
-def _triple(each: Reference) -> tuple[str, str | None, str | None]:
-    return each.source, each.session, each.payment
-
-
 SHOWN: Final = 5
 """Rows that are shown as they were understood."""
 
@@ -435,6 +389,7 @@ async def import_file(
             async with context.store.reading() as connection:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
                     done.count(await wanted.kind.compare(connection, rows))
+                    done.add_up(rows, columns=wanted.form.STAGED)
         elif not done.found or (wanted.rejects is not None and not done.refused):
             reading.set_aside()
             await write_and_publish(
@@ -453,7 +408,7 @@ class _Reading:
     def __init__(self, wanted: Wanted, progress: Progress) -> None:
         self._wanted, self._progress = wanted, progress
         # A name on the disk is bytes: not always text that can be kept, or shown.
-        self.done = Imported(file=printable(wanted.path.name))
+        self.done = Imported(file=printable(wanted.path.name), sha256=wanted.sha256)
         self.staged = Staged(("number", *wanted.form.STAGED), order=(*wanted.kind.order, "number"))
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
 
@@ -598,12 +553,14 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest(Asked):
-    """What a person asks for: which file, how it is to be read, and what is to be done with it."""
+    """What a person asks for: which file, how it is to be read, and what is to be done with it.
+    Where a digest is said, nothing but the file that has it is taken."""
 
     dry_run: bool = False
     accept_good: bool = False
     rejects: Path | None = None
     by: str | None = None
+    sha256: str = ""
 
 
 async def import_book(
@@ -626,6 +583,7 @@ async def import_book(
         kind=BOOK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
+        sha256=request.sha256,
     )
     return await import_file(context, wanted, by=request.by, progress=progress)
 
@@ -648,6 +606,7 @@ async def import_statement(
         kind=STATEMENT,
         dry_run=request.dry_run,
         rejects=_rejects(request),
+        sha256=request.sha256,
     )
     return await import_file(context, wanted, by=request.by, progress=progress)
 
@@ -658,6 +617,15 @@ def _rejects(request: ImportRequest) -> Path | None:
     if not request.accept_good or request.dry_run:
         return None
     return request.rejects or rejects_beside(request.path)
+
+
+async def past_import(context: AppContext, number: int) -> Import:
+    """A published import. Raises NotFoundError where there is none of this number."""
+    async with context.store.reading() as connection:
+        found = await one_import(connection, number)
+    if found is None:
+        raise NotFoundError(f"there is no import {number}")
+    return found
 
 
 async def past_imports(context: AppContext, *, kind: ImportKind, limit: int) -> list[Import]:

@@ -6,6 +6,7 @@ import pytest
 
 from app.database import schema
 from app.orders.counter_store import differing_tallies
+from app.orders.listing_store import differing_listings
 from app.receiving.store import Store, StoreSettings
 from tests.database.builders import differences, rows
 from tests.database.old_versions import TALLIES, VERSIONS, contents, make_version, version_of
@@ -47,6 +48,7 @@ class EachVersionContract:
                     assert await connection.run_sync(differences) == [], version
                     if version < TALLIES:
                         assert await differing_tallies(connection) == [], version
+                    assert await differing_listings(connection) == [], version
                 rows += sum(map(len, before.values()))
         finally:
             await store.close()

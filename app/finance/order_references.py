@@ -1,0 +1,85 @@
+"""What the rows of an order book say that orders were paid by: told of rows that cannot be right,
+and written down for the others.
+
+A reference, of a session or of a payment, belongs to one order for good; the provider's events find
+their order by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from app.access.operators import author_of_import
+from app.finance.files.books import REFERENCES
+from app.finance.import_store import Staged
+from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
+from app.orders.record_store import add_records, owners_of, records_of
+from app.receiving.context import AppContext
+from app.receiving.pace import Pace
+from reconcile.instants import EARLIEST, TICK
+
+FIRST_ORDERS, MOST_ORDERS = 20, 200
+"""Orders named in the first transaction, and in any."""
+
+_ORDER = 3
+"""The place of the reference in a staged row: after its number, key and kind."""
+
+Unfit = tuple[int, str]
+"""The number of a row, and why it cannot be taken."""
+
+
+async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
+    """Rows that name what another row names, or what belongs to another order."""
+    found: dict[int, str] = {}
+    for kind in ("session", "payment"):
+        for first, number in staged.crowded(("source", kind), at_most=1):
+            if first != number:
+                found[number] = f"names the {kind} that row {first:,} names: it pays one order"
+                found.setdefault(first, f"names the {kind} that row {number:,} names, too")
+    for rows in staged.having("source"):
+        async with context.store.reading() as connection:
+            references = [_triple(each) for row in rows for each in _references(row)]
+            owners = await owners_of(connection, references, lasting=False)
+        for row in rows:
+            for each in _references(row):
+                owner = owners.get(_triple(each))
+                if owner is not None and owner != row[_ORDER]:
+                    found.setdefault(row[0], f"{each.name} belongs to order {owner}")
+    return sorted(found.items())
+
+
+async def name_references(context: AppContext, staged: Staged, *, number: int) -> list[Unfit]:
+    """Write down what the rows name. Returns those that others were faster with."""
+    unfit: list[Unfit] = []
+    author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
+    for rows in staged.having("source"):
+        while rows:
+            part, rows = rows[: pace.size], rows[pace.size :]
+            async with pace.writing(context.store, pieces=len(part)) as connection:
+                for row in part:
+                    order, references = row[_ORDER], list(_references(row))
+                    try:
+                        await refuse_taken(connection, order, references)
+                    except ReferenceTaken as error:
+                        unfit.append((row[0], f"{error.reference.name} belongs to {error.order}"))
+                        continue
+                    known = await records_of(connection, order)
+                    earlier = max([record.recorded_at for record in known], default=EARLIEST - TICK)
+                    now = max(context.clock.now(), earlier + TICK)
+                    fresh = named(known, order, references, now=now, author=author)
+                    await add_records(connection, fresh)
+            context.store.evidence_arrived.set()
+    return unfit
+
+
+def _references(row: Sequence[Any]) -> Iterator[Reference]:
+    source, session, payment = row[-len(REFERENCES) :]
+    if session is not None:
+        yield Reference(source=source, session=session)
+    if payment is not None:
+        yield Reference(source=source, payment=payment)
+
+
+def _triple(each: Reference) -> tuple[str, str | None, str | None]:
+    return each.source, each.session, each.payment
