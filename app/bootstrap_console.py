@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from socket import socket
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,20 +14,28 @@ from urllib.parse import urlsplit
 import structlog
 import uvicorn
 
+from app.access.proposal import Proposal
 from app.access.sessions import somebody_can_sign_in
 from app.bootstrap import destination
+from app.bootstrap_console_work import work_elsewhere, work_here
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import evidence_providers, signer_of
-from app.bootstrap_proposals import proposals_of
+from app.bootstrap_proposals import erasing_kind, proposals_of
 from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.settings import Settings
 from app.console.application import build_console
+from app.console.jobs import Jobs, Work
+from app.console.uploads import Uploads
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
+from app.core.ids import new_token
 from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.monitoring.watchdog import Watched
+from app.privacy.erase import ErasureRequest, erase, propose_erasure
+from app.privacy.erase_finding import Erasure, ErasureRules
+from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.worker_process import leave_signals_to_parent
@@ -57,13 +67,17 @@ def check_reachable(settings: Settings, *, host: str) -> None:
         )
 
 
-def console_of(context: AppContext, settings: Settings, *, host: str, port: int) -> Console:
-    """A console for one address."""
+def console_of(
+    context: AppContext, settings: Settings, *, host: str, port: int, work: Work | None = None
+) -> Console:
+    """A console for one address. work: what its jobs do; None: they are done in this process."""
     assert settings.environment is not None
     public = settings.console.public_url
     own = f"127.0.0.1:{port}"
     hosts = {own, f"localhost:{port}", f"[::1]:{port}"}
     origin = public or f"http://{own}"
+
+    sources = compile_sources(settings)
 
     async def build(asked: BundleRequest) -> Built:
         providers, signer = evidence_providers(settings), await signer_of(context, settings)
@@ -77,14 +91,63 @@ def console_of(context: AppContext, settings: Settings, *, host: str, port: int)
         hosts=frozenset({urlsplit(public).netloc} if public else hosts),
         loopback=not public and is_loopback(host),
         cookie="__Host-tallyhook" if public else f"tallyhook-{port}",
-        sources=compile_sources(settings),
+        sources=sources,
         phone_country=settings.phone_country,
         accounts=accounts(settings),
         watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
         closing_margin_days=settings.closing_margin_days,
+        receiver=settings.public_url,
+        mark_key=new_token(""),
         proposals=proposals_of(context, settings),
         build_evidence=build,
+        would_erase=looking(context, settings, sources),
+        propose_erasing=proposing(context, settings, sources),
+        mappings=settings.console.mappings,
+        work=work or work_here(context, settings),
+        jobs=Jobs(context.clock),
+        uploads=Uploads(context.clock),
     )
+
+
+def looking(
+    context: AppContext, settings: Settings, sources: Mapping[str, Source]
+) -> Callable[[ErasureRequest], Awaitable[Erasure]]:
+    """What says what would go, as the command does: where digests are deleted by themselves,
+    everything is looked through."""
+    everywhere = bool(settings.retention_days or settings.retention_phones_days)
+
+    async def look(asked: ErasureRequest) -> Erasure:
+        return await erase(
+            context,
+            replace(asked, everywhere=everywhere),
+            sources=sources,
+            rules=ErasureRules.of_days(settings.retention_minimum_days),
+            dry_run=True,
+            progress=lambda _: None,
+        )
+
+    return look
+
+
+def proposing(
+    context: AppContext, settings: Settings, sources: Mapping[str, Source]
+) -> Callable[[ErasureRequest], Awaitable[Proposal]]:
+    """What proposes an erasure: whoever is signed in has proved who they are, and none of them
+    erases alone."""
+
+    async def propose(asked: ErasureRequest) -> Proposal:
+        proposal = await propose_erasure(
+            context,
+            erasing_kind(context, settings),
+            asked,
+            sources=sources,
+            rules=ErasureRules.of_days(settings.retention_minimum_days),
+            progress=lambda _: None,
+        )
+        assert proposal is not None
+        return proposal
+
+    return propose
 
 
 async def serve_console(
@@ -110,7 +173,13 @@ async def serve_console(
                 ]
             )
         bound = listener or _bound(host, port)
-        console = console_of(context, settings, host=host, port=bound.getsockname()[1])
+        console = console_of(
+            context,
+            settings,
+            host=host,
+            port=bound.getsockname()[1],
+            work=work_elsewhere(settings),
+        )
         config = uvicorn.Config(
             build_console(console),
             ws="none",

@@ -1,6 +1,7 @@
 """Who may come in: operators with their roles, tokens, and the audit trail."""
 
 __all__ = (
+    "bookmarks",
     "credentials",
     "operator_store",
     "operators",

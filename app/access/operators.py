@@ -82,6 +82,9 @@ Action = Literal[
     "proposal_approved",
     "proposal_rejected",
     "proposal_withdrawn",
+    "note_added",
+    "alarm_taken",
+    "test_event_sent",
     "signed_in",
     "sign_in_failed",
 ]
@@ -130,6 +133,9 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "proposal_approved": _FINANCE,
     "proposal_rejected": _FINANCE,
     "proposal_withdrawn": _FINANCE,
+    "note_added": _FINANCE | _SUPPORT,
+    "alarm_taken": _FINANCE | _SUPPORT,
+    "test_event_sent": _FINANCE | _SUPPORT,
     "signed_in": frozenset(ROLES),
     "sign_in_failed": frozenset(),  # it is nobody's act
 }
@@ -144,6 +150,7 @@ Reading = Literal[
     "breaks",
     "late",
     "bank",
+    "imports",
     "proposals",
     "runs",
     "periods",
@@ -153,6 +160,8 @@ Reading = Literal[
     "audit",
     "people",
     "tokens",
+    "privacy",
+    "setup",
 ]
 """What pages show."""
 
@@ -167,6 +176,7 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "breaks": _FINANCE | _SUPPORT,
     "late": _FINANCE,
     "bank": _FINANCE,
+    "imports": _FINANCE,
     "proposals": _FINANCE,
     "runs": _FINANCE,
     "periods": _FINANCE,
@@ -176,6 +186,8 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "audit": _FINANCE,
     "people": _ADMIN,
     "tokens": _ADMIN,
+    "privacy": _ADMIN,
+    "setup": _ALL,
 }
 """What each role may look at: the whole of it, as data."""
 

@@ -396,11 +396,13 @@ class ConsoleSettings(BaseModel):
     """Where people find the console.
 
     public_url  its address as browsers know it, https; empty: on this machine alone
+    mappings    the folder of mapping files that an import's form offers by name
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     public_url: HttpsUrl = ""
+    mappings: Path | None = None
 
 
 class Settings(BaseSettings):

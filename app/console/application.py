@@ -17,13 +17,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from app.access.sessions import first_use
+from app.console.act_list import ACTS
 from app.console.live import Live
 from app.console.orders_pages import find_document
-from app.console.page_list import ACTS, PAGES
+from app.console.page_list import PAGES
 from app.console.pages import FOLDER, Pages, as_csv, as_json
 from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, form_of
-from app.console.view import FORMS, Act, Console, Page, Person, Told, View
+from app.console.uploads import Received
+from app.console.view import FORMS, Act, Asked, Console, Page, Person, Told, View
 from app.console.words import address
 from app.core.errors import (
     ConfigurationError,
@@ -42,6 +44,10 @@ STATIC: Final = {
 }
 
 STATUSES: Final = {NotFoundError: 404, UsageError: 400, UnreachableError: 503}
+
+NOT_CONFIRMED: Final = (
+    "that is not your password, or it was tried too often: wait a minute and look again"
+)
 
 NOT_ALLOWED: Final = "Your role, {}, may not see this page. Who may is said by an admin."
 
@@ -108,6 +114,8 @@ class Application:
     async def _lifespan(self, application: Starlette) -> AsyncIterator[None]:
         yield
         await self._live.close()
+        await self._console.jobs.close()
+        self._console.uploads.close()
 
     # --- pages -----------------------------------------------------------------------------------
 
@@ -204,10 +212,12 @@ class Application:
 
         return [Route(f"/do/{act.name}", answer, methods=["GET", "POST"])]
 
-    async def _ask(self, view: View, act: Act, problem: str | None = None) -> Response:
+    async def _ask(
+        self, view: View, act: Act, problem: str | None = None, *, asked: Asked | None = None
+    ) -> Response:
         values = {
             "act": act,
-            "asked": await act.ask(view),
+            "asked": await act.ask(view) if asked is None else asked,
             "form": new_token(""),
             "problem": problem,
             "query": view.request.url.query,
@@ -219,20 +229,36 @@ class Application:
         )
 
     async def _done(self, view: View, act: Act) -> Response:
-        form = await form_of(view.request)
-        view = replace(view, given=form)
+        file: Received | None = None
+        try:
+            if act.file:
+                form, file = await self._console.uploads.receive(view.request)
+            else:
+                form = await form_of(view.request)
+            return await self._sent(replace(view, given=form, file=file), act)
+        except UsageError as error:
+            if not act.file or file is not None:
+                raise
+            return await self._ask(view, act, str(error))
+        finally:
+            if file is not None and not self._console.uploads.holds(file):
+                file.drop()
+
+    async def _sent(self, view: View, act: Act) -> Response:
+        """Do what a form asks for."""
         asked, reason = await act.ask(view), ""
+        if asked.preview:
+            return await self._ask(view, act, asked=asked)
+        if asked.password and not await self._signing.confirms(
+            view.request, view.person, view.given.get("password", "")
+        ):
+            return await self._ask(view, act, NOT_CONFIRMED, asked=asked)
         if asked.reason:
             try:
-                reason = checked_reason(form.get("reason", ""), [])
+                reason = checked_reason(view.given.get("reason", ""), [])
             except UsageError as error:
                 return await self._ask(view, act, str(error).replace("--reason", "The reason"))
-        if asked.password and not await self._signing.confirms(
-            view.request, view.person, form.get("password", "")
-        ):
-            return await self._ask(view, act, "That is not your password; look again, and wait "
-                                   "a minute after some tries")  # fmt: skip
-        if not await first_use(self._console.context, form.get("form", "")):
+        if not await first_use(self._console.context, view.given.get("form", "")):
             return self._pages.problem(
                 409,
                 "This form was sent before, and nothing was done a second time. Look at the result "

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
+from app.access.bookmarks import bookmarks_of
+from app.console.orders_pages import saved_lists
+from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import CAUSES
 from app.core.errors import NotFoundError
 from app.finance.break_acts import (
+    LATE,
     late_document,
     late_items,
+    matches_of,
     one_break,
     proposed,
     standing,
@@ -52,6 +57,7 @@ async def breaks_document(view: View) -> Document:
     now = view.context.clock.now()
     return {
         "filters": filters,
+        "saved": saved_lists(await bookmarks_of(view.context, view.person.name), "breaks"),
         "skip": skip or None,
         "run": None
         if found.run is None
@@ -78,18 +84,11 @@ async def break_document(view: View) -> Document:
     closed = found.life.state == "closed"
     return told | {
         "means": CAUSES[found.seen.cause],
+        "matched": await matches_of(view.context, found.identity),
+        "late": found.seen.cause in LATE,
         "not_alone": None if closed else await why_not_alone(view.context, found),
-        "proposal": await _proposal(view),
+        "proposal": await waiting_about(view, found.identity),
     }
-
-
-async def _proposal(view: View) -> dict[str, str] | None:
-    """The proposal about this break that waits, for who may look at proposals."""
-    if not view.person.may_read("proposals"):
-        return None
-    waiting = await view.console.proposals.waiting()
-    about = [{"id": each.id, "by": each.who} for each in waiting if each.subject == view.subject]
-    return about[0] if about else None
 
 
 async def late_money_document(view: View) -> Document:

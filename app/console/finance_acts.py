@@ -1,6 +1,9 @@
-"""What finance and support do from pages: assign, comment on and accept a break; start a run."""
+"""What finance and support do from pages: assign, comment on and accept a break; start a run, try
+rules, close a month."""
 
 from __future__ import annotations
+
+from typing import Any, Final
 
 from app.access.operators import MAY, known_operators
 from app.access.proposal import Proposal
@@ -8,7 +11,7 @@ from app.console.finance_pages import day, month_of
 from app.console.proposals_pages import proposed
 from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
-from app.core.errors import UsageError
+from app.core.errors import ConfigurationError, UsageError
 from app.finance.break_acts import (
     SeenBreak,
     accept_break,
@@ -17,17 +20,20 @@ from app.finance.break_acts import (
     one_break,
     why_not_alone,
 )
-from app.finance.close_period import CloseRequest, close_period, may_close_alone
-from app.finance.reconcile_period import RunRequest, reconcile_for
+from app.finance.close_period import may_close_alone
+from app.finance.match_rules import current_rules, read_rules
+from app.finance.reconcile_period import RunRequest
+from app.finance.reconcile_rows import rows_ahead
 from reconcile.matching.breaks import break_sentence
 from reconcile.money import to_json
 
 
-async def _break(view: View) -> SeenBreak:
+async def seen_break(view: View) -> SeenBreak:
+    """The break that a form is about."""
     return await one_break(view.context, view.needed("break"))
 
 
-def _said(found: SeenBreak) -> tuple[str, ...]:
+def said_of(found: SeenBreak) -> tuple[str, ...]:
     """What it is about, and what is at stake."""
     money = to_json(found.seen.money)
     stake = f"At stake: {plain_money(money)}." if money else "No sum is at stake."
@@ -36,7 +42,7 @@ def _said(found: SeenBreak) -> tuple[str, ...]:
 
 async def ask_assign(view: View) -> Asked:
     """Whose the break is to be."""
-    found = await _break(view)
+    found = await seen_break(view)
     people = [
         each.name
         for each in await known_operators(view.context)
@@ -51,7 +57,7 @@ async def ask_assign(view: View) -> Asked:
     )
     return Asked(
         subject=found.identity,
-        lines=_said(found),
+        lines=said_of(found),
         back=address("breaks", found.identity),
         reason=False,
         fields=(chosen,),
@@ -60,7 +66,7 @@ async def ask_assign(view: View) -> Asked:
 
 async def do_assign(view: View, reason: str) -> str:
     """Make it somebody's."""
-    found, to = await _break(view), view.given.get("to", "")
+    found, to = await seen_break(view), view.given.get("to", "")
     if to and to not in {each.name for each in await known_operators(view.context)}:
         raise UsageError("there is no operator of this name")
     await assign_break(view.context, found.identity, to=to, by=view.person.name)
@@ -69,10 +75,10 @@ async def do_assign(view: View, reason: str) -> str:
 
 async def ask_comment(view: View) -> Asked:
     """What was found out."""
-    found = await _break(view)
+    found = await seen_break(view)
     return Asked(
         subject=found.identity,
-        lines=_said(found),
+        lines=said_of(found),
         back=address("breaks", found.identity),
         why="What you found out",
     )
@@ -80,15 +86,15 @@ async def ask_comment(view: View) -> Asked:
 
 async def do_comment(view: View, reason: str) -> str:
     """Add it to the break's history."""
-    found = await _break(view)
+    found = await seen_break(view)
     await comment_break(view.context, found.identity, note=reason, by=view.person.name)
     return address("breaks", found.identity)
 
 
 async def ask_accept(view: View) -> Asked:
     """What is written off, and whether one person may do that."""
-    found = await _break(view)
-    lines, ready = _said(found), True
+    found = await seen_break(view)
+    lines, ready = said_of(found), True
     if found.life.state == "closed":
         lines, ready = (*lines, "It is closed: there is nothing to accept."), False
     elif (because := await why_not_alone(view.context, found)) is not None:
@@ -113,7 +119,7 @@ async def ask_accept(view: View) -> Asked:
 
 async def do_accept(view: View, reason: str) -> str | Told:
     """Write it off, or propose that."""
-    found = await _break(view)
+    found = await seen_break(view)
     proposal = await accept_break(view.context, found.identity, reason=reason, by=view.person.name)
     return address("breaks", found.identity) if proposal is None else proposed(proposal)
 
@@ -127,8 +133,8 @@ async def ask_close(view: View) -> Asked:
         lines=(
             f"The report of {month} is kept as it is now, with everything it rests on. What is "
             "learned later stands in the reports of later months. It cannot be taken back.",
-            "Everything that is against it is looked for first, which takes some minutes with many "
-            "orders; leave this page open until it answers.",
+            "Everything that is against it is looked for once more, which takes some minutes with "
+            "many orders: you may leave the page, and the month says how it goes.",
             "You close it in your name."
             if alone
             else "The rules in force let nobody close a month alone: you propose it, and it is "
@@ -140,39 +146,36 @@ async def ask_close(view: View) -> Asked:
 
 
 async def do_close(view: View, reason: str) -> str | Told:
-    """Close the month, or propose that. Raises UsageError with everything that is against it."""
+    """Close the month, or propose that, and wait a little. Raises UsageError with everything that
+    is against it."""
     month = (await month_of(view.context, view.needed("month"))).name
-    request = CloseRequest(
-        period=month,
-        by=view.person.name,
-        as_of=None,
-        margin_days=view.console.closing_margin_days,
-        sources=view.console.sources,
-        reason=reason,
-    )
-    done = await close_period(view.context, request, progress=lambda _: None)
-    if isinstance(done, Proposal):
-        return proposed(done)
-    if isinstance(done, tuple):
-        raise UsageError(" ".join(each.sentence for each in done))
-    return address("periods", month)
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> Proposal | None:
+        return await view.console.work.close(month, by, reason)
+
+    job = jobs.begin("close", month, by=by, work=work)
+    await jobs.wait(job)
+    return address("periods", month) if job.result is None else proposed(job.result)
 
 
 async def ask_run(view: View) -> Asked:
     """What a run does, and of what time."""
+    rows = await rows_ahead(view.context, as_of=None)
     return Asked(
         subject="a run",
         lines=(
             "A run matches orders with order books and statements, and finds every difference.",
             "Without days it is of everything, and moves the lives of breaks: new ones open, and "
             "those that evidence has ended close. With days it only looks, and changes no break.",
-            "With many orders it takes some minutes; leave this page open until it answers.",
+            f"It reads about {rows:,} rows, in a process of its own: you may leave the page, and "
+            "the list of runs says how it goes.",
         ),
         back="/runs",
         fields=(
             Field(
                 name="since",
-                label="From (UTC)",
+                label=f"From ({view.context.calendar_zone})",
                 hint="A day such as 2026-10-01, or nothing.",
                 required=False,
             ),
@@ -186,14 +189,65 @@ async def ask_run(view: View) -> Asked:
     )
 
 
+RUN: Final = "run"
+"""What runs of a console are about: one at a time."""
+
+
 async def do_run(view: View, reason: str) -> str:
-    """Run it now."""
+    """Start it, and wait a little."""
     zone = view.context.calendar_zone
     asked = RunRequest(
         since=day(view.given.get("since", ""), "From", zone=zone),
         until=day(view.given.get("until", ""), "To", zone=zone, after=True),
     )
-    await reconcile_for(
-        view.context, asked, by=view.person.name, reason=reason, progress=lambda _: None
-    )
+    if asked.since is not None and asked.until is not None and asked.since >= asked.until:
+        raise UsageError("From must be before To")
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> int:
+        return await view.console.work.reconcile(asked, by, reason)
+
+    await jobs.wait(jobs.begin("run", RUN, by=by, work=work))
     return "/runs"
+
+
+async def ask_preview(view: View) -> Asked:
+    """Which rules are tried."""
+    saved = await current_rules(view.context)
+    return Asked(
+        subject="matching rules",
+        lines=(
+            "Everything is matched under the rules in force and under these, and you see what "
+            "would newly match, be lost or change, with money. Nothing of it is kept.",
+            "They are put in force on the machine: tallyhook reconcile rules save FILE",
+        ),
+        back="/runs",
+        reason=False,
+        fields=(
+            Field(
+                name="rules",
+                label="Rules (TOML)",
+                kind="area",
+                value="" if saved is None else saved.toml,
+                hint='Such as date_window = "2 days". At most 12,000 characters.',
+                required=False,
+            ),
+        ),
+    )
+
+
+async def do_preview(view: View, reason: str) -> str:
+    """Compare, and wait a little."""
+    rules = view.given.get("rules", "").replace("\r\n", "\n")
+    try:
+        read_rules(rules)
+    except ConfigurationError as error:
+        raise UsageError(str(error)) from None
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> dict[str, Any]:
+        return await view.console.work.preview(rules)
+
+    job = jobs.begin("preview", by, by=by, work=work)
+    await jobs.wait(job)
+    return address("previews", job.name)

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from app.console.jobs import job_document
+from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_acts import finished_runs
@@ -35,13 +37,31 @@ MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
 """Of each form of a report: how its file's name ends, its type, and what it is for."""
 
 CHECKS: Final = {
-    "too_early": ("The month and the days after it are over.", None),
-    "ties": ("Every sum of its report ties.", None),
-    "breaks": ("No break of it waits for a decision.", "/breaks"),
-    "pending": ("No order of it is pending.", "/orders?outcome=pending"),
-    "rejected": ("No refused delivery of it would be accepted now.", "/do/reverify"),
+    "too_early": ("The month and the days after it are over.", None, "Wait until then."),
+    "ties": (
+        "Every sum of its report ties.",
+        "/runs",
+        "Start a run, and let an admin check the database (tallyhook db check); do not close "
+        "before it is understood.",
+    ),
+    "breaks": (
+        "No break of it waits for a decision.",
+        "/breaks",
+        "Put each right at its source, match it by hand, or accept it with a reason; start a run "
+        "first if the list does not show it.",
+    ),
+    "pending": (
+        "No order of it is pending.",
+        "/orders?outcome=pending",
+        "Wait for their deadline, or for the provider's word.",
+    ),
+    "rejected": (
+        "No refused delivery of it would be accepted now.",
+        "/do/reverify",
+        "Support or an admin judges them again.",
+    ),
 }
-"""What must be so before a month is closed, and where it is put right."""
+"""What must be so before a month is closed, where it is put right, and what to do there."""
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
@@ -78,6 +98,26 @@ async def runs_document(view: View) -> Document:
             for each in found
         ],
         "newest": next((each.number for each in found if each.lived), None),
+        "job": job_document(view.console.jobs.newest("run")),
+    }
+
+
+async def preview_document(view: View) -> Document:
+    """GET /previews/{job}: what rules that were tried would change."""
+    job = view.console.jobs.job(view.subject)
+    if job is None or job.kind != "preview":
+        raise NotFoundError("this preview is kept no longer: try the rules again")
+    told = job.result or {"as_of": None, "totals": [], "changes": [], "not_told": 0}
+    changes = [
+        {"effect": each["effect"], **(each["after"] or each["before"])}
+        for each in told["changes"][:ROWS]
+    ]
+    return {
+        "job": job_document(job),
+        "as_of": told["as_of"],
+        "totals": told["totals"],
+        "changes": changes,
+        "not_told": told["not_told"] + len(told["changes"]) - len(changes),
     }
 
 
@@ -116,6 +156,13 @@ async def month_of(context: AppContext, name: str) -> Month:
 async def period_document(view: View) -> Document:
     """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
     month = await month_of(view.context, view.subject)
+    job = view.console.jobs.newest("close", month.name)
+    told = await _closing(view, month, under_way=job is not None and job.ended is None)
+    return told | {"job": job_document(job), "proposal": await waiting_about(view, month.name)}
+
+
+async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
+    """What is against closing a month; nothing is looked at while it is being closed."""
     closed, left = await months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
     told: dict[str, Any] = {
@@ -124,9 +171,8 @@ async def period_document(view: View) -> Document:
         "closed_at": None if done is None else format_instant(done.closed_at),
         "digest": None if done is None else done.digest,
         "first": left[0].name if left else None,
-        "closable": view.person.may("period_closed"),
     }
-    if done is not None:
+    if done is not None or under_way:
         return told | {"over": True, "checks": []}
     request = CloseRequest(
         period=month.name,
@@ -144,15 +190,15 @@ async def period_document(view: View) -> Document:
 def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:
     """One row a condition that holds, or a reason against it."""
     rows = []
-    for code, (sentence, where) in CHECKS.items():
+    for code, (sentence, where, do) in CHECKS.items():
         found = [each for each in blockers if each.code == code]
         rows += [
             {
                 "check": code,
                 "state": "failed",
                 "sentence": each.sentence,
-                "do": each.do,
-                "where": where,
+                "do": do,
+                "where": f"/breaks?cause={each.cause}" if each.cause else where,
             }
             for each in found
         ]

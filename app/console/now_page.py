@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from app.console.orders_pages import row_of
 from app.console.view import Document, View
+from app.monitoring.alarm_owners import owners_of
 from app.monitoring.health import COUNTED, overview
 from app.monitoring.watchdog import alarms
 from app.orders.delivery_log import arrivals_by_minute
@@ -37,6 +38,7 @@ async def now_document(view: View) -> Document:
     found = await alarms(view.console.watched)
     reads = view.person.may_read("proposals")
     proposals = len(await view.console.proposals.waiting()) if reads else None
+    owners = await owners_of(view.context, found)
     return {
         "at": format_instant(view.context.clock.now()),
         "groups": {
@@ -55,6 +57,7 @@ async def now_document(view: View) -> Document:
                 "reason": alarm.reason,
                 "sentence": alarm.sentence,
                 "since": None if alarm.since is None else format_instant(alarm.since),
+                "owner": _owner(owners.get(name)),
             }
             for name, alarm in found.items()
         ],
@@ -72,3 +75,10 @@ async def now_document(view: View) -> Document:
             "free_bytes": state.free,
         },
     }
+
+
+def _owner(taken: Any) -> dict[str, Any] | None:
+    """Who is at an alarm; None: nobody has said so."""
+    if taken is None:
+        return None
+    return {"name": taken.owner, "state": taken.state, "at": format_instant(taken.at)}

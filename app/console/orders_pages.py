@@ -6,14 +6,17 @@ One order: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 everyth
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
+from app.access.bookmarks import ORDER, bookmarks_of
 from app.console.view import ROWS, Document, View
 from app.finance.break_acts import breaks_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.find_orders import find_orders
 from app.orders.notify_shop import list_notifications
+from app.orders.order_notes import notes_of
 from app.orders.read_orders import (
     Changed,
     arrivals_of,
@@ -66,12 +69,20 @@ async def orders_document(view: View) -> Document:
         finding=finding,
     )
     counts = await counted_outcomes(view.context)
+    kept = await bookmarks_of(view.context, view.person.name)
     return {
         "filters": {"outcome": outcome, "finding": finding, "before": view.number("before")},
         "counts": {word: counts[word] for word in OUTCOME_WORDS if counts.get(word)},
+        "pinned": [each.label for each in kept if each.kind == ORDER],
+        "saved": saved_lists(kept, "orders"),
         "orders": [row_of(each) for each in found],
         "next": found[-1].seq if len(found) == ROWS else None,
     }
+
+
+def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
+    """A person's own lists of a page: their names and filters."""
+    return [{"label": each.label, "query": each.query} for each in kept if each.kind == page]
 
 
 async def find_document(view: View, text: str) -> Document:
@@ -118,6 +129,8 @@ async def order_page_document(view: View) -> Document:
             }
             for each in await published_of_order(view.context, order, as_of=as_of)
         ],
+        "notes": await _notes(view, order, as_of),
+        "pinned": await _is_pinned(view, order),
         "notifications": await _notifications(view, order, as_of),
         "breaks": [
             each.document(as_of=as_of or view.context.clock.now())
@@ -140,6 +153,19 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
         for each in await refused_that_may_be_of(view.context, names)
         if as_of is None or each.received_at <= as_of
     ]
+
+
+async def _notes(view: View, order: str, as_of: Instant | None) -> list[dict[str, Any]]:
+    return [
+        {"at": format_instant(each.at), "who": each.who, "note": each.reason}
+        for each in await notes_of(view.context, order)
+        if as_of is None or each.at <= as_of
+    ]
+
+
+async def _is_pinned(view: View, order: str) -> bool:
+    kept = await bookmarks_of(view.context, view.person.name)
+    return any(each.kind == ORDER and each.label == order for each in kept)
 
 
 async def _notifications(view: View, order: str, as_of: Instant | None) -> list[dict[str, Any]]:

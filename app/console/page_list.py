@@ -1,69 +1,25 @@
-"""Every page and every action: a new one is one entry here, its function and its template."""
+"""Every page: a new one is one entry here, its function and its template."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from app.console.acts import (
-    ask_evidence,
-    ask_reverify,
-    ask_tell_again,
-    do_evidence,
-    do_reverify,
-    do_tell_again,
-)
 from app.console.bank_page import bank_document
 from app.console.breaks_pages import break_document, breaks_document, late_money_document
 from app.console.deliveries_pages import deliveries_document, delivery_document
-from app.console.finance_acts import (
-    ask_accept,
-    ask_assign,
-    ask_close,
-    ask_comment,
-    ask_run,
-    do_accept,
-    do_assign,
-    do_close,
-    do_comment,
-    do_run,
-)
 from app.console.finance_pages import (
     period_document,
     periods_document,
+    preview_document,
     report_download,
     reports_document,
     runs_document,
 )
+from app.console.imports_pages import import_document, imports_document
 from app.console.now_page import now_document
 from app.console.orders_pages import order_page_document, orders_document
-from app.console.proposals_pages import (
-    ask_approve,
-    ask_reject,
-    ask_withdraw,
-    do_approve,
-    do_reject,
-    do_withdraw,
-    proposal_document,
-    proposals_document,
-)
-from app.console.service_acts import (
-    ask_add_token,
-    ask_disable,
-    ask_end_sessions,
-    ask_invite,
-    ask_redeliver,
-    ask_revoke,
-    ask_sign,
-    ask_verify,
-    do_add_token,
-    do_disable,
-    do_end_sessions,
-    do_invite,
-    do_redeliver,
-    do_revoke,
-    do_sign,
-    do_verify,
-)
+from app.console.privacy_pages import privacy_document
+from app.console.proposals_pages import proposal_document, proposals_document
 from app.console.service_pages import (
     audit_document,
     golive_document,
@@ -72,7 +28,8 @@ from app.console.service_pages import (
     people_document,
     tokens_document,
 )
-from app.console.view import Act, Page
+from app.console.setup_pages import setup_document
+from app.console.view import Page
 
 PAGES: Final = (
     Page(
@@ -180,6 +137,26 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/imports",
+        title="Imports",
+        reads="imports",
+        load=imports_document,
+        template="imports.html",
+        rows="imports",
+        menu="Imports",
+        group="Finance",
+        live=False,
+    ),
+    Page(
+        path="/imports/{subject}",
+        title="Import",
+        reads="imports",
+        load=import_document,
+        template="import.html",
+        rows="problems",
+        live=False,
+    ),
+    Page(
         path="/runs",
         title="Runs",
         reads="runs",
@@ -187,6 +164,16 @@ PAGES: Final = (
         template="runs.html",
         rows="runs",
         menu="Runs",
+        group="Finance",
+        live=False,
+    ),
+    Page(
+        path="/previews/{subject}",
+        title="Rules tried",
+        reads="runs",
+        load=preview_document,
+        template="preview.html",
+        rows="changes",
         group="Finance",
         live=False,
     ),
@@ -240,6 +227,17 @@ PAGES: Final = (
         menu="Notifications",
     ),
     Page(
+        path="/setup",
+        title="Setting up",
+        reads="setup",
+        load=setup_document,
+        template="setup.html",
+        rows="sources",
+        menu="Setting up",
+        group="Service",
+        live=False,
+    ),
+    Page(
         path="/golive",
         title="Going live",
         reads="golive",
@@ -273,6 +271,17 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/privacy",
+        title="Personal data",
+        reads="privacy",
+        load=privacy_document,
+        template="privacy.html",
+        rows="erasures",
+        menu="Personal data",
+        group="Service",
+        live=False,
+    ),
+    Page(
         path="/people",
         title="People",
         reads="people",
@@ -293,175 +302,5 @@ PAGES: Final = (
         menu="Tokens",
         group="Service",
         live=False,
-    ),
-)
-
-ACTS: Final = (
-    Act(
-        name="evidence",
-        title="Evidence bundle",
-        button="Download the bundle",
-        permission="evidence_built",
-        ask=ask_evidence,
-        do=do_evidence,
-    ),
-    Act(
-        name="tell-again",
-        title="Tell the shop again",
-        button="Tell the shop again",
-        permission="notifications_redelivered",
-        ask=ask_tell_again,
-        do=do_tell_again,
-        said="The shop is being told again; the notifications below say whether it took it.",
-    ),
-    Act(
-        name="reverify",
-        title="Judge refused deliveries again",
-        button="Judge them again",
-        permission="deliveries_reverified",
-        ask=ask_reverify,
-        do=do_reverify,
-        said="The refused deliveries were judged again; what was accepted is in the list now.",
-    ),
-    Act(
-        name="assign",
-        title="Assign a break",
-        button="Assign it",
-        permission="break_assigned",
-        ask=ask_assign,
-        do=do_assign,
-        said="It was assigned.",
-    ),
-    Act(
-        name="comment",
-        title="Comment on a break",
-        button="Add the comment",
-        permission="break_commented",
-        ask=ask_comment,
-        do=do_comment,
-        said="Your comment stands in the history below.",
-    ),
-    Act(
-        name="accept",
-        title="Accept a break",
-        button="Accept it",
-        permission="break_accepted",
-        ask=ask_accept,
-        do=do_accept,
-        said="It was accepted, and is no more to be done.",
-    ),
-    Act(
-        name="approve",
-        title="Approve a proposal",
-        button="Approve it",
-        permission="proposal_approved",
-        ask=ask_approve,
-        do=do_approve,
-        said="You approved it, and it was done.",
-    ),
-    Act(
-        name="reject",
-        title="Reject a proposal",
-        button="Reject it",
-        permission="proposal_rejected",
-        ask=ask_reject,
-        do=do_reject,
-        said="You rejected it; nothing was done.",
-    ),
-    Act(
-        name="withdraw",
-        title="Withdraw a proposal",
-        button="Take it back",
-        permission="proposal_withdrawn",
-        ask=ask_withdraw,
-        do=do_withdraw,
-        said="You took it back; nothing was done.",
-    ),
-    Act(
-        name="close",
-        title="Close a month",
-        button="Close it",
-        permission="period_closed",
-        ask=ask_close,
-        do=do_close,
-        said="It is closed.",
-    ),
-    Act(
-        name="run",
-        title="Start a run",
-        button="Run it now",
-        permission="reconciled",
-        ask=ask_run,
-        do=do_run,
-        said="It has run; the list begins with it.",
-    ),
-    Act(
-        name="redeliver",
-        title="Tell the shop again",
-        button="Send it again",
-        permission="notifications_redelivered",
-        ask=ask_redeliver,
-        do=do_redeliver,
-        said="It is being sent again; its state says whether the shop took it.",
-    ),
-    Act(
-        name="verify-log",
-        title="Verify the log",
-        button="Verify it now",
-        permission="log",
-        ask=ask_verify,
-        do=do_verify,
-    ),
-    Act(
-        name="invite",
-        title="Invite somebody",
-        button="Make the link",
-        permission="operator_invited",
-        ask=ask_invite,
-        do=do_invite,
-    ),
-    Act(
-        name="disable",
-        title="Disable an operator",
-        button="Disable them",
-        permission="operator_disabled",
-        ask=ask_disable,
-        do=do_disable,
-        said="They may do nothing any more.",
-    ),
-    Act(
-        name="end-sessions",
-        title="End sessions",
-        button="End them all",
-        permission="sessions_ended",
-        ask=ask_end_sessions,
-        do=do_end_sessions,
-        said="All their sessions have ended.",
-    ),
-    Act(
-        name="add-token",
-        title="Make a token",
-        button="Make it",
-        permission="token_added",
-        ask=ask_add_token,
-        do=do_add_token,
-    ),
-    Act(
-        name="revoke-token",
-        title="Revoke a token",
-        button="Revoke it",
-        permission="token_revoked",
-        ask=ask_revoke,
-        do=do_revoke,
-        said="It was revoked; the next request with it is refused.",
-    ),
-    Act(
-        name="sign-item",
-        title="Sign an item",
-        button="State it",
-        permission="item_signed",
-        ask=ask_sign,
-        do=do_sign,
-        said="Your statement stands below.",
     ),
 )

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
 from app.console import words
+from app.console.imports_pages import KINDS
 from app.console.view import Act, Console, Document, Page, View
 from app.core.cells import csv_line, safe_cell
 from app.core.pages.charts import Series, stacked
@@ -54,6 +55,8 @@ class Pages:
             notification_sentences=words.NOTIFICATIONS,
             step_words=words.STEPS,
             action_words=words.ACTIONS,
+            import_words=KINDS,
+            taken_words=words.TAKEN,
             environment=console.environment,
             zone=str(console.zone),
             arrivals_chart=self._arrivals_chart,
@@ -84,12 +87,13 @@ class Pages:
             if view.person.may_read(each.reads):
                 fresh = {"word": each.group or each.menu, "path": each.path, "here": False}
                 entry = entries.setdefault(each.group or each.path, fresh)
-                entry["here"] = entry["here"] or (page is not None and _is_of(page, each))
+                entry["here"] = entry["here"] or (page is not None and _is_under(page, each))
         return list(entries.values())
 
     def _beside(self, view: View, page: Page) -> list[dict[str, Any]]:
         """The pages of the group that this page is of."""
-        group = next((each.group for each in self._menu if _is_of(page, each)), "")
+        own = (each.group for each in self._menu if _is_of(page, each))
+        group = page.group or next(own, "")
         return [
             {"word": each.menu, "path": each.path, "here": _is_of(page, each)}
             for each in self._menu
@@ -183,6 +187,11 @@ class Pages:
 def _is_of(page: Page, entry: Page) -> bool:
     """Whether a page is the navigation's, or one of a thing that its list shows."""
     return page.path.split("/")[1] == entry.path.split("/")[1]
+
+
+def _is_under(page: Page, entry: Page) -> bool:
+    """The same, or a page of the part that the navigation's is of."""
+    return _is_of(page, entry) or bool(page.group and page.group == entry.group)
 
 
 def _own(view: View, page: Page) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from app.access.proposal import Proposal
 from app.access.proposals import LAST
+from app.console.jobs import job_document
 from app.console.view import ROWS, Asked, Document, Told, View
 from app.console.words import PROPOSALS, address
 from reconcile.instants import format_instant
@@ -66,7 +67,17 @@ async def proposal_document(view: View) -> Document:
         if waits
         else None,
         "steps": steps,
+        "job": job_document(view.console.jobs.newest("approve", found.id)),
     }
+
+
+async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
+    """The proposal about this break or month that waits, for who may look at proposals."""
+    if not view.person.may_read("proposals"):
+        return None
+    waiting = await view.console.proposals.waiting()
+    about = [{"id": each.id, "by": each.who} for each in waiting if each.subject == subject]
+    return about[0] if about else None
 
 
 def proposed(proposal: Proposal) -> Told:
@@ -110,12 +121,25 @@ async def ask_approve(view: View) -> Asked:
     )
 
 
-async def do_approve(view: View, reason: str) -> str:
-    """Agree to it."""
-    done = await view.console.proposals.approve(
-        view.needed("proposal"), by=view.person.name, reason=reason
-    )
-    return address("proposals", done.id)
+async def do_approve(view: View, reason: str) -> str | Told:
+    """Agree to it. What takes long is done by a job, and waited for a little."""
+    found = await view.console.proposals.one(view.needed("proposal"))
+    kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
+
+    async def work() -> None:
+        await view.console.work.approve(found.id, by, reason)
+
+    back = address("proposals", found.id)
+    if kind is None or not kind.takes_long:
+        await view.console.proposals.approve(found.id, by=by, reason=reason)
+        return back
+    jobs = view.console.jobs
+    job = jobs.begin("approve", found.id, by=by, work=work)
+    await jobs.wait(job)
+    if job.ended is None:
+        line = "You may leave this page. Your approval counts as soon as it is done."
+        return Told(title="It is being done", lines=(line,), back=back)
+    return back
 
 
 async def ask_reject(view: View) -> Asked:

@@ -9,16 +9,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
+import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role
+from app.access.proposal import Proposal
 from app.access.proposals import Proposals
+from app.console.jobs import Jobs, Work
+from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
+from app.privacy.erase import ErasureRequest
+from app.privacy.erase_finding import Erasure
 from app.providers.doctor import Account
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -40,6 +47,13 @@ class Console:
     loopback       whether it is for this machine alone
     cookie         the name of the sessions' cookie
     phone_country  the calling code of phone numbers without one; empty where none is set
+    mappings       the folder of mappings that are offered by name
+    work           what jobs do
+    would_erase    says what erasing would take, and erases nothing
+    propose_erasing  proposes it to a second admin
+    receiver       scheme and host at which providers reach the receiver; empty: nobody has said
+    transport      by which test events go; None: by the network
+    mark_key       with which a form that looks first marks what it looked at; of this process alone
     """
 
     context: AppContext
@@ -55,7 +69,16 @@ class Console:
     watched: Watched
     closing_margin_days: int
     proposals: Proposals
+    receiver: str
+    mark_key: str = field(repr=False)
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
+    mappings: Path | None
+    work: Work
+    jobs: Jobs
+    uploads: Uploads
+    would_erase: Callable[[ErasureRequest], Awaitable[Erasure]]
+    propose_erasing: Callable[[ErasureRequest], Awaitable[Proposal]]
+    transport: httpx2.AsyncBaseTransport | None = None
 
     @property
     def secure(self) -> bool:
@@ -87,13 +110,14 @@ class Person:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """One look at a page: who looks, and at what. `subject` is what the address names, if it names
-    anything; `given` are the fields of a form that was sent."""
+    anything; `given` are the fields of a form that was sent, `file` its file."""
 
     console: Console
     person: Person
     request: Request
     subject: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
+    file: Received | None = None
 
     @property
     def context(self) -> AppContext:
@@ -169,17 +193,21 @@ class Page:
 class Field:
     """One field of a form beside the reason.
 
-    choices  what may be chosen, as (value, word); none: a line of text
+    kind     a line of text (or a choice), some lines, a file, or what the form sends back unseen
+    choices  what may be chosen, as (value, word); none: it is written
     value    what stands in it at first
     hint     what may be written there
+    echo     whether what was sent stands in it again; not what may be somebody's number
     """
 
     name: str
     label: str
+    kind: Literal["line", "area", "file", "hidden"] = "line"
     choices: tuple[tuple[str, str], ...] = ()
     value: str = ""
     hint: str = ""
     required: bool = True
+    echo: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +220,8 @@ class Asked:
     password whether the person's password is asked for once more: what is done cannot be taken back
     back     the page from which it came
     fields   what else is asked for
+    preview  whether what was sent only looked: nothing is done, and it is asked again
+    button   what the form's button says; empty: the action's
     """
 
     subject: str
@@ -202,6 +232,8 @@ class Asked:
     why: str = "Why"
     password: bool = False
     fields: tuple[Field, ...] = ()
+    preview: bool = False
+    button: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +261,7 @@ class Act:
     do          does it, with the reason and the view's `given`; returns the page that shows the
                 result, what is told at once, or a download
     said        what that page says first
+    file        whether its form has a file
     """
 
     name: str
@@ -238,3 +271,4 @@ class Act:
     ask: Callable[[View], Awaitable[Asked]]
     do: Callable[[View, str], Awaitable[str | Told | Response]]
     said: str = ""
+    file: bool = False

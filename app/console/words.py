@@ -53,6 +53,10 @@ TONES: Final[Mapping[str, str]] = {
     "settled": "good",
     "passed": "good",
     "to_sign": "wait",
+    "reading": "wait",
+    "to_confirm": "look",
+    "importing": "wait",
+    "imported": "good",
     "info": "quiet",
     "warning": "look",
     "error": "bad",
@@ -184,6 +188,12 @@ PROPOSALS: Final[Mapping[str, str]] = {
 }
 """What each state of a proposal means."""
 
+TAKEN: Final[Mapping[str, str]] = {
+    "looking": "is at it",
+    "waiting": "waits for somebody else",
+}
+"""How far whoever has taken an alarm is, in words that follow a name."""
+
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
     "statement_imported": "imported a statement",
@@ -201,7 +211,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "reconciled": "started a run",
     "period_closed": "closed a month",
     "evidence_built": "took an evidence bundle",
-    "unmasked": "saw a phone number in full",
+    "unmasked": "saw a phone number, or a body, in full",
     "erased": "erased personal data",
     "restored_without_erasures": "put back a backup without its erasures",
     "key_rotated": "began a new evidence key",
@@ -224,6 +234,9 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "proposal_approved": "approved a proposal",
     "proposal_rejected": "rejected a proposal",
     "proposal_withdrawn": "withdrew a proposal",
+    "note_added": "noted something on an order",
+    "alarm_taken": "took an alarm",
+    "test_event_sent": "sent a test event",
     "signed_in": "signed in to the console",
     "sign_in_failed": "tried to sign in, and did not fit",
 }

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "4534790d6971e2cf6f914e7f5700b1891411e63a29e6884f21a5e39439e5cb8f",
-    "postgresql": "b848c4bcf5014126a12115ccaa0c88acd7eab1c5804f3282f0e3d395388ccf74",
+    "sqlite": "885b999aad552f4e6ec4264f88f6214aea2da3e49e5bb87edb971d7a0a65537e",
+    "postgresql": "b9bb2e30ef3ec1dfc7fe415d515e0d90b472e38087d10535b0bad13bc30f380b",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

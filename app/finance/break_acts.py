@@ -35,6 +35,7 @@ from app.finance.match_rules import read_rules
 from app.finance.matching_store import rules_in_force
 from app.finance.run_store import AT_ONCE, Run, run_of, runs, seen_by
 from app.receiving.context import AppContext
+from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import (
@@ -254,9 +255,13 @@ class BreakAct:
 
 async def assign_break(context: AppContext, name: str, *, to: str, by: str | None) -> None:
     """Make it somebody's; an empty name makes it nobody's."""
+    _check_assignee(to)
+    await _do(context, name, BreakAct(deed="assigned", by=by, value=to))
+
+
+def _check_assignee(to: str) -> None:
     if to and not (to.isprintable() and to == to.strip() and len(to) <= 80):
         raise UsageError("--to takes a name of at most 80 printable characters")
-    await _do(context, name, BreakAct(deed="assigned", by=by, value=to))
 
 
 async def comment_break(context: AppContext, name: str, *, note: str, by: str | None) -> None:
@@ -270,6 +275,49 @@ async def accept_break(
     """Write it off. Above the amount that the rules set for one person it is proposed; returns the
     proposal then."""
     return await _decide(context, name, BreakAct(deed="accepted", by=by, reason=reason))
+
+
+MOST_AT_ONCE: Final = 200
+"""Breaks in one decision: four pages of the list; the transaction holds others up for a second."""
+
+
+NAMED: Final = 10
+"""Breaks that a refusal names; the others are counted."""
+
+
+def mark_of(found: Sequence[SeenBreak]) -> str:
+    """What was shown of some breaks, as a digest: which, with what money, and where each stands."""
+    shown = [(each.identity, str(each.seen.money), each.life.state) for each in found]
+    return fingerprint(sorted(shown))
+
+
+async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
+    """Some breaks by their ids, the most money of each currency first. Raises UsageError for too
+    many and for none, NotFoundError where one lives no more."""
+    wanted = list(dict.fromkeys(names))
+    if not 0 < len(wanted) <= MOST_AT_ONCE:
+        raise UsageError(f"choose 1 to {MOST_AT_ONCE} breaks")
+    async with context.store.reading() as connection:
+        found = await seen_breaks(connection, wanted)
+    if len(found) < len(wanted):
+        raise NotFoundError("one of these breaks lives no more: look at the list again")
+    return sorted(found, key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
+
+
+async def assign_breaks(
+    context: AppContext, names: Sequence[str], *, to: str, by: str | None, seen: str
+) -> None:
+    """Make all of them somebody's, or none. seen: the mark of what was shown."""
+    _check_assignee(to)
+    await _do_all(context, names, BreakAct(deed="assigned", by=by, value=to), seen=seen)
+
+
+async def accept_breaks(
+    context: AppContext, names: Sequence[str], *, reason: str, by: str | None, seen: str
+) -> None:
+    """Write all of them off, or none: each must be one that a person may accept alone. seen: the
+    mark of what was shown. Raises UsageError that names those that must be proposed instead."""
+    await _do_all(context, names, BreakAct(deed="accepted", by=by, reason=reason), seen=seen)
 
 
 async def match_break(
@@ -338,6 +386,36 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
             sentence=_proposed_sentence(found, doing),
             given={"deed": doing.deed, "value": doing.value},
             reason=doing.reason,
+        )
+
+
+async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str) -> None:
+    """Assign or accept several in one transaction: all of them, or none. seen: the `mark_of` them
+    as they were shown. Raises UsageError where they are others by now, and where one person may
+    not."""
+    _check_reason(doing)
+    async with context.store.writing() as connection:
+        await deciding_alone(connection)
+        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        found = await seen_breaks(connection, names)
+        if mark_of(found) != seen:
+            raise UsageError("they have changed since you looked: look at them again")
+        if doing.deed == "accepted":
+            await _check_alone(connection, found)
+        for each in found:
+            await _write(context, connection, doing, who, each)
+
+
+async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> None:
+    """Raises UsageError where one is closed, and with those that one person may not accept."""
+    for each in found:
+        _check_open(each)
+    names = [each.identity for each in found if await _too_much(connection, each.seen) is not None]
+    if names:
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        raise UsageError(
+            f"one person may not accept {', '.join(names[:NAMED])}{more} alone: leave them out, "
+            "and propose each by itself; nothing was accepted"
         )
 
 
@@ -448,6 +526,12 @@ async def _too_much(connection: Connection, seen: Break) -> str | None:
         return None
     most = Money(minor=limit, currency=money.currency)
     return f"{money} is more than the {most} that one person may accept"
+
+
+async def matches_of(context: AppContext, name: str) -> list[str]:
+    """The lines that stand matched with a break by hand, in the versions that were matched."""
+    async with context.store.reading() as connection:
+        return await lines_matched_with(connection, name)
 
 
 async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:

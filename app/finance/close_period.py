@@ -25,6 +25,7 @@ from app.access.operators import Proven, note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.core.errors import UsageError
+from app.core.masking import looks_like_a_phone
 from app.database.engine import Connection
 from app.finance.calendar import calendar_of, month_in_books
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
@@ -82,7 +83,7 @@ class CloseRequest:
     as_of        what was known then is closed; None: now
     margin_days  days after the month's end before which it is not closed
     sources      to judge rejected deliveries again
-    reason       why, where it may come to a proposal
+    reason       why, for the trail, and for whoever is to agree
     still_s      seconds to wait where `as_of` is now
     """
 
@@ -103,6 +104,8 @@ async def close_period(
 
     Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
     """
+    if looks_like_a_phone(request.reason):
+        raise UsageError("leave the phone number out: what is said of a closing is kept for ever")
     month, before, report, blockers = await _looked(context, request, progress=progress)
     if blockers or report is None:
         return blockers
@@ -152,6 +155,7 @@ def closing_kind(
             as_of=None if as_of is None else parse_instant(as_of),
             margin_days=int(proposal.given["margin_days"]),
             sources=sources,
+            reason=proposal.reason,
             still_s=still_s,
         )
         month, before, report, blockers = await _looked(context, request, progress=_quiet)
@@ -317,7 +321,7 @@ async def _write(
             ),
         )
         await add_closing(connection, closing, prints=prints)
-        await _note(connection, who, closing, agreed)
+        await _note(connection, who, closing, agreed, reason=request.reason)
     return closing
 
 
@@ -340,7 +344,12 @@ async def _rests_on(
 
 
 async def _note(
-    connection: Connection, who: Operator, closing: Closing, agreed: Agreed | None
+    connection: Connection,
+    who: Operator,
+    closing: Closing,
+    agreed: Agreed | None,
+    *,
+    reason: str,
 ) -> None:
     await note_in_trail(
         connection,
@@ -348,6 +357,7 @@ async def _note(
         action="period_closed",
         subject=closing.month.name,
         at=closing.closed_at,
+        reason=reason,
         facts={"as_of": format_instant(closing.as_of), "digest": closing.digest}
         | ({} if agreed is None else agreed.facts),
     )

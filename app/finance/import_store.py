@@ -153,6 +153,19 @@ async def imports(connection: AsyncConnection, *, kind: ImportKind, limit: int) 
     return [import_of(row) for row in rows]
 
 
+async def one_import(connection: AsyncConnection, number: int) -> Import | None:
+    """The published one of this number."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE number=:number "  # noqa: S608
+            "AND published_at IS NOT NULL"
+        ),
+        {"number": number},
+    )
+    row = rows.first()
+    return None if row is None else import_of(row)
+
+
 def import_of(row: Any) -> Import:
     """The import of a row, whose columns are its fields."""
     return Import(**dict(zip(_COLUMNS, row, strict=True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ import anyio.lowlevel
 
 from app.access.operator_store import Operator
 from app.access.operators import Action, note_in_trail, permitted
-from app.core.errors import StoreUnavailable, UsageError
+from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
 from app.finance.bank_store import compare_bank, write_bank
@@ -43,15 +44,18 @@ from app.finance.files.tables import (
 )
 from app.finance.import_store import (
     Import,
-    ImportKind,
     Staged,
     WrittenVersions,
     begin_import,
     go_on,
+    one_import,
     publish_import,
     stretches,
     under_way,
     undo_stretch,
+)
+from app.finance.import_store import (
+    ImportKind as ImportKind,
 )
 from app.finance.import_store import imports as stored_imports
 from app.finance.order_references import Unfit, name_references, unfit_references
@@ -64,6 +68,9 @@ from app.receiving.pace import Pace
 
 MAX_PROBLEMS: Final = 100
 """Problems that are told; the others are counted."""
+
+MONEY: Final = ("minor", "gross", "fee", "net")
+"""Staged columns of money: of a book or a bank, and of a statement."""
 
 Write = Callable[..., Awaitable[WrittenVersions]]
 
@@ -161,6 +168,7 @@ class Wanted:
 
     rejects  where rows that are not taken go when the good ones are; None: nothing is taken unless
              every row is good
+    sha256   the digest that the file must have; empty: any
     """
 
     path: Path
@@ -169,6 +177,7 @@ class Wanted:
     kind: ImportForm
     dry_run: bool = False
     rejects: Path | None = None
+    sha256: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,6 +188,8 @@ class Imported:
     number   of the import; None where nothing was imported
     rejects  the name of the file to which the rejected rows went
     rows     the first rows as understood, in a dry run
+    sums     in a dry run, of the rows that are clear: by currency how many, and their amounts in
+             minor units by the file's columns of money
     passed_over  columns that nothing was read from, as the heading names them
     totals   the first rows that add up those above, as totals of the file: none of them is taken,
              nor counted as read
@@ -202,6 +213,7 @@ class Imported:
     number: int | None = None
     rejects: str | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    sums: dict[str, Counter[str]] = field(default_factory=dict)
     passed_over: list[str] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     totals_found: int = 0
@@ -225,6 +237,16 @@ class Imported:
         self.new += written.new
         self.changed += written.changed
         self.unchanged += written.unchanged
+
+    def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
+        """Add the money of staged rows, which have these columns."""
+        currency = columns.index("currency")
+        amounts = [(name, columns.index(name)) for name in MONEY if name in columns]
+        for row in rows:
+            sums = self.sums.setdefault(row[currency], Counter())
+            sums["rows"] += 1
+            for name, place in amounts:
+                sums[name] += row[place]
 
 
 # --- imports an order book or a statement from a file ---------------------------------------------
@@ -387,6 +409,7 @@ async def import_file(
             async with context.store.reading() as connection:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
                     done.count(await wanted.kind.compare(connection, rows))
+                    done.add_up(rows, columns=wanted.form.STAGED)
         elif not done.found or (wanted.rejects is not None and not done.refused):
             reading.set_aside()
             await write_and_publish(
@@ -405,7 +428,7 @@ class _Reading:
     def __init__(self, wanted: Wanted, progress: Progress) -> None:
         self._wanted, self._progress = wanted, progress
         # A name on the disk is bytes: not always text that can be kept, or shown.
-        self.done = Imported(file=printable(wanted.path.name))
+        self.done = Imported(file=printable(wanted.path.name), sha256=wanted.sha256)
         self.staged = Staged(("number", *wanted.form.STAGED), order=(*wanted.kind.order, "number"))
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
 
@@ -554,12 +577,14 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest(Asked):
-    """What a person asks for: which file, how it is to be read, and what is to be done with it."""
+    """What a person asks for: which file, how it is to be read, and what is to be done with it.
+    Where a digest is said, nothing but the file that has it is taken."""
 
     dry_run: bool = False
     accept_good: bool = False
     rejects: Path | None = None
     by: str | None = None
+    sha256: str = ""
 
 
 async def import_book(
@@ -582,6 +607,7 @@ async def import_book(
         kind=BOOK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
+        sha256=request.sha256,
     )
     return await import_file(context, wanted, by=request.by, progress=progress)
 
@@ -604,6 +630,7 @@ async def import_statement(
         kind=STATEMENT,
         dry_run=request.dry_run,
         rejects=_rejects(request),
+        sha256=request.sha256,
     )
     return await import_file(context, wanted, by=request.by, progress=progress)
 
@@ -628,6 +655,7 @@ async def import_bank(
         kind=BANK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
+        sha256=request.sha256,
     )
     return await import_file(context, wanted, by=request.by, progress=progress)
 
@@ -638,6 +666,15 @@ def _rejects(request: ImportRequest) -> Path | None:
     if not request.accept_good or request.dry_run:
         return None
     return request.rejects or rejects_beside(request.path)
+
+
+async def past_import(context: AppContext, number: int) -> Import:
+    """A published import. Raises NotFoundError where there is none of this number."""
+    async with context.store.reading() as connection:
+        found = await one_import(connection, number)
+    if found is None:
+        raise NotFoundError(f"there is no import {number}")
+    return found
 
 
 async def past_imports(context: AppContext, *, kind: ImportKind, limit: int) -> list[Import]:

@@ -1,5 +1,9 @@
-"""What rows of an order book say their orders were paid by: checked, and written down as the shop's
-own word, which leads the provider's events to the orders."""
+"""What the rows of an order book say that orders were paid by: told of rows that cannot be right,
+and written down for the others.
+
+A reference, of a session or of a payment, belongs to one order for good; the provider's events find
+their order by it.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ import structlog
 from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.statements import run
+from app.monitoring.alarm_owners import forget_owners
 from app.monitoring.health import COUNTED, everything_refused
 from app.monitoring.monitoring_store import (
     deliveries_between,
@@ -453,6 +454,7 @@ class Watchdog:
         """Look once, and log what has changed. Returns 0: there is nothing to do at once."""
         await self._count_findings()
         before, self.alarms = self.alarms, await alarms(self._watched)
+        await forget_owners(self._watched.context, self.alarms)
         for name, alarm in self.alarms.items():
             if name not in before:
                 log.error("an alarm is raised", reason=alarm.reason)

@@ -10,7 +10,7 @@ Leaves out: which orders these are; listings read the ledgers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import text
@@ -24,7 +24,7 @@ FINDING: Final = "finding "
 LedgerWords = tuple[str, str]
 """An outcome, and findings as a cached ledger has them: `|one|other|`."""
 
-_STANDING: Final = "SELECT outcome, findings FROM ledgers WHERE order_key IN ({})"
+_STANDING: Final = "SELECT order_key, outcome, findings FROM ledgers WHERE order_key IN ({})"
 _FULL_COUNT: Final = "SELECT outcome, findings, count(*) FROM ledgers GROUP BY outcome, findings"
 _KEPT: Final = (
     "SELECT name, value FROM counters WHERE (name >= 'outcome ' AND name < 'outcome!') "
@@ -37,19 +37,19 @@ _FORGET: Final = (
 _ADD: Final = "ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value"
 
 
-def standing(connection: PlainConnection, orders: Iterable[str]) -> list[LedgerWords]:
-    """What the ledgers of these orders say before they are replaced."""
+def standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
+    """What the ledgers of these orders say before they are replaced, by order."""
     rows = select_rows(connection, sql=_STANDING, values=orders)
-    return [(row[0], row[1]) for row in rows]
+    return {row[0]: (row[1], row[2]) for row in rows}
 
 
 def tally(
-    connection: PlainConnection, *, before: Sequence[LedgerWords], after: Sequence[LedgerWords]
+    connection: PlainConnection, *, before: Iterable[LedgerWords], after: Iterable[LedgerWords]
 ) -> None:
     """Count ledgers that replace others. Last in a transaction: its rows stay locked until the
     commit, and are locked in the order of their names."""
-    change = Counter(name for words in after for name in _names(*words))
-    change.subtract(name for words in before for name in _names(*words))
+    change = Counter(name for words in after for name in words_of(*words))
+    change.subtract(name for words in before for name in words_of(*words))
     _add(connection, change)
 
 
@@ -60,8 +60,8 @@ def _add(connection: PlainConnection, change: Counter[str]) -> None:
         insert_rows(connection, table="counters", columns=columns, rows=rows, conflict=_ADD)
 
 
-def _names(outcome: str, findings: str) -> list[str]:
-    """The counters that one ledger counts in."""
+def words_of(outcome: str, findings: str) -> list[str]:
+    """The counters that one ledger counts in: its outcome, and each of its findings."""
     return [OUTCOME + outcome, *(FINDING + code for code in findings.split("|") if code)]
 
 
@@ -107,6 +107,6 @@ async def _kept(connection: AsyncConnection) -> Counter[str]:
 async def _full_count(connection: AsyncConnection) -> Counter[str]:
     counted = Counter[str]()
     for outcome, findings, count in await connection.execute(text(_FULL_COUNT)):
-        for name in _names(outcome, findings):
+        for name in words_of(outcome, findings):
             counted[name] += int(count)
     return counted

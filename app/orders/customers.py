@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.access.operators import note_in_trail, permitted
-from app.core.errors import UsageError
+from app.core.errors import NotFoundError, UsageError
 from app.core.masking import Masking, looks_like_a_phone
 from app.core.reading import Unreadable
 from app.database.engine import Connection
@@ -19,8 +19,9 @@ from app.orders.pending_session_store import unanswered_of
 from app.orders.read_orders import explain_order
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from app.receiving.delivery_log_store import RawDelivery, raw_delivery
+from app.receiving.delivery_log_store import RawDelivery, find_in_log, raw_delivery
 from app.receiving.header_codec import read_headers
+from app.receiving.refusal_store import find_rejection
 
 LOOKED_AT: Final = 50
 """Deliveries of one order that are read: the first names the customer, usually."""
@@ -103,3 +104,47 @@ async def unmask(
             facts={"phones": len(found)},
         )
     return found
+
+
+async def reveal_body(
+    context: AppContext, delivery_id: str, *, sources: Mapping[str, Source], reason: str, by: str
+) -> bytes:
+    """The body of a delivery as it came, refused or not, for a person who may; it is in the trail.
+
+    Raises UsageError for who may not, without a reason, and where the body is not kept, each with
+    why; NotFoundError for no such delivery.
+    """
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="unmasked")
+        body, phones = await _kept_body(connection, delivery_id, sources)
+        await note_in_trail(
+            connection,
+            who,
+            action="unmasked",
+            subject=delivery_id,
+            at=context.clock.now(),
+            reason=checked_reason(reason, phones),
+            facts={"bytes": len(body)},
+        )
+    return body
+
+
+async def _kept_body(
+    connection: Connection, delivery_id: str, sources: Mapping[str, Source]
+) -> tuple[bytes, list[str]]:
+    """The whole body, and the phone numbers that a profile finds in it."""
+    refused = await find_rejection(connection, delivery_id)
+    if refused is not None:
+        return refused.body, []
+    delivery = await raw_delivery(connection, delivery_id)
+    if delivery is None:
+        if await find_in_log(connection, delivery_id) is None:
+            raise NotFoundError(f"there is no delivery {delivery_id!r}")
+        raise UsageError(
+            "it brought the same bytes as an earlier delivery of the same event, which keeps them: "
+            "open that one, from the order's page"
+        )
+    body = delivery.body if delivery.whole is None else delivery.whole
+    if body is None:
+        raise UsageError("its body was deleted; its digest, dates and amounts are kept")
+    return body, phones_in(delivery, sources)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
-from app.core.ids import first_id
 from app.core.masking import Masking, masked_phone
 from app.orders.customers import phones_in
 from app.orders.search_store import orders_of_event
@@ -19,6 +17,7 @@ from app.receiving.delivery_log_store import (
     LogEntry,
     arrivals_since,
     find_in_log,
+    last_arrivals,
     list_log,
     newest_arrival,
     raw_delivery,
@@ -80,24 +79,29 @@ async def head_of_log(context: AppContext) -> str:
 
 
 MINUTES: Final = 60
-LOOKED_AT: Final = 20_000
-"""Arrivals that a chart of the last hour looks at, at most."""
 
 
 async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, int]]:
-    """How many of the latest arrivals came in each minute of the last hour: when it began, how many
-    were taken, how many refused."""
-    now = context.clock.now()
-    first = now // MINUTE - MINUTES + 1
+    """How many arrivals came in each minute of the last hour: when it began, how many were taken,
+    how many refused. They are counted as they are read, and as they were judged when they came."""
+    first = context.clock.now() // MINUTE - MINUTES + 1
     async with context.store.reading() as connection:
-        found = await arrivals_since(
-            connection, first_id("dlv_", EARLIEST + first * MINUTE), most=LOOKED_AT
-        )
-    counts = Counter((at // MINUTE, refused) for at, refused in found)
+        counts = await arrivals_since(connection, first)
     return [
-        (EARLIEST + minute * MINUTE, counts[minute, False], counts[minute, True])
+        (EARLIEST + minute * MINUTE, *counts.get(minute, (0, 0)))
         for minute in range(first, first + MINUTES)
     ]
+
+
+async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
+    """The minute in which a delivery of a source was last taken, and last refused; None where none
+    was in the last ninety days. Of an empty name: of all names that no source has."""
+    async with context.store.reading() as connection:
+        taken, refused = await last_arrivals(connection, source)
+    return (
+        None if taken is None else EARLIEST + taken * MINUTE,
+        None if refused is None else EARLIEST + refused * MINUTE,
+    )
 
 
 REFUSED_LOOKED_AT: Final = 2_000

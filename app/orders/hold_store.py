@@ -17,12 +17,14 @@ from reconcile.instants import Instant
 from reconcile.ledger.records import HoldReason
 
 _STANDING: Final = (
-    "records.kind = 'held' AND NOT EXISTS (SELECT 1 FROM records AS later "
+    "records.kind IN ('held', 'released') AND records.kind = 'held' AND NOT EXISTS "
+    "(SELECT 1 FROM records AS later "
     "WHERE later.kind IN ('held', 'released') AND later.order_key = records.order_key "
     "AND later.reason = records.reason AND (later.recorded_at > records.recorded_at "
     "OR (later.recorded_at = records.recorded_at AND later.id > records.id)))"
 )
-"""Of a record: it is the last word on its reason, and says `held`."""
+"""Of a record: it is the last word on its reason, and says `held`. Both kinds are named as in the
+text of their index, or SQLite would go through all records: see `ix_records_holds`."""
 
 _OF_ORDERS: Final = (
     "SELECT order_key, reason, recorded_at FROM records "  # noqa: S608

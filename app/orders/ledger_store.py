@@ -16,7 +16,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import PlainConnection, insert_rows, run, select_in
-from app.orders.counter_store import count_anew, standing, tally
+from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
+from app.orders.listing_store import last_numbers, list_anew, relist
 from app.orders.notification_store import write_notifications
 from app.orders.published_store import PUBLISHED_COLUMNS, Published, published_of
 from app.receiving.due_store import Due, Mark, settle_marks
@@ -180,7 +181,9 @@ def _publish(
     marks: Sequence[Mark],
     notify: Instant | None,
 ) -> None:
-    before = standing(connection, [each.order for each in publications])
+    orders = [each.order for each in publications]
+    before, numbers_before = standing(connection, orders), last_numbers(connection, orders)
+    numbers = dict(numbers_before)
     if publications:
         insert_rows(
             connection,
@@ -198,12 +201,14 @@ def _publish(
             columns=_REVISION_COLUMNS,
             rows=[_revision_row(first + n, each) for n, each in enumerate(revisions)],
         )
+        numbers |= {each.order: first + n for n, each in enumerate(revisions)}
         if notify is not None:
             write_notifications(connection, revisions, first=first, now=notify)
     if marks:
         settle_marks(connection, marks)
-    after = [(each.position.outcome, each.findings) for each in publications]
-    tally(connection, before=before, after=after)
+    after = {each.order: (each.position.outcome, each.findings) for each in publications}
+    relist(connection, before=before, numbers_before=numbers_before, after=after, numbers=numbers)
+    tally(connection, before=before.values(), after=after.values())
 
 
 def _take_numbers(connection: PlainConnection, name: str, count: int) -> int:
@@ -308,6 +313,24 @@ class Latest:
     at: Instant
 
 
+_ABOVE_ALL: Final = 2**62
+
+_LATEST: Final = (
+    "SELECT order_key, seq, at FROM revisions WHERE NOT EXISTS "
+    "(SELECT 1 FROM revisions AS later WHERE later.order_key = revisions.order_key "
+    "AND later.seq > revisions.seq) AND seq < :before ORDER BY seq DESC LIMIT :limit",
+    "SELECT listed.order_key, listed.seq, at FROM order_listings AS listed "
+    "JOIN revisions ON revisions.seq = listed.seq "
+    "WHERE listed.word = :word_0 AND listed.seq < :before ORDER BY listed.seq DESC LIMIT :limit",
+    "SELECT listed.order_key, listed.seq, at FROM order_listings AS listed "
+    "JOIN revisions ON revisions.seq = listed.seq "
+    "WHERE listed.word = :word_0 AND listed.seq < :before AND EXISTS "
+    "(SELECT 1 FROM order_listings AS other WHERE other.word = :word_1 "
+    "AND other.seq = listed.seq) ORDER BY listed.seq DESC LIMIT :limit",
+)
+"""Of all orders, of those with one word, and of those with two."""
+
+
 async def latest_orders(
     connection: AsyncConnection,
     *,
@@ -318,30 +341,11 @@ async def latest_orders(
 ) -> list[Latest]:
     """Orders by their last revision, the newest first: those whose last one is below `before`, of
     an outcome, with a finding as the cache has them."""
-    conditions = [
-        "NOT EXISTS (SELECT 1 FROM revisions AS later "
-        "WHERE later.order_key = revisions.order_key AND later.seq > revisions.seq)"
-    ]
-    values: dict[str, Any] = {"limit": limit}
-    if before is not None:
-        conditions.append("seq < :before")
-        values["before"] = before
-    if outcome is not None:
-        conditions.append("outcome = :outcome")
-        values["outcome"] = outcome
-    if finding is not None:
-        conditions.append(
-            "EXISTS (SELECT 1 FROM ledgers WHERE ledgers.order_key = revisions.order_key "
-            "AND findings LIKE :finding)"
-        )
-        values["finding"] = f"%|{finding}|%"
-    rows = await connection.execute(
-        text(
-            "SELECT order_key, seq, at FROM revisions "  # noqa: S608
-            f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT :limit"
-        ),
-        values,
-    )
+    found = ((FINDING, finding), (OUTCOME, outcome))
+    words = [kind + word for kind, word in found if word is not None]
+    values: dict[str, Any] = {"before": _ABOVE_ALL if before is None else before, "limit": limit}
+    values |= {f"word_{place}": word for place, word in enumerate(words)}
+    rows = await connection.execute(text(_LATEST[len(words)]), values)
     return [Latest(order=row[0], seq=row[1], at=row[2]) for row in rows]
 
 
@@ -374,3 +378,4 @@ async def drop_ledgers_without_history(connection: AsyncConnection) -> None:
     """Drop the cached ledgers of orders of which nothing is known by now, and count the others."""
     await connection.execute(text(f"DELETE FROM ledgers WHERE {WITHOUT_HISTORY}"))  # noqa: S608
     await count_anew(connection)
+    await list_anew(connection)

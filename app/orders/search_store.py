@@ -155,7 +155,7 @@ def _money(minor: int | None, currency: str | None) -> Money | None:
 
 
 async def references_in_books(connection: AsyncConnection, phone: str, *, limit: int) -> list[str]:
-    """References of lines that name this number. No index: a book is looked through."""
+    """References of lines that name this number."""
     rows = await connection.execute(
         text(
             "SELECT DISTINCT reference FROM book_lines WHERE phone = :phone "

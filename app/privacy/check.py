@@ -47,6 +47,7 @@ from app.orders.counter_store import differing_tallies
 from app.orders.history_store import Range, gather, ranges, scan
 from app.orders.index_store import Reread, index_again
 from app.orders.ledger_store import latest_positions, ledger_row
+from app.orders.listing_store import differing_listings
 from app.orders.policy_version_store import noted_policy, rules_of
 from app.orders.published_store import feed_gaps
 from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, Helpers, in_order, in_process
@@ -455,6 +456,7 @@ class _Check:
                 self._add(sentences)
             self._add(await feed_gaps(connection))
             self._add(await differing_tallies(connection))
+            self._add(await differing_listings(connection))
             self._add(await prove_log(connection, limit=MAX_PROBLEMS))  # 6
         await self._erasures()  # 7
 

@@ -21,6 +21,7 @@ __all__ = (
     "phone_store",
     "reader",
     "receive",
+    "refusal_store",
     "refusals",
     "reverify",
     "store",

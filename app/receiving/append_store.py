@@ -26,7 +26,7 @@ from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from app.receiving.refusal_store import Rejection, RejectionRing
 from app.sealing.leaf_store import DELIVERY
 from app.sealing.log_queue_store import mark_unsealed
-from reconcile.instants import EARLIEST, Instant
+from reconcile.instants import DAY, EARLIEST, MINUTE, Instant
 from reconcile.ledger.events import UNCONFIRMED, Event
 
 StoredVerdict = Literal["stored", "duplicate", "duplicate_with_different_body", "unreadable"]
@@ -158,6 +158,7 @@ def append_ready(
         appended = append(connection, arrivals, memory)
     if rejections:
         ring.append(connection, rejections)
+    count_arrivals(connection, appended.arrivals, rejections)
     count_read(connection, appended)
     return appended
 
@@ -183,6 +184,37 @@ def _unknown(connection: PlainConnection, arrivals: Sequence[Arrival]) -> list[A
     }
     found = {each.delivery_id: each for each in arrivals if each.delivery_id not in known}
     return list(found.values())
+
+
+ARRIVALS_KEPT: Final = 90 * DAY // MINUTE
+"""Minutes for which arrivals are counted."""
+
+_MORE_ARRIVALS: Final = (
+    "ON CONFLICT (minute, source) DO UPDATE SET taken=arrivals.taken+excluded.taken, "
+    "refused=arrivals.refused+excluded.refused"
+)
+
+
+def count_arrivals(
+    connection: PlainConnection, arrivals: Sequence[Arrival], rejections: Sequence[Rejection]
+) -> None:
+    """Count what came by minute and source, and delete the counts of long ago. A name that no
+    source has is anybody's choice: all of them are counted as one."""
+    taken = Counter((each.received_at // MINUTE, each.source) for each in arrivals)
+    refused = Counter(
+        (each.received_at // MINUTE, "" if each.verdict == "source_unknown" else each.source)
+        for each in rejections
+    )
+    rows = sorted((*key, taken[key], refused[key]) for key in taken.keys() | refused.keys())
+    if rows:
+        insert_rows(
+            connection,
+            table="arrivals",
+            columns=("minute", "source", "taken", "refused"),
+            rows=rows,
+            conflict=_MORE_ARRIVALS,
+        )
+        connection.ask("DELETE FROM arrivals WHERE minute < ?", (rows[-1][0] - ARRIVALS_KEPT,))
 
 
 READ: Final = "read "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -85,6 +85,19 @@ _HALVES = (
 )
 
 
+_ACCEPTED: Final = ("stored", "duplicate", "duplicate_with_different_body", "unreadable")
+"""Verdicts of the half that was accepted."""
+
+_CONDITIONS: Final = {
+    "verdict": "verdict = :verdict",
+    "source": "source = :source",
+    "before": "id < :before",
+}
+
+_UNUSUAL: Final = "verdict <> 'stored'"
+"""As in the text of the index that holds these alone: see `ix_deliveries_verdict`."""
+
+
 async def list_log(
     connection: AsyncConnection,
     *,
@@ -97,29 +110,27 @@ async def list_log(
     """The latest arrivals, newest first, of all verdicts and sources or of one; those before an id.
     refused: whether those that were refused are among them.
 
-    Each half is cut by itself: a database that sorts both whole reads every arrival there is.
+    Each half is cut by itself: a database that sorts both whole reads every arrival there is. A
+    verdict stands in one of them alone.
     """
-    values: dict[str, Any] = {"limit": limit}
-    conditions = []
-    for name, value, condition in (
-        # As in the text of the index that holds this verdict alone: see `ix_deliveries_unreadable`.
-        ("verdict", verdict, "verdict = :verdict"),
-        ("source", source, "source = :source"),
-        ("before", before, "id < :before"),
-    ):
-        if value == "unreadable" and name == "verdict":
-            conditions.append("verdict = 'unreadable'")
-        elif value is not None:
-            conditions.append(condition)
-            values[name] = value
+    given = {"verdict": verdict, "source": source, "before": before}
+    values = {name: value for name, value in given.items() if value is not None}
+    conditions = [_CONDITIONS[name] for name in values]
+    if verdict is not None and verdict != "stored":
+        conditions.append(_UNUSUAL)
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+    halves_of = _HALVES[: 2 if refused else 1]
+    if verdict is not None:
+        halves_of = _HALVES[:1] if verdict in _ACCEPTED else _HALVES[1:2] if refused else ()
+    if not halves_of:
+        return []
     halves = " UNION ALL ".join(
         f"SELECT * FROM ({half} {where}ORDER BY id DESC LIMIT :limit) AS of_{name}"  # noqa: S608
-        for half, name in _HALVES[: 2 if refused else 1]
+        for half, name in halves_of
     )
     rows = await connection.execute(
         text(f"SELECT * FROM ({halves}) AS delivery_log ORDER BY id DESC LIMIT :limit"),  # noqa: S608
-        values,
+        {"limit": limit, **values},
     )
     return [_entry(row) for row in rows]
 
@@ -133,20 +144,27 @@ async def newest_arrival(connection: AsyncConnection) -> str:
     return str(rows.scalar_one() or "")
 
 
-async def arrivals_since(
-    connection: AsyncConnection, start: str, *, most: int
-) -> list[tuple[Instant, bool]]:
-    """When each of the latest `most` arrivals since an id came, and whether it was refused."""
-    rows = await connection.execute(
-        text(
-            "SELECT received_at, 0, id FROM (SELECT received_at, id FROM deliveries "
-            "WHERE id >= :start ORDER BY id DESC LIMIT :most) AS taken UNION ALL "
-            "SELECT received_at, 1, id FROM (SELECT received_at, id FROM rejections "
-            "WHERE id >= :start ORDER BY id DESC LIMIT :most) AS refused"
-        ),
-        {"start": start, "most": most},
-    )
-    return [(row[0], bool(row[1])) for row in rows]
+ARRIVALS_SINCE: Final = (
+    "SELECT minute, sum(taken), sum(refused) FROM arrivals WHERE minute >= :first GROUP BY minute"
+)
+LAST_ARRIVALS: Final = (
+    "SELECT (SELECT max(minute) FROM arrivals WHERE source = :source AND taken > 0), "
+    "(SELECT max(minute) FROM arrivals WHERE source = :source AND refused > 0)"
+)
+
+
+async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
+    """How many arrivals were taken and refused in each minute since 1970, from one on; none where
+    nothing came."""
+    rows = await connection.execute(text(ARRIVALS_SINCE), {"first": first})
+    return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
+
+
+async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
+    """The minute in which a delivery of a source was last taken, and that in which one was last
+    refused; None where none is counted."""
+    row = (await connection.execute(text(LAST_ARRIVALS), {"source": source})).one()
+    return row[0], row[1]
 
 
 async def refused_naming(

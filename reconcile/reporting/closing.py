@@ -384,11 +384,12 @@ NAMED: Final = 3
 
 @frozen
 class Blocker:
-    """One reason, and what to do: a sentence each."""
+    """One reason, and what to do: a sentence each. cause: of which breaks it speaks, if of some."""
 
     code: BlockerCode
     sentence: str
     do: str
+    cause: BreakCause | None = None
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
@@ -438,6 +439,7 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
             sentence=f"Breaks to be decided, {cause}: {count:,} ({', '.join(named)}{more}).",
             do=f"See `tallyhook breaks list --cause {cause}`; put each right at its source, "
             "match it by hand, or accept it with a reason.",
+            cause=cause,
         )
     hidden = sum(each.left_out for each in report.unlisted if each.table == "break_lines")
     if hidden:

@@ -18,6 +18,7 @@ from rich.console import Console
 from tests.bench import figures
 from tests.bench.beside import beside_figures, put_beside
 from tests.bench.bundles import bundle_figures
+from tests.bench.console import console_figures
 from tests.bench.engine import SignedKilobyte, cost, crooked_history, fold_once, found_in
 from tests.bench.flood import flood
 from tests.bench.importing import import_book, import_figures
@@ -56,6 +57,7 @@ PARTS = (
     "report",
     "sealing",
     "many",
+    "console",
 )
 
 
@@ -164,6 +166,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("report", reporting),
         ("sealing", sealing_figures),
         ("many", holding_many),
+        ("console", console_figures),
     ]
     found: list[Figure] = []
     for name, part in parts:

@@ -38,13 +38,18 @@ BARS = {
     "many check": 100_000.0,
     "many erase": 2.0,
     "many p99": 1.2,
+    "console page": 100.0,
+    "console loop": 20.0,
+    "console size": 50.0,
+    "console beside": 1.1,
 }
 """ingest, postgresql: of the do-nothing rate; offered, steady, drained: ms, s, a second, MiB;
 two receivers: times the rate of one; fold: µs; rebuild, on one core and on two: events a second;
 memory: MiB; flatness: of the first round's rate; flood: of the genuine deliveries, ms, MiB;
 put beside: ms; verifying: µs, of any keyed hash; recovery, workbook, bundle: seconds; import,
 match, reconcile: rows a second; sealing: of the rate without it, leaves a second; proof: ms;
-many: ms, rows a second, seconds, of an empty database's."""
+many: ms, rows a second, seconds, of an empty database's; console: ms, ms, KB, of that without
+people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,8 @@ class Sizes:
     log_leaves     leaves of the log in which `log_proofs` are proved
     many_deliveries deliveries in a database beside an empty one; each gets `many_orders` orders of
                    deliveries in each of `many_legs` legs
+    console_orders orders whose pages are asked for `console_times` times each; people browse them
+                   in `console_legs` legs of `console_s` seconds, beside as many without them
     """
 
     round_orders: int = 12_500
@@ -111,6 +118,10 @@ class Sizes:
     many_deliveries: int = 10_000_000
     many_orders: int = 2_500
     many_legs: int = 5
+    console_orders: int = 250_000
+    console_times: int = 40
+    console_legs: int = 3
+    console_s: int = 30
 
 
 FULL = Sizes()
@@ -142,5 +153,9 @@ QUICK = Sizes(
     many_deliveries=500_000,
     many_orders=1_000,
     many_legs=3,
+    console_orders=12_500,
+    console_times=20,
+    console_legs=2,
+    console_s=10,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""

@@ -11,8 +11,10 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,15 +24,33 @@ import pytest
 
 from app.access.operators import Proven, register_operator
 from app.access.proposal import Proposal
+from app.bootstrap import open_service
+from app.config.load import load_settings
+from app.core.clock import SetClock, SystemClock
 from app.finance.match_rules import save_rules
 from reconcile.instants import Instant
-from tests.api.driving import driving, environ, event, of_order, signed
+from tests.api.driving import (
+    Driver,
+    Following,
+    driving,
+    environ,
+    event,
+    of_order,
+    signed,
+)
 from tests.browser.conftest import Looking
 from tests.console.conftest import session_for, until_async
 from tests.ports import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CUSTOMER: dict[str, Any] = {
+    "order": {"reference": "ORD-4"},
+    "session": {"reference": "cs_4"},
+    "payment": {"reference": "pay_4"},
+    "customer": {"phone": "+254712345678"},
+}
 
 AXE = "axe-core@4.14.1"
 AXE_SHA512 = (
@@ -43,6 +63,14 @@ PATHS = (
     "/", "/orders", "/orders/ORD-1", "/deliveries", "/proposals", "/do/tell-again?order=ORD-1",
     "/orders/no",
 )  # fmt: skip
+FURTHER = (
+    "/breaks", "/runs", "/notifications", "/golive", "/log", "/audit", "/people", "/setup",
+    "/privacy", "/do/erase", "/do/note?order=ORD-1", "/do/save-list?list=orders",
+)  # fmt: skip
+"""Looked at narrow and in the dark alone, where most goes wrong."""
+
+TABS = 8
+PHONE = "+254712345678"
 SIZES = ((1280, 900), (390, 844))
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -64,9 +92,9 @@ def axe() -> str | None:
         return script.read().decode()
 
 
-async def prepared(folder: Path) -> tuple[str, str]:
-    """A database with orders, a refused delivery, an admin, and a proposal of somebody else; the
-    cookie of the admin's session, and the proposal's id."""
+async def prepared(folder: Path) -> tuple[str, str, str]:
+    """A database with orders, refused deliveries, an admin and somebody of support; the cookies of
+    their sessions; and the id of a proposal of somebody else."""
     async with driving(folder, at=_now()) as driver:
         await driver.send(event("evt_1"))
         await driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
@@ -77,32 +105,50 @@ async def prepared(folder: Path) -> tuple[str, str]:
         )  # fmt: skip
         body = json.dumps(event("evt_3")).encode()
         await driver.send(body, signed(body, at=driver.clock.now(), key=b"another key"))
-        await until_async(lambda: len(driver.rows("SELECT 1 FROM revisions")) >= 3)
+        await driver.send(event("evt_5", "declined", **CUSTOMER))
+        paid = json.dumps(event("evt_6", "succeeded", **CUSTOMER)).encode()
+        await driver.send(paid, signed(paid, at=driver.clock.now(), key=b"another key"))
+        await until_async(lambda: len(driver.rows("SELECT 1 FROM ledgers")) >= 4)
         context = driver.service.context
         await register_operator(context, name="Ann", role="admin", by=None)
+        await register_operator(context, name="Sam", role="support", by="Ann")
         await register_operator(context, name="Ben", role="finance", by="Ann")
         await save_rules(context, "close_alone = false\n", by="Ann")
         other = '[accept_alone_max]\nKES = "5000.00"  # as agreed with the accountant in October\n'
         proposal = await save_rules(context, other, by=Proven("Ben"), reason="prices rose")
         assert isinstance(proposal, Proposal)
-        return await session_for(context, "Ann"), proposal.id
+        ann, sam = await session_for(context, "Ann"), await session_for(context, "Sam")
+        return ann, sam, proposal.id
+
+
+async def arrived(folder: Path, *events: dict[str, Any]) -> None:
+    """Deliveries that a service takes, reads and folds, and then ends."""
+    clock = SetClock(_now())
+    settings = load_settings(environ(folder), serving=True)
+    async with open_service(settings, clock=clock, work="all") as service:
+        transport = Following(service, raising=True)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
+            driver = Driver(service, client, clock, service.context, folder / "t.db")
+            before = len(driver.rows("SELECT 1 FROM revisions"))
+            for each in events:
+                await driver.send(each)
+            await until_async(
+                lambda: len(driver.rows("SELECT 1 FROM revisions")) >= before + len(events)
+            )
 
 
 def _now() -> Instant:
-    from app.core.clock import SystemClock
-
     return SystemClock().now()
 
 
 @contextmanager
-def console_on(folder: Path) -> Iterator[str]:
-    """A console in a process of its own; its address."""
-    port = free_port()
+def console_on(folder: Path, port: int, **more: str) -> Iterator[str]:
+    """A console in a process of its own, with more settings; its address."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLYHOOK_")}
     with (folder / "console.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "app", "console", "--port", str(port)],
-            env=kept | environ(folder),
+            env=kept | environ(folder, **more),
             stdout=log,
             stderr=log,
         )
@@ -131,22 +177,23 @@ class Seen:
     elsewhere: list[str] = field(default_factory=list)
     violations: dict[str, list[str]] = field(default_factory=dict)
     plain: dict[str, str] = field(default_factory=dict)
-    keys: str = ""
+    keys: dict[str, Any] = field(default_factory=dict)
     live: str = ""
-    script: int = 0
+    story: dict[str, Any] = field(default_factory=dict)
+    tabs: list[list[str]] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
 def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """All pages, looked at by one browser over one console."""
     folder = tmp_path_factory.mktemp("console")
-    token, proposal = asyncio.run(prepared(folder))
+    token, support, proposal = asyncio.run(prepared(folder))
     decided = (f"/proposals/{proposal}", f"/do/approve?proposal={proposal}")
-    found, script = Seen(), axe()
-    with console_on(folder) as url:
+    found, script, port = Seen(), axe(), free_port()
+    with ExitStack() as running:
+        url = running.enter_context(console_on(folder, port))
 
         def use(browser: Any) -> Seen:
-            port = url.rpartition(":")[2]
             cookie = {"name": f"tallyhook-{port}", "value": token, "url": url}
             for width, height in SIZES:
                 for scheme in ("light", "dark"):
@@ -155,8 +202,9 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
                     )
                     context.add_cookies([cookie])
                     page = context.new_page()
-                    _listen(page, url, found)
-                    for path in (*PATHS, *decided):
+                    listen(page, url, found)
+                    further = FURTHER if (width, scheme) == (390, "dark") else ()
+                    for path in (*PATHS, *decided, *further):
                         page.goto(url + path)
                         name = f"{path} {width} {scheme}"
                         found.wide[name] = page.evaluate(WIDE)
@@ -165,6 +213,9 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
                             found.violations[name] = page.evaluate(VIOLATIONS)
                     context.close()
             _by_keyboard(browser, url, cookie, found)
+            _support(browser, url, cookie | {"value": support}, found)
+            restarting = _restarting(running, folder, port)
+            _in_many_tabs(browser, url, cookie, found, restarting)
             _without_script(browser, url, cookie, found)
             return found
 
@@ -175,7 +226,7 @@ VIOLATIONS = """async () => (await axe.run()).violations.flatMap(
     each => each.nodes.map(node => `${each.id}: ${node.html.slice(0, 160)}`))"""
 
 
-def _listen(page: Any, url: str, found: Seen) -> None:
+def listen(page: Any, url: str, found: Seen) -> None:
     def said(message: Any) -> None:
         if "404" not in message.text:  # the page that is not there is asked for on purpose
             found.said.append(message.text)
@@ -193,12 +244,82 @@ def _by_keyboard(browser: Any, url: str, cookie: dict[str, str], found: Seen) ->
     context.add_cookies([cookie])
     page = context.new_page()
     page.goto(f"{url}/orders")
+    rows = page.locator("a.row").all_inner_texts()
+    focused = "() => document.activeElement.id || document.activeElement.textContent"
+    for name, keys in (("j", "j"), ("jj", "j"), ("k", "k"), ("typed", "/j")):
+        for key in keys:
+            page.keyboard.press(key)
+        found.keys[name] = page.evaluate(focused)
+    found.keys["rows"], found.keys["text"] = rows, page.locator("#text").input_value()
+    page.locator("h1").click()
+    page.keyboard.press("?")
+    found.keys["list"] = page.locator("#keys").get_attribute("open") is not None
+    page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(f"{url}/orders/*")
-    found.keys = page.locator("h1").inner_text()
+    found.keys["opened"] = page.locator("h1").inner_text()
     page.wait_for_selector("#live:not([hidden])")
     found.live = page.locator("#live-said").inner_text()
+    context.close()
+
+
+def _support(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
+    """A customer says that they paid, and the shop says no: from the call to the bundle."""
+    context = browser.new_context(accept_downloads=True)
+    context.add_cookies([cookie])
+    page = context.new_page()
+    said = list[str]()
+    page.on("request", lambda asked: said.append(asked.url))
+    page.goto(url)
+    page.fill("#text", PHONE)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{url}/orders/ORD-4")
+    found.story["answer"] = page.locator(".answer").inner_text()
+    found.story["why"] = page.locator(".sentences").inner_text()
+    found.story["order"] = page.locator("main").inner_text()
+    page.get_by_text("Evidence bundle").click()
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="Download the bundle").click()
+    bundle = Path(coming.value.path())
+    found.story["bundle"] = zipfile.ZipFile(bundle).namelist()
+    page.goto(f"{url}/orders/ORD-4")
+    page.locator("h3 ~ ul a").first.click()
+    page.wait_for_url(f"{url}/deliveries/*")
+    found.story["refused"] = page.locator("main").inner_text()
+    found.story["addresses"] = said
+    context.close()
+
+
+def _restarting(running: ExitStack, folder: Path, port: int) -> Callable[[], None]:
+    """Ends the console, has an order arrive, and begins the console again."""
+
+    def restart() -> None:
+        running.close()
+        with ThreadPoolExecutor(1) as elsewhere:  # the browser's driver has a loop here
+            elsewhere.submit(asyncio.run, arrived(folder, of_order("ORD-8", "evt_8"))).result()
+        running.enter_context(console_on(folder, port))
+
+    return restart
+
+
+def _in_many_tabs(
+    browser: Any, url: str, cookie: dict[str, str], found: Seen, restart: Callable[[], None]
+) -> None:
+    """One stream feeds them all, and all go on by themselves when the console is back."""
+    context = browser.new_context()
+    context.add_cookies([cookie])
+    pages = [context.new_page() for _ in range(TABS)]
+    for page in pages:
+        page.goto(f"{url}/orders")
+        page.wait_for_selector("#live:not([hidden])")
+    restart()
+    for page in pages:
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('a.row')].some(row => row.textContent == 'ORD-8')",
+            timeout=PATIENCE_S * 1_000,
+        )
+        found.tabs.append(page.locator("a.row").all_inner_texts())
     context.close()
 
 
@@ -211,7 +332,7 @@ def _without_script(browser: Any, url: str, cookie: dict[str, str], found: Seen)
     page.click("form.search button")
     page.wait_for_url(f"{url}/orders/ORD-1")
     found.plain["order"] = page.locator("main").inner_text()
-    page.click(".acts a:last-of-type")
+    page.get_by_text("Tell the shop again").click()
     found.plain["form"] = page.locator("main").inner_text()
     page.click(".who button")
     page.wait_for_url(f"{url}/sign-in")
@@ -235,8 +356,31 @@ def test_the_accessibility_checker_finds_nothing(seen: Seen) -> None:
 
 
 def test_an_order_is_opened_by_keys_and_stays_live(seen: Seen) -> None:
-    assert seen.keys.startswith("ORD-")
+    rows = seen.keys["rows"]
+    assert [seen.keys[name] for name in ("j", "jj", "k")] == [rows[0], rows[1], rows[0]]
+    assert (seen.keys["typed"], seen.keys["text"]) == ("text", "j")
+    assert seen.keys["list"]
+    assert seen.keys["opened"] == rows[0]
     assert seen.live == "live"
+
+
+def test_support_answers_whoever_says_that_they_paid(seen: Seen) -> None:
+    """Found by a number that is in no address, explained, with what was refused, and a bundle."""
+    story = seen.story
+    assert story["answer"].startswith("The payment was declined.")
+    assert "declined" in story["why"]
+    assert "Refused, and may be of this order" in story["order"]
+    assert "signature mismatch" in story["refused"]
+    assert "manifest.json" in story["bundle"]
+    assert not [each for each in story["addresses"] if PHONE[-8:] in each]
+
+
+def test_eight_tabs_go_on_when_the_console_is_back(seen: Seen) -> None:
+    """Each shows the order that came meanwhile, and every order once."""
+    assert len(seen.tabs) == TABS
+    assert {tuple(sorted(rows)) for rows in seen.tabs} == {
+        ("ORD-1", "ORD-2", "ORD-3", "ORD-4", "ORD-8")
+    }
 
 
 def test_pages_work_without_script(seen: Seen) -> None:

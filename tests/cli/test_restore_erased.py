@@ -354,16 +354,21 @@ def test_the_subject_is_not_in_the_journal(run: Run, tmp_path: Path, file: Path)
 def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, file: Path) -> None:
     """One of a version that knew of no journal: by the journal at its place."""
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
-        newer = "inbox suspects credentials invitations sessions used_forms bank_lines proposals"
-        for table in [*newer.split(), "proposal_decisions"]:
+        later = "credentials invitations sessions used_forms bookmarks alarm_owners arrivals"
+        later += " inbox suspects order_listings proposals proposal_decisions bank_lines"
+        for table in later.split():
             database.execute(f"DROP TABLE {table}")
         for column in (
-            "tokens.operator", "book_lines.refunded", "book_lines.refunded_at", "imports.withdraws",
+            "tokens.operator",
+            "book_lines.refunded",
+            "book_lines.refunded_at",
+            "imports.withdraws",
             "imports.reason",
-        ):  # fmt: skip
-            table, _, name = column.partition(".")
-            database.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
-        for index in ("ix_revisions_outcome", "ix_breaks_order_ref"):
+        ):
+            database.execute("ALTER TABLE {} DROP COLUMN {}".format(*column.split(".")))
+        for index in ("ix_breaks_order_ref", "ix_book_lines_phone", "ix_deliveries_source"):
+            database.execute(f"DROP INDEX {index}")
+        for index in ("ix_deliveries_verdict", "ix_audit_action_number", "ix_audit_who_number"):
             database.execute(f"DROP INDEX {index}")
         database.execute("DELETE FROM counters WHERE name GLOB 'read*' OR name GLOB 'inbox*'")
         database.execute("DROP TABLE erasures")

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from app.access.tokens import issue_token
 from app.bootstrap_console import console_of
 from app.config.load import load_settings
 from app.console.application import build_console
+from app.console.jobs import Jobs
 from app.console.view import Console
 from app.core.ids import new_token
 from app.finance.reconcile_period import RunRequest, reconcile_period
@@ -86,9 +87,15 @@ async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
         for role in ROLES:
             if role != "admin":
                 await register_operator(context, name=f"a {role}", role=role, by="a admin")
-        settings = load_settings(environ(tmp_path))
-        console = console_of(context, settings, host="127.0.0.1", port=PORT)
+        mappings = tmp_path / "mappings"
+        mappings.mkdir()
+        settings = load_settings(environ(tmp_path, CONSOLE__MAPPINGS=str(mappings)))
+        made = console_of(context, settings, host="127.0.0.1", port=PORT)
+        # However busy the machine is, a page shows what its job has come to.
+        console = replace(made, jobs=Jobs(context.clock, patience_s=PATIENCE_S))
         yield RunningConsole(console=console, application=build_console(console), driver=driver)
+        await console.jobs.close()
+        console.uploads.close()
 
 
 @pytest.fixture

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
 
+from app.console.application import build_console
 from app.console.finance_pages import CHECKS
+from app.console.jobs import Jobs
 from app.console.words import BREAK_STATES, CAUSES, STEPS
 from app.finance.imports import ImportRequest, import_bank, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
-from tests.console.conftest import ORIGIN, RunningConsole
+from tests.console.conftest import ORIGIN, RunningConsole, until_async
 from tests.console.test_pages import shown
 
 
@@ -225,6 +229,39 @@ async def test_another_operator_approves_on_the_page(console_with_breaks: Runnin
     ]
 
 
+async def test_an_approval_that_takes_long_goes_on_without_its_page(
+    console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says that it is under way, and offers no second one; it counts once it is done."""
+    usual, go_on = console_with_breaks, asyncio.Event()
+    name = await waiting(usual)
+    kinds = usual.console.proposals.kinds
+    kind = kinds["accept_above_limit"]
+    monkeypatch.setitem(kinds, kind.name, replace(kind, takes_long=True))
+
+    async def approve(proposal: str, by: str, reason: str) -> None:
+        await go_on.wait()
+        await usual.console.work.approve(proposal, by, reason)
+
+    jobs = Jobs(usual.context.clock, patience_s=0)
+    made = replace(usual.console, jobs=jobs, work=replace(usual.console.work, approve=approve))
+    console = RunningConsole(console=made, application=build_console(made), driver=usual.driver)
+    async with console.signed_in("admin") as client:
+        sent = await send(client, f"/do/approve?proposal={name}", reason="I saw the letter")
+        page = (await client.get(f"/proposals/{name}")).text
+        meanwhile = (await client.get(f"/proposals/{name}.json")).json()["state"]
+        go_on.set()
+        job = jobs.newest("approve", name)
+        assert job is not None
+        await until_async(lambda: job.ended is not None)
+        after = (await client.get(f"/proposals/{name}.json")).json()["state"]
+    assert "You may leave this page" in shown(sent.text)
+    assert "It is being done since" in shown(page)
+    assert "/do/approve" not in page
+    assert (meanwhile, after) == ("waiting", "approved")
+    assert console.driver.rows("SELECT who, second FROM break_deeds") == [("a finance", "a admin")]
+
+
 @pytest.mark.parametrize(
     ("role", "act", "state"),
     [("admin", "reject", "rejected"), ("finance", "withdraw", "withdrawn")],
@@ -260,6 +297,7 @@ async def test_a_month_is_closed_by_one_person_or_by_two(
         against = (await client.get(f"/periods/{month}.json")).json()["checks"]
         sent = await send(client, path, reason="month end")
         listed = (await client.get("/proposals.json")).json()["proposals"]
+        waits = (await client.get(f"/periods/{month}.json")).json()["proposal"]
     assert early.status_code == 400
     assert [each for each in against if each["state"] == "failed"] == []
     if not alone:
@@ -267,6 +305,7 @@ async def test_a_month_is_closed_by_one_person_or_by_two(
         assert console.driver.rows("SELECT 1 FROM closings") == []
         async with console.signed_in("admin") as client:
             name = listed[0]["id"]
+            assert waits == {"id": name, "by": "a finance"}
             sent = await send(client, f"/do/approve?proposal={name}", reason="it ties")
     assert sent.status_code == 303
     (closing,) = console.driver.rows("SELECT period FROM closings")
@@ -347,7 +386,7 @@ async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> 
     assert "write a day" in shown(wrong.text)
     assert [each["kind"] for each in found] == ["look", "lived"]
     assert found[0]["to"] == "2026-11-01T00:00:00Z"
-    assert "the list begins with it" in shown(page.text)
+    assert "what became of it stands here" in shown(page.text)
     rows = console.driver.rows(
         "SELECT who, reason FROM audit WHERE action='reconciled' ORDER BY at"
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
 
-from app.core.pages.charts import Series, bars, nice_top, stacked
+from app.core.pages.charts import Series, bars, stacked
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -57,12 +58,21 @@ def test_a_chart_of_nothing_is_an_empty_axis() -> None:
     assert not drawn(bars("b", title="T", about="A", labels=[], values=[]), "rect")
 
 
-@pytest.mark.parametrize(
-    ("highest", "top"), [(0, 4), (4, 4), (5, 6), (11, 20), (21, 40), (99, 100), (1_234, 2_000)]
-)
-def test_the_axis_ends_at_a_round_number(highest: int, top: int) -> None:
-    assert nice_top(highest) == top
-    assert top % 2 == 0
+@pytest.mark.parametrize("highest", [0, 1, 4, 5, 6, 11, 21, 99, 1_234, 60_000, 999_999])
+def test_ticks_are_round_and_stand_at_their_own_height(highest: int) -> None:
+    """Steps of 1, 2 or 5 times a power of ten, the last tick just not below, and each label is the
+    value at its height."""
+    svg = bars("some", title="t", about="a", labels=["one"], values=[highest])
+    found = re.findall(r'y="([0-9.]+)" dy="4" text-anchor="end">([0-9,]+)</text>', str(svg))
+    ticks = [(float(y), int(label.replace(",", ""))) for y, label in found]
+    values = [value for _, value in ticks]
+    step = values[1]
+    assert values == list(range(0, values[-1] + 1, step))
+    assert str(step).rstrip("0") in ("1", "2", "5")
+    assert 2 <= len(values) <= 6
+    assert values[-1] - step < max(highest, 4) <= values[-1]
+    heights = [(ticks[0][0] - y) / value for y, value in ticks[1:]]
+    assert max(heights) - min(heights) < 0.1 * max(heights)
 
 
 def test_series_that_do_not_fit_are_refused() -> None:

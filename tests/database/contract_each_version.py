@@ -6,6 +6,7 @@ import pytest
 
 from app.database import schema
 from app.orders.counter_store import differing_tallies
+from app.orders.listing_store import differing_listings
 from app.receiving.store import Store, StoreSettings
 from tests.database.builders import differences, rows
 from tests.database.old_versions import TALLIES, VERSIONS, contents, make_version, version_of
@@ -13,6 +14,10 @@ from tests.database.old_versions import TALLIES, VERSIONS, contents, make_versio
 CACHE = "takings"
 NEW_TAKINGS = "0022"
 """The version since which takings are written in another form: those of before are let go."""
+
+LISTINGS = "0029"
+"""The version that made what lists of orders are read from of the ledgers that were there; tables
+of it and of later ones are filled without looking at each other."""
 
 
 class EachVersionContract:
@@ -47,6 +52,8 @@ class EachVersionContract:
                     assert await connection.run_sync(differences) == [], version
                     if version < TALLIES:
                         assert await differing_tallies(connection) == [], version
+                    if version < LISTINGS:
+                        assert await differing_listings(connection) == [], version
                 rows += sum(map(len, before.values()))
         finally:
             await store.close()

@@ -13,7 +13,14 @@ from sqlalchemy import text
 from app.orders import refold
 from app.orders.counter_store import differing_tallies, outcome_counts
 from app.orders.history_store import gather
-from app.orders.ledger_store import feed, latest_positions, listed_orders, publish
+from app.orders.ledger_store import (
+    feed,
+    latest_orders,
+    latest_positions,
+    listed_orders,
+    publish,
+)
+from app.orders.listing_store import differing_listings
 from app.orders.published_store import Published
 from app.orders.rebuild import refold_all
 from app.orders.refold import call_up_early, refold_due, refold_until_quiet
@@ -323,6 +330,38 @@ async def full_count_agrees(store: Store) -> None:
     """The counters of orders are what the ledgers give."""
     async with store.reading() as connection:
         assert await differing_tallies(connection) == []
+        assert await differing_listings(connection) == []
+    await listed_as_published(store)
+
+
+async def listed_as_published(store: Store) -> None:
+    """Orders of each outcome and finding come newest first by their last revision, a page at a
+    time."""
+    last = "SELECT max(seq) FROM revisions WHERE revisions.order_key = ledgers.order_key"
+    found = await rows(store, f"SELECT order_key, outcome, findings, ({last}) FROM ledgers")
+    codes = {(None, code) for row in found for code in row[2].split("|") if code}
+    outcomes = {(row[1], None) for row in found}
+    both = {(outcome, code) for outcome, _ in outcomes for _, code in codes}
+    for outcome, finding in {(None, None), *codes, *outcomes, *both}:
+        wanted = sorted(
+            (
+                (row[3], row[0])
+                for row in found
+                if outcome in (None, row[1]) and (not finding or f"|{finding}|" in row[2])
+            ),
+            reverse=True,
+        )
+        shown: list[tuple[int, str]] = []
+        async with store.reading() as connection:
+            while page := await latest_orders(
+                connection,
+                before=shown[-1][0] if shown else None,
+                limit=2,
+                outcome=outcome,
+                finding=finding,
+            ):
+                shown += [(each.seq, each.order) for each in page]
+        assert shown == wanted, (outcome, finding)
 
 
 async def outcomes_in(store: Store) -> dict[str, int]:

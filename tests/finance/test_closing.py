@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.access.operator_store import audit_entries
-from app.access.operators import register_operator
+from app.access.operators import register_operator, trail
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
@@ -115,6 +115,16 @@ async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppConte
     assert await codes(context, as_of=parse_instant("2026-10-15T00:00:00Z")) == ["too_early"]
     assert await list_closed(context) == []
     assert (await close(context, as_of=early + 1)).as_of == early + 1
+
+
+async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:
+    """The trail keeps it for ever: with a number in it nothing is closed."""
+    with pytest.raises(UsageError, match="leave the phone number out"):
+        await close(context, reason="as +254712345678 said")
+    assert await list_closed(context) == []
+    await close(context, reason="October is complete")
+    (deed,) = await trail(context, action="period_closed", limit=9)
+    assert deed.reason == "October is complete"
 
 
 async def test_months_are_closed_once_in_order_and_without_gaps(context: AppContext) -> None:

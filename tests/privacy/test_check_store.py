@@ -208,6 +208,20 @@ PLANTED = {
             "`tallyhook refold --all` counts them again"
         ],
     ),
+    "a list of orders": (
+        "DELETE FROM order_listings WHERE word='outcome canceled'",
+        [
+            "the list of orders with the outcome canceled has 0, and there are 1; "
+            "`tallyhook refold --all` lists them again"
+        ],
+    ),
+    "an order that is listed by an older revision": (
+        "UPDATE order_listings SET seq=seq+90 WHERE word='outcome canceled'",
+        [
+            "1 order is listed by a revision that is not its last; `tallyhook refold --all` lists "
+            "them again"
+        ],
+    ),
     "a mark that is missing": (
         "DELETE FROM order_due WHERE order_key='O-2'",
         ["order O-2 has no due mark"],

@@ -36,7 +36,9 @@ if (badge && document.body.dataset.live !== undefined) {
         // A badge within the part would lose its button.
         part.querySelector("#live")?.replaceWith(badge);
         const focused = document.activeElement?.closest?.("[data-part] a[href]")?.getAttribute("href");
+        const chosen = old ? [...old.querySelectorAll("input:checked")].map((each) => each.value) : [];
         if (old) old.replaceChildren(...part.childNodes);
+        for (const box of old?.querySelectorAll("input[type=checkbox]") ?? []) box.checked = chosen.includes(box.value);
         if (focused) document.querySelector(`[data-part] a[href="${CSS.escape(focused)}"]`)?.focus();
       }
       loaded = wanted;
@@ -73,6 +75,10 @@ if (badge && document.body.dataset.live !== undefined) {
   });
   badge.hidden = false;
 }
+
+// --- what goes on meanwhile: looked at again, for where it stands now -----------------------------
+
+if (document.querySelector("[data-again]")) setTimeout(() => location.reload(), 3000);
 
 // --- keys: can be switched off ------------------------------------------------------------------
 

@@ -19,7 +19,10 @@ _LEFT: Final = 56
 _RIGHT: Final = 12
 _TOP: Final = 28
 _BOTTOM: Final = 44
-_TICKS: Final = 4
+_TICKS_MOST: Final = 5
+_LEAST: Final = 4
+"""Height of the axis at least, so that one alone is no tall bar."""
+
 _LABELS_MAX: Final = 12
 """Labels below an axis, beyond which they run into each other."""
 
@@ -73,8 +76,9 @@ def stacked(
     if len(series) > SERIES_MAX or any(len(each.values) != len(labels) for each in series):
         raise ValueError(f"at most {SERIES_MAX} series, each with a value for every label")
     totals = [sum(each.values[place] for each in series) for place in range(len(labels))]
-    scale = _Scale(count=len(labels), top=nice_top(max(totals, default=0)))
-    parts = [*_axis(scale), *_stacks(name, scale, series), *_below(scale, labels)]
+    step = nice_step(max(totals, default=0))
+    scale = _Scale(count=len(labels), top=_top(max(totals, default=0), step))
+    parts = [*_axis(scale, step), *_stacks(name, scale, series), *_below(scale, labels)]
     if len(series) == 1:
         parts += _values(scale, totals)
     else:
@@ -100,19 +104,24 @@ class _Scale:
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * value / self.top
 
 
-def nice_top(highest: int) -> int:
-    """The least 1, 2, 4, 6, 8 or 10 times a power of ten that is not below; at least _TICKS."""
+def nice_step(highest: int) -> int:
+    """Between two ticks: the least of 1, 2 and 5 times a power of ten of which _TICKS_MOST reach
+    as high."""
     power = 1
     while True:
-        for digit in (4, 6, 8, 10, 20):
-            if digit * power >= highest:
+        for digit in (1, 2, 5):
+            if digit * power * _TICKS_MOST >= highest:
                 return digit * power
         power *= 10
 
 
-def _axis(scale: _Scale) -> Iterator[str]:
-    for tick in range(_TICKS + 1):
-        value = scale.top * tick // _TICKS
+def _top(highest: int, step: int) -> int:
+    """The first tick that is not below."""
+    return step * -(-max(highest, _LEAST) // step)
+
+
+def _axis(scale: _Scale, step: int) -> Iterator[str]:
+    for value in range(0, scale.top + 1, step):
         y = _number(scale.y(value))
         yield f'<path d="M{_LEFT} {y} H{WIDTH - _RIGHT}" stroke="#bbb" stroke-width="1"/>'
         yield f'<text x="{_LEFT - 6}" y="{y}" dy="4" text-anchor="end">{value:,}</text>'

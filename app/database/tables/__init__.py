@@ -7,12 +7,13 @@ events by the provider's profile, records by the operation that makes them.
             operators  audit  imports  book_lines  statement_lines  bank_lines  closings
             closing_prints
             match_rules  runs  breaks  break_versions  break_seen  break_turns  break_deeds
-            erasures  credentials  proposals  proposal_decisions
+            erasures  credentials  proposals  proposal_decisions  bookmarks
     index   events  links  contested        rebuilt from deliveries by `reindex`
             phones                           added to by `reindex`: of some the bodies are gone
-    cache   ledgers  takings                rebuilt by `refold --all`, and by the next run
-    marks   order_due  unanswered  notifications  meta  counters
-            invitations  sessions  used_forms
+    cache   ledgers  order_listings         rebuilt by `refold --all`
+            takings                         and by the next run
+    marks   order_due  unanswered  notifications  meta  counters  arrivals
+            invitations  sessions  used_forms  alarm_owners
 """
 
 from app.database.tables import core, finance, people

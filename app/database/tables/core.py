@@ -97,6 +97,14 @@ class DeliveryRow(Table, table=True):
             sqlite_where=text("verdict = 'duplicate'"),
             postgresql_where=text("verdict = 'duplicate'"),
         ),
+        Index("ix_deliveries_source", "source", "id"),
+        Index(
+            "ix_deliveries_verdict",
+            "verdict",
+            "id",
+            sqlite_where=text("verdict <> 'stored'"),
+            postgresql_where=text("verdict <> 'stored'"),
+        ),
         Index(
             "ix_deliveries_unreadable",
             "id",
@@ -292,11 +300,7 @@ class RevisionRow(Table, table=True):
     """One published change of an order's ledger. `seq` has no gaps and is in commit order."""
 
     __tablename__ = "revisions"
-    __table_args__ = (
-        Index("ix_revisions_order_key", "order_key", "seq"),
-        Index("ix_revisions_outcome", "outcome", "seq"),
-        STRICT,
-    )
+    __table_args__ = (Index("ix_revisions_order_key", "order_key", "seq"), STRICT)
     seq: int = big_column(primary=True)
     order_key: str = text_column()
     at: int = big_column()
@@ -306,6 +310,29 @@ class RevisionRow(Table, table=True):
     before_outcome: str | None = text_column(null=True)
     before_fulfillable: int | None = big_column(null=True)
     because: str = text_column()
+
+
+class OrderListingRow(Table, table=True):
+    """An order under its outcome, and under each of its findings, by the number of its last
+    revision: `outcome succeeded`, `finding overpaid`. A cache, rebuilt with the ledgers."""
+
+    __tablename__ = "order_listings"
+    __table_args__ = CLUSTERED
+    word: str = text_column(primary=True)
+    seq: int = big_column(primary=True)
+    order_key: str = text_column()
+
+
+class ArrivalsRow(Table, table=True):
+    """How many deliveries of a source came in one minute since 1970: taken, and refused. An empty
+    source: of names that are configured for none."""
+
+    __tablename__ = "arrivals"
+    __table_args__ = (Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
+    minute: int = big_column(primary=True)
+    source: str = text_column(primary=True)
+    taken: int = big_column()
+    refused: int = big_column()
 
 
 class RejectionRow(Table, table=True):

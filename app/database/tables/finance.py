@@ -202,6 +202,12 @@ class BookLineRow(Table, table=True):
             sqlite_where=text("group_key IS NOT NULL"),
             postgresql_where=text("group_key IS NOT NULL"),
         ),
+        Index(
+            "ix_book_lines_phone",
+            "phone",
+            sqlite_where=text("phone IS NOT NULL"),
+            postgresql_where=text("phone IS NOT NULL"),
+        ),
         CLUSTERED,
     )
     match_key: str = text_column(primary=True)

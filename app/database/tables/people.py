@@ -283,11 +283,41 @@ class ProposalDecisionRow(Table, table=True):
     at: int = big_column()
 
 
+class BookmarkRow(Table, table=True):
+    """What an operator keeps for themselves: an order (`kind` is `order`, `label` its reference),
+    or a list with its filters (`kind` is the page's name, `query` what follows its address)."""
+
+    __tablename__ = "bookmarks"
+    __table_args__ = CLUSTERED
+    operator: str = text_column(primary=True)
+    kind: str = text_column(primary=True)
+    label: str = text_column(primary=True)
+    query: str = text_column()
+    at: int = big_column()
+
+
+class AlarmOwnerRow(Table, table=True):
+    """Who is at an alarm that lasts, and how far. It goes with the alarm."""
+
+    __tablename__ = "alarm_owners"
+    __table_args__ = CLUSTERED
+    alarm: str = text_column(primary=True)
+    reason: str = text_column()
+    owner: str = text_column()
+    state: str = text_column()
+    at: int = big_column()
+
+
 class AuditRow(Table, table=True):
     """What a person did, to what, and why. Append-only; numbers have no gaps."""
 
     __tablename__ = "audit"
-    __table_args__ = (Index("ix_audit_subject_number", "subject", "number"), STRICT)
+    __table_args__ = (
+        Index("ix_audit_subject_number", "subject", "number"),
+        Index("ix_audit_action_number", "action", "number"),
+        Index("ix_audit_who_number", "who", "number"),
+        STRICT,
+    )
     number: int = big_column(primary=True)
     at: int = big_column()
     who: str = text_column()

@@ -7,8 +7,8 @@ from alembic import op
 
 from app.database.statements import downgrade as downgrade
 
-revision = "0029"
-down_revision = "0028"
+revision = "0030"
+down_revision = "0029"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,70 @@
+"""Bookmarks: orders that an operator has pinned and lists that they have saved, for themselves.
+
+Nobody else sees them, and they change nothing for anybody, so they are not in the audit trail.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.access.bookmark_store import Bookmark, bookmarks, delete_bookmark, put_bookmark
+from app.core.errors import NotFoundError, UsageError
+from app.core.masking import looks_like_a_phone
+from app.database.engine import DatabaseContext
+
+ORDER: Final = "order"
+"""The kind of a pinned order."""
+
+LABEL_MAX: Final = 60
+"""Characters of the name of a saved list."""
+
+MOST: Final = 30
+"""Bookmarks of one kind that an operator may have: they stand above a list."""
+
+
+async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark]:
+    """All that an operator has, by kind and label."""
+    async with context.store.reading() as connection:
+        return await bookmarks(connection, operator)
+
+
+async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> None:
+    """Keep an order at hand. Raises UsageError where there are too many."""
+    await _put(context, operator, kind=ORDER, label=order, query="")
+
+
+async def save_list(
+    context: DatabaseContext, label: str, *, kind: str, query: str, operator: str
+) -> None:
+    """Keep a page's list with its filters under a name; one of that name is replaced.
+
+    query  as it follows the page's address, made of filters that the page has checked
+
+    Raises UsageError for what is no name, and where there are too many.
+    """
+    name = label.strip()
+    if not (0 < len(name) <= LABEL_MAX and name.isprintable()):
+        raise UsageError(f"the name is 1 to {LABEL_MAX} printable characters")
+    if looks_like_a_phone(name):
+        raise UsageError("leave the phone number out of the name")
+    await _put(context, operator, kind=kind, label=name, query=query)
+
+
+async def _put(
+    context: DatabaseContext, operator: str, *, kind: str, label: str, query: str
+) -> None:
+    async with context.store.writing() as connection:
+        kept = {each.label for each in await bookmarks(connection, operator) if each.kind == kind}
+        if label not in kept and len(kept) >= MOST:
+            raise UsageError(f"you have {MOST} of these already; take one away first")
+        bookmark = Bookmark(kind=kind, label=label, query=query, at=context.clock.now())
+        await put_bookmark(connection, operator, bookmark)
+
+
+async def remove_bookmark(
+    context: DatabaseContext, *, kind: str, label: str, operator: str
+) -> None:
+    """Take one away. Raises NotFoundError where there is none."""
+    async with context.store.writing() as connection:
+        if not await delete_bookmark(connection, operator, kind=kind, label=label):
+            raise NotFoundError(f"you have nothing saved as {label!r}")

@@ -1,0 +1,141 @@
+"""Wiring: what a console's jobs do, in this process or in one of their own.
+
+A job opens the store as a command does. Its process is kept for some minutes for the next one, and
+killed where the console ends before it: a run, an import or a closing that is killed has changed
+nothing, as when its command is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
+
+from app.access.proposal import Proposal
+from app.bootstrap_context import open_context
+from app.bootstrap_proposals import proposals_of
+from app.bootstrap_sources import compile_sources
+from app.config.settings import Settings
+from app.console.jobs import Work
+from app.core.errors import TallyhookError, UnreachableError, UsageError
+from app.core.logs import configure_logging
+from app.finance.close_period import CloseRequest, close_period
+from app.finance.imports import (
+    Imported,
+    ImportKind,
+    ImportRequest,
+    import_bank,
+    import_book,
+    import_statement,
+)
+from app.finance.match_rules import preview_rules
+from app.finance.reconcile_period import RunRequest, reconcile_for
+from app.receiving.context import AppContext
+
+AT_ONCE: Final = 2
+"""Processes of a console's jobs: each reads with a core of its own and some 100 MiB."""
+
+Use = Callable[..., Awaitable[Any]]
+
+
+def work_here(context: AppContext, settings: Settings) -> Work:
+    """Done in this process, on an open store."""
+
+    async def do(use: Use, *words: Any) -> Any:
+        return await use(context, settings, *words)
+
+    return _work(do)
+
+
+def work_elsewhere(settings: Settings) -> Work:
+    """Done in processes of their own."""
+    limiter = CapacityLimiter(AT_ONCE)
+
+    async def do(use: Use, *words: Any) -> Any:
+        try:
+            refused, found = await to_process.run_sync(
+                _in_process, use, settings, words, cancellable=True, limiter=limiter
+            )
+        except BrokenWorkerProcess as error:
+            raise UnreachableError(
+                "the process that did it has ended before its time, and nothing was changed: begin "
+                "again, and look whether memory was short"
+            ) from error
+        if refused is not None:
+            raise UsageError(refused)
+        return found
+
+    return _work(do)
+
+
+def _work(do: Callable[..., Awaitable[Any]]) -> Work:
+    return Work(
+        reconcile=lambda *words: do(_reconcile, *words),
+        preview=lambda *words: do(_preview, *words),
+        import_file=lambda *words: do(_import, *words),
+        close=lambda *words: do(_close, *words),
+        approve=lambda *words: do(_approve, *words),
+    )
+
+
+def _in_process(use: Use, settings: Settings, words: tuple[Any, ...]) -> tuple[str | None, Any]:
+    """(why it was refused, None), or (None, what came of it)."""
+    configure_logging(format=settings.log_format, level="warning")
+
+    async def work() -> Any:
+        async with open_context(settings, purpose="writing") as context:
+            return await use(context, settings, *words)
+
+    try:
+        return None, asyncio.run(work())
+    except TallyhookError as error:
+        return str(error), None
+
+
+async def _reconcile(
+    context: AppContext, settings: Settings, asked: RunRequest, by: str, reason: str
+) -> int:
+    done = await reconcile_for(context, asked, by=by, reason=reason, progress=lambda _: None)
+    return done.number
+
+
+async def _preview(context: AppContext, settings: Settings, rules: str) -> dict[str, Any]:
+    return (await preview_rules(context, rules, progress=lambda _: None)).document()
+
+
+async def _import(
+    context: AppContext, settings: Settings, kind: ImportKind, request: ImportRequest, source: str
+) -> Imported:
+    if kind == "book":
+        return await import_book(context, request, sources=settings.sources.keys())
+    if kind == "bank":
+        return await import_bank(context, request)
+    known = settings.sources.get(source)
+    own_orders = known is not None and known.orders == "own"
+    return await import_statement(context, request, source=source, own_orders=own_orders)
+
+
+async def _close(
+    context: AppContext, settings: Settings, month: str, by: str, reason: str
+) -> Proposal | None:
+    request = CloseRequest(
+        period=month,
+        by=by,
+        as_of=None,
+        margin_days=settings.closing_margin_days,
+        sources=compile_sources(settings),
+        reason=reason,
+    )
+    done = await close_period(context, request, progress=lambda _: None)
+    if isinstance(done, tuple):
+        raise UsageError(" ".join(each.sentence for each in done))
+    return done if isinstance(done, Proposal) else None
+
+
+async def _approve(
+    context: AppContext, settings: Settings, proposal: str, by: str, reason: str
+) -> None:
+    proposals = proposals_of(context, settings)
+    await proposals.approve(proposal, by=by, reason=reason)

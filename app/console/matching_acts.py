@@ -1,0 +1,310 @@
+"""What finance does about breaks from pages beside one's own: match by hand and take that back,
+decide about several at once, decide about late money."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.access.operators import MAY, known_operators
+from app.access.proposal import Proposal
+from app.console.finance_acts import said_of, seen_break
+from app.console.proposals_pages import proposed as told_of
+from app.console.view import Asked, Field, Told, View
+from app.console.words import address, plain_money
+from app.core.errors import UsageError
+from app.core.text import counted
+from app.finance.break_acts import (
+    LATE,
+    SeenBreak,
+    accept_breaks,
+    assign_breaks,
+    mark_of,
+    match_break,
+    matches_of,
+    proposed,
+    settle_late,
+    some_breaks,
+    unmatch_break,
+    why_not_alone,
+)
+from reconcile.matching.breaks import apart_words
+from reconcile.matching.rows import name_of
+from reconcile.money import Money, to_json
+
+# --- matching by hand -----------------------------------------------------------------------------
+
+
+async def ask_match(view: View) -> Asked:
+    """What is matched with what, and what keeps the two apart."""
+    found, line = await seen_break(view), view.word("line")
+    back = address("breaks", found.identity)
+    lines = said_of(found)
+    if found.life.state == "closed":
+        closed = (*lines, "It is closed: there is nothing to match.")
+        return Asked(subject=found.identity, lines=closed, back=back, ready=False)
+    near = {name_of(each.line): each for each in found.seen.candidates}
+    candidate = None if line is None else near.get(name_of(line))
+    if candidate is not None:
+        lines = (
+            *lines,
+            f"The other line is {candidate.reference}, of {_money(candidate.money)}.",
+            f"What keeps the two apart: {apart_words(candidate)}.",
+        )
+    fields = () if line is not None else (
+        Field(
+            name="line",
+            label="The left-over line",
+            hint="The id of a line, as the page of the break that is about it shows it.",
+        ),
+    )  # fmt: skip
+    return Asked(
+        subject=found.identity,
+        lines=(
+            *lines,
+            "Nothing changes at once: the next run takes the two as one and the same, and closes "
+            "the break if their money fits. It can be taken back.",
+        ),
+        back=back,
+        fields=fields,
+        why="Why they belong together",
+    )
+
+
+async def do_match(view: View, reason: str) -> str:
+    """Match the break with the line."""
+    found = await seen_break(view)
+    line = (view.word("line") or view.given.get("line", "")).strip()
+    if not line:
+        raise UsageError("say which line")
+    await match_break(view.context, found.identity, line=line, reason=reason, by=view.person.name)
+    return address("breaks", found.identity)
+
+
+async def ask_unmatch(view: View) -> Asked:
+    """Which match is taken back."""
+    found = await seen_break(view)
+    matched = await matches_of(view.context, found.identity)
+    back = address("breaks", found.identity)
+    if not matched:
+        none = (*said_of(found), "No match by hand stands.")
+        return Asked(subject=found.identity, lines=none, back=back, ready=False)
+    return Asked(
+        subject=found.identity,
+        lines=(*said_of(found), "The next run opens again what the two leave without each other."),
+        back=back,
+        fields=(
+            Field(
+                name="line",
+                label="The line that does not belong to it",
+                choices=tuple((each, each) for each in matched),
+                value=view.word("line") or matched[0],
+            ),
+        ),
+    )
+
+
+async def do_unmatch(view: View, reason: str) -> str:
+    """Take the match back."""
+    found = await seen_break(view)
+    await unmatch_break(
+        view.context,
+        found.identity,
+        line=view.given.get("line", ""),
+        reason=reason,
+        by=view.person.name,
+    )
+    return address("breaks", found.identity)
+
+
+# --- several breaks at once -----------------------------------------------------------------------
+
+SHOWN: Final = 10
+"""Breaks that a preview names; all are counted and added up."""
+
+
+async def _chosen(view: View) -> list[SeenBreak]:
+    return await some_breaks(view.context, view.request.query_params.getlist("break"))
+
+
+def _preview(found: list[SeenBreak]) -> tuple[str, ...]:
+    """How many, their money by currency, and the largest of them."""
+    sums: dict[str, tuple[int, int]] = {}
+    for each in found:
+        count, minor = sums.get(each.seen.money.currency, (0, 0))
+        sums[each.seen.money.currency] = (count + 1, minor + each.seen.money.minor)
+    totals = [
+        f"{counted(count, 'break')} of {_money(Money(minor=minor, currency=currency))}"
+        for currency, (count, minor) in sorted(sums.items())
+    ]
+    named = [_named(each) for each in found[:SHOWN]]
+    more = len(found) - len(named)
+    return (
+        f"{', '.join(totals)}.",
+        *named,
+        *((f"And {counted(more, 'more', 'more')}.",) if more else ()),
+    )
+
+
+def _money(money: Money) -> str:
+    shown = to_json(money)
+    return plain_money(shown) if shown else "no sum"
+
+
+def _named(found: SeenBreak) -> str:
+    about = found.seen.order or found.seen.payment or found.identity
+    cause = found.seen.cause.replace("_", " ")
+    return f"{about}: {cause}, {_money(found.seen.money)}, {found.life.state}."
+
+
+def _sealed(found: list[SeenBreak]) -> Field:
+    return Field(name="seen", label="What was shown", kind="hidden", value=mark_of(found))
+
+
+async def ask_assign_all(view: View) -> Asked:
+    """Whose these breaks are to be."""
+    found = await _chosen(view)
+    people = [
+        each.name
+        for each in await known_operators(view.context)
+        if each.disabled_at is None and each.role in MAY["break_assigned"]
+    ]
+    to = Field(
+        name="to",
+        label="To whom",
+        choices=(*((name, name) for name in people), ("", "nobody")),
+        value=view.person.name,
+        required=False,
+    )
+    return Asked(
+        subject=counted(len(found), "break"),
+        lines=_preview(found),
+        back="/breaks",
+        reason=False,
+        fields=(to, _sealed(found)),
+    )
+
+
+async def do_assign_all(view: View, reason: str) -> str:
+    """Make all of them somebody's."""
+    found, to = await _chosen(view), view.given.get("to", "")
+    if to and to not in {each.name for each in await known_operators(view.context)}:
+        raise UsageError("there is no operator of this name")
+    await assign_breaks(
+        view.context,
+        [each.identity for each in found],
+        to=to,
+        by=view.person.name,
+        seen=view.given.get("seen", ""),
+    )
+    return "/breaks"
+
+
+async def ask_accept_all(view: View) -> Asked:
+    """What is written off together, and what stands against that."""
+    found = await _chosen(view)
+    against = []
+    for each in found:
+        if each.life.state in ("closed", "accepted"):
+            against.append(f"{_named(each)} Nothing is to be done about it.")
+        elif (because := await why_not_alone(view.context, each)) is not None:
+            against.append(f"{_named(each)} One person may not accept it alone: {because}.")
+    if against:
+        lines = (
+            *_preview(found),
+            "They are accepted together or not at all. Go back and leave these out; what takes a "
+            "second person is proposed on its own page:",
+            *against[:SHOWN],
+        )
+        return Asked(subject=counted(len(found), "break"), lines=lines, back="/breaks", ready=False)
+    return Asked(
+        subject=counted(len(found), "break"),
+        lines=(
+            *_preview(found),
+            "All of them are written off in your name with the same reason: they leave what is to "
+            "be done, and reports count them as accepted. Each opens again as soon as its money "
+            "changes.",
+        ),
+        back="/breaks",
+        fields=(_sealed(found),),
+    )
+
+
+async def do_accept_all(view: View, reason: str) -> str:
+    """Write all of them off."""
+    found = await _chosen(view)
+    await accept_breaks(
+        view.context,
+        [each.identity for each in found],
+        reason=reason,
+        by=view.person.name,
+        seen=view.given.get("seen", ""),
+    )
+    return "/breaks"
+
+
+# --- late money -----------------------------------------------------------------------------------
+
+SETTLING: Final = {
+    "refund": "Give it back",
+    "accept": "Keep it",
+    "credit": "Credit it to the customer",
+}
+"""What may become of late money."""
+
+CONSEQUENCES: Final = {
+    "refund": "Given back, it stays on the list until the refund has come.",
+    "accept": "Kept, the order is served after all.",
+    "credit": "Credited, it stays here in the customer's favour.",
+}
+
+
+async def ask_settle(view: View) -> Asked:
+    """What becomes of late money, and what one person may decide."""
+    found = await seen_break(view)
+    lines, back = said_of(found), "/late"
+    if found.seen.cause not in LATE:
+        lines = (*lines, "This is no late money: it is decided on its own page.")
+        return Asked(
+            subject=found.identity,
+            lines=lines,
+            back=address("breaks", found.identity),
+            ready=False,
+        )
+    if found.life.state == "closed":
+        lines = (*lines, "It is closed: there is nothing to decide.")
+        return Asked(subject=found.identity, lines=lines, back=back, ready=False)
+    if (because := await why_not_alone(view.context, found)) is not None:
+        lines = (
+            *lines,
+            f"{because[:1].upper()}{because[1:]}: to keep or to credit it you propose, and another "
+            "operator approves that. That it goes back, you decide alone.",
+        )
+    return Asked(
+        subject=found.seen.order or found.seen.payment or found.identity,
+        lines=(
+            *lines,
+            " ".join(CONSEQUENCES.values()),
+            f"Proposed: {SETTLING[proposed(found)].lower()}. Nothing is sent to the provider by "
+            "this.",
+        ),
+        back=back,
+        fields=(
+            Field(
+                name="action",
+                label="What becomes of it",
+                choices=tuple(SETTLING.items()),
+                value=proposed(found),
+            ),
+        ),
+    )
+
+
+async def do_settle(view: View, reason: str) -> str | Told:
+    """Write the decision down, or propose it."""
+    found, action = await seen_break(view), view.given.get("action", "")
+    if action not in SETTLING:
+        raise UsageError("choose what becomes of it")
+    done = await settle_late(
+        view.context, found.identity, action=action, reason=reason, by=view.person.name
+    )
+    return told_of(done) if isinstance(done, Proposal) else "/late"

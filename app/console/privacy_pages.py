@@ -1,0 +1,184 @@
+"""The page of personal data: what was erased, and proposing to erase, which looks first.
+
+1 look     by number or order: what would go, what must stay and why; nothing is done
+2 propose  the order is typed once more, with a reason; it is erased when another admin approves
+
+A proposal is kept for ever, so none is of a number: the look names its orders.
+
+A number stands in no address and in no page: what was looked at is known by a mark, which this
+process alone can make.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+from app.access.operators import trail
+from app.console.proposals_pages import proposed
+from app.console.view import ROWS, Asked, Document, Field, Told, View
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
+from app.privacy.erase import ErasureRequest
+from app.privacy.erase_finding import Erasure
+from app.privacy.replay_erasures import journal_state
+from reconcile.instants import format_instant
+
+KEPT_SHOWN: Final = 20
+"""Of what must stay, so much is told one by one."""
+
+NEWEST: Final = 2**62
+"""Above every number of the audit trail."""
+
+
+async def privacy_document(view: View) -> Document:
+    """GET /privacy"""
+    journal = await journal_state(view.context)
+    found = await trail(view.context, action="erased", before=NEWEST, limit=ROWS)
+    return {
+        "journal": {
+            "begun": journal.begun,
+            "problem": journal.problem,
+            "pending": journal.pending,
+            "torn": journal.torn,
+        },
+        "erasures": [
+            {
+                "number": each.number,
+                "at": format_instant(each.at),
+                "who": each.who,
+                "subject": each.subject,
+                "reason": each.reason,
+                "facts": [
+                    f"{name.replace('_', ' ')}: {value}" for name, value in each.facts.items()
+                ],
+            }
+            for each in found
+        ],
+    }
+
+
+def _asked(view: View, subject: str, *, reason: str = "") -> ErasureRequest:
+    """An order's reference is taken for one only where it is said to be one."""
+    is_order = view.given.get("what", view.word("what") or "phone") == "order"
+    return ErasureRequest(
+        phone=None if is_order else subject,
+        order=subject if is_order else None,
+        reason=reason,
+        by=view.person.name,
+    )
+
+
+def _mark(view: View, subject: str) -> str:
+    """Says what somebody looked at, and not to whoever has not the key."""
+    what = view.given.get("what", "")
+    said = "\0".join((view.person.name, what, subject.strip()))
+    key = view.console.mark_key.encode()
+    return hmac.new(key, said.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+async def ask_erase(view: View) -> Asked:
+    """First of whom; then what would go."""
+    if "mark" in view.given:
+        again = view.given.get("again", "")
+        if not hmac.compare_digest(_mark(view, again), view.given["mark"]):
+            raise UsageError(
+                "what you typed is not what you looked at: nothing was erased, begin again"
+            )
+        return await _look(view, again, looks=False)
+    if subject := view.given.get("subject", ""):
+        return await _look(view, subject, looks=True)
+    return Asked(
+        subject="A customer's personal data",
+        lines=(
+            "First you see what would go, and what must stay for now and why. Nothing is erased "
+            "by that.",
+            "By a number, all is found that names it as the customer's. An order is erased alone.",
+        ),
+        back="/privacy",
+        reason=False,
+        preview=True,
+        button="Look what would go",
+        fields=(
+            Field(
+                name="what",
+                label="Erase by",
+                choices=(("phone", "phone number"), ("order", "order")),
+                value="phone",
+            ),
+            Field(
+                name="subject",
+                label="Number with its country, or the order's reference",
+                echo=False,
+                hint="Such as +254 700 000 001",
+            ),
+        ),
+    )
+
+
+async def _look(view: View, subject: str, *, looks: bool) -> Asked:
+    """What would go. Asked for a second time, the number is not shown again."""
+    try:
+        found = await view.console.would_erase(_asked(view, subject))
+    except NotFoundError as error:
+        return Asked(
+            subject="Nothing to erase",
+            lines=(f"{str(error)[:1].upper()}{str(error)[1:]}.",),
+            back="/privacy",
+            ready=False,
+            preview=True,
+        )
+    if view.given.get("what", "phone") != "order":
+        orders = ", ".join(each.order for each in found.orders) or "none"
+        lines = (
+            *_told(found, "would go"),
+            f"A number cannot stand in a proposal, which is kept for ever. Its orders: {orders}. "
+            "Propose the erasure of each; what belongs to no order is erased on the machine.",
+        )
+        return Asked(subject=found.subject, lines=lines, back="/privacy", ready=False, preview=True)
+    return Asked(
+        subject=found.subject,
+        lines=(
+            *_told(found, "would go"),
+            "You propose it, and it is done when another admin approves.",
+            "What goes is gone from here and from the log of the database. It cannot be brought "
+            "back: a backup that has it is erased in again when it is restored. Ledgers, amounts, "
+            "dates and references stay.",
+        ),
+        back="/privacy",
+        why="Why, without a number",
+        fields=(
+            Field(name="mark", label="Mark", kind="hidden", value=_mark(view, subject)),
+            Field(
+                name="what", label="Erase by", kind="hidden", value=view.given.get("what", "phone")
+            ),
+            Field(name="again", label="Type the order's reference once more", echo=False),
+        ),
+        preview=looks,
+    )
+
+
+def _told(found: Erasure, deed: str) -> tuple[str, ...]:
+    counts = found.counts()
+    lines = [
+        f"Bodies and headers of {counted(counts['deliveries'], 'delivery', 'deliveries')} of "
+        f"{counted(counts['orders'], 'order')}, "
+        f"{counted(counts['rejections'], 'refused delivery', 'refused deliveries')}, "
+        f"{counted(counts['session_requests'], 'session request')} and "
+        f"{counted(counts['book_lines'], 'number')} in order books {deed}."
+    ]
+    if found.kept:
+        lines.append(
+            f"{counted(len(found.kept), 'thing stays', 'things stay')} for now; ask again later:"
+        )
+        lines += [f"{each.what}: {each.sentence}." for each in found.kept[:KEPT_SHOWN]]
+        if len(found.kept) > KEPT_SHOWN:
+            lines.append(f"And {len(found.kept) - KEPT_SHOWN} more.")
+    return tuple(lines)
+
+
+async def do_erase(view: View, reason: str) -> Told:
+    """Propose it."""
+    asked = _asked(view, view.given.get("again", ""), reason=reason)
+    return proposed(await view.console.propose_erasing(asked))

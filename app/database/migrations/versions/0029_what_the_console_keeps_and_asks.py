@@ -1,0 +1,124 @@
+"""What people keep for themselves in the console, who has taken an alarm, and what its pages ask:
+arrivals by minute, orders under their outcome and findings by their last revision, deliveries of a
+source and of an unusual verdict, numbers in order books, and who did what."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+from alembic import op
+
+from app.database.statements import downgrade as downgrade
+
+revision = "0029"
+down_revision = "0028"
+branch_labels = None
+depends_on = None
+
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+COUNT_TAKEN: Final = sa.text(
+    "INSERT INTO arrivals (minute, source, taken, refused) "
+    "SELECT received_at / 60000000, source, count(*), 0 FROM deliveries "
+    "WHERE received_at >= (SELECT max(received_at) FROM deliveries) - 7776000000000 "
+    "GROUP BY received_at / 60000000, source"
+)
+"""Those of the last ninety days: what is older would be deleted at once."""
+
+COUNT_REFUSED: Final = sa.text(
+    "INSERT INTO arrivals (minute, source, taken, refused) "
+    "SELECT minute, source, 0, count(*) FROM (SELECT received_at / 60000000 AS minute, "
+    "CASE WHEN verdict = 'source_unknown' THEN '' ELSE source END AS source FROM rejections) "
+    "AS kept WHERE 1 = 1 GROUP BY minute, source "
+    "ON CONFLICT (minute, source) DO UPDATE SET refused = excluded.refused"
+)
+ORDERS: Final = sa.text(
+    "SELECT ledgers.order_key, outcome, findings, seq FROM ledgers JOIN "
+    "(SELECT order_key, max(seq) AS seq FROM revisions GROUP BY order_key) AS latest "
+    "ON latest.order_key = ledgers.order_key"
+)
+WITH_PHONE: Final = sa.text("phone IS NOT NULL")
+UNUSUAL: Final = sa.text("verdict <> 'stored'")
+AT_ONCE: Final = 500
+
+
+def _text(name: str) -> sa.Column[str]:
+    return sa.Column(name, TEXT, nullable=False)
+
+
+def _big(name: str) -> sa.Column[int]:
+    kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Column(name, kind, autoincrement=False, nullable=False)
+
+
+def _table(name: str, keys: tuple[str, ...], *columns: sa.Column) -> sa.Table:  # type: ignore[type-arg]
+    return op.create_table(
+        name,
+        *columns,
+        sa.PrimaryKeyConstraint(*keys, name=op.f(f"pk_{name}")),
+        sqlite_strict=True,
+        sqlite_with_rowid=False,
+    )
+
+
+def upgrade() -> None:
+    _table(
+        "bookmarks",
+        ("operator", "kind", "label"),
+        _text("operator"),
+        _text("kind"),
+        _text("label"),
+        _text("query"),
+        _big("at"),
+    )
+    _table(
+        "alarm_owners",
+        ("alarm",),
+        _text("alarm"),
+        _text("reason"),
+        _text("owner"),
+        _text("state"),
+        _big("at"),
+    )
+    _table(
+        "arrivals",
+        ("minute", "source"),
+        _big("minute"),
+        _text("source"),
+        _big("taken"),
+        _big("refused"),
+    )
+    op.create_index("ix_arrivals_source", "arrivals", ["source", "minute"])
+    listings = _table(
+        "order_listings", ("word", "seq"), _text("word"), _big("seq"), _text("order_key")
+    )
+    op.create_index("ix_deliveries_source", "deliveries", ["source", "id"])
+    op.create_index(
+        "ix_deliveries_verdict",
+        "deliveries",
+        ["verdict", "id"],
+        sqlite_where=UNUSUAL,
+        postgresql_where=UNUSUAL,
+    )
+    op.create_index(
+        "ix_book_lines_phone",
+        "book_lines",
+        ["phone"],
+        sqlite_where=WITH_PHONE,
+        postgresql_where=WITH_PHONE,
+    )
+    op.create_index("ix_audit_action_number", "audit", ["action", "number"])
+    op.create_index("ix_audit_who_number", "audit", ["who", "number"])
+    op.drop_index("ix_revisions_outcome", table_name="revisions")
+    connection = op.get_bind()
+    connection.execute(COUNT_TAKEN)
+    connection.execute(COUNT_REFUSED)
+    for rows in connection.execute(ORDERS).partitions(AT_ONCE):
+        listed = [each for row in rows for each in _listed(*row)]
+        connection.execute(sa.insert(listings).values(listed))
+
+
+def _listed(order: str, outcome: str, findings: str, seq: int) -> list[dict[str, object]]:
+    words = [f"outcome {outcome}", *(f"finding {code}" for code in findings.split("|") if code)]
+    return [{"word": word, "seq": seq, "order_key": order} for word in words]

@@ -1,0 +1,126 @@
+"""Orders under their outcome and under each of their findings, by their last revision.
+
+The revisions alone would have to be gone through for the newest orders of a rare finding, and for
+those of an outcome that every order passes. Kept by the transaction that publishes; like the
+ledgers a cache, which `refold --all` makes anew and `db check` compares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.text import counted
+from app.database.statements import (
+    PlainConnection,
+    Rows,
+    insert_rows,
+    run,
+    select_rows,
+    stream,
+)
+from app.orders.counter_store import LedgerWords, words_of
+
+LastNumbers = Mapping[str, int]
+"""The number of the last revision of each order."""
+
+_COLUMNS: Final = ("word", "seq", "order_key")
+_LAST: Final = (
+    "SELECT order_key, max(seq) FROM revisions WHERE order_key IN ({}) GROUP BY order_key"
+)
+_LEAVE: Final = "DELETE FROM order_listings WHERE word=? AND seq=?"
+_KEPT: Final = "SELECT word, count(*) FROM order_listings GROUP BY word"
+_ALL: Final = (
+    "SELECT ledgers.order_key, outcome, findings, seq FROM ledgers JOIN "
+    "(SELECT order_key, max(seq) AS seq FROM revisions GROUP BY order_key) AS latest "
+    "ON latest.order_key = ledgers.order_key ORDER BY ledgers.order_key"
+)
+_STRAY: Final = (
+    "SELECT count(*) FROM order_listings WHERE seq <> "
+    "(SELECT max(seq) FROM revisions WHERE revisions.order_key = order_listings.order_key)"
+)
+_PUBLISHED: Final = (
+    "SELECT outcome, findings, count(*) FROM ledgers WHERE EXISTS "
+    "(SELECT 1 FROM revisions WHERE revisions.order_key = ledgers.order_key) "
+    "GROUP BY outcome, findings"
+)
+_AT_ONCE: Final = 10_000
+
+
+def last_numbers(connection: PlainConnection, orders: Iterable[str]) -> LastNumbers:
+    """The numbers of the last revisions of these orders; none for an order never published."""
+    return {row[0]: row[1] for row in select_rows(connection, sql=_LAST, values=orders)}
+
+
+def relist(
+    connection: PlainConnection,
+    *,
+    before: Mapping[str, LedgerWords],
+    numbers_before: LastNumbers,
+    after: Mapping[str, LedgerWords],
+    numbers: LastNumbers,
+) -> None:
+    """Put orders where their new ledgers and revisions say. An order that was never published
+    stands nowhere."""
+    old = _listed(before, numbers_before)
+    new = _listed(after, numbers)
+    for word, seq, _ in sorted(old - new):
+        connection.ask(_LEAVE, (word, seq))
+    insert_rows(
+        connection,
+        table="order_listings",
+        columns=_COLUMNS,
+        rows=sorted(new - old),
+        conflict="ON CONFLICT (word, seq) DO NOTHING",
+    )
+
+
+def _listed(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[tuple[str, int, str]]:
+    return {
+        (word, numbers[order], order)
+        for order, words in ledgers.items()
+        if order in numbers
+        for word in words_of(*words)
+    }
+
+
+async def list_anew(connection: AsyncConnection) -> None:
+    """Make all of it of what the ledgers say."""
+    await connection.execute(text("DELETE FROM order_listings"))
+    async for rows in stream(connection, _ALL, at_once=_AT_ONCE):
+        await run(connection, _write, rows)
+
+
+def _write(connection: PlainConnection, rows: Rows) -> None:
+    listed = sorted(
+        (word, seq, order) for order, outcome, findings, seq in rows
+        for word in words_of(outcome, findings)
+    )  # fmt: skip
+    insert_rows(connection, table="order_listings", columns=_COLUMNS, rows=listed)
+
+
+async def differing_listings(connection: AsyncConnection) -> list[str]:
+    """Lists that are not what the ledgers give, one sentence each."""
+    rows = await connection.execute(text(_KEPT))
+    kept = Counter({row[0]: int(row[1]) for row in rows})
+    full = Counter[str]()
+    for outcome, findings, count in await connection.execute(text(_PUBLISHED)):
+        for word in words_of(outcome, findings):
+            full[word] += int(count)
+    strays = int((await connection.execute(text(_STRAY))).scalar_one())
+    found = [
+        f"the list of orders with the {word} has {kept[word]:,}, and there are {full[word]:,};"
+        " `tallyhook refold --all` lists them again"
+        for word in sorted(kept.keys() | full.keys())
+        if kept[word] != full[word]
+    ]
+    if strays:
+        found.append(
+            f"{counted(strays, 'order is', 'orders are')} listed by a revision that is not its "
+            "last; `tallyhook refold --all` lists them again"
+        )
+    return found

@@ -1,0 +1,46 @@
+"""Notes on orders: what one person tells the next one about an order.
+
+A note is an entry of the audit trail, so it is only added, sealed with the others, and holds no
+personal data: an erasure leaves it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from app.access.operator_store import AuditEntry
+from app.access.operators import note_in_trail, permitted, trail
+from app.orders.customers import checked_reason, phones_of
+from app.orders.read_orders import explain_order
+from app.providers.source import Source
+from app.receiving.context import AppContext
+
+SHOWN: Final = 50
+"""Notes of one order that are shown, the newest."""
+
+ABOVE_ALL: Final = 2**62
+
+
+async def add_note(
+    context: AppContext, order: str, *, note: str, sources: Mapping[str, Source], by: str | None
+) -> None:
+    """Add a note to an order. Raises UsageError for who may not and for one that is empty, too long
+    or holds a phone number, NotFoundError for no such order."""
+    await explain_order(context, order)
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="note_added")
+        said = checked_reason(note, await phones_of(connection, order, sources=sources))
+        await note_in_trail(
+            connection,
+            who,
+            action="note_added",
+            subject=order,
+            at=context.clock.now(),
+            reason=said,
+        )
+
+
+async def notes_of(context: AppContext, order: str) -> list[AuditEntry]:
+    """The newest notes on an order, the newest first; their text is the entry's reason."""
+    return await trail(context, subject=order, action="note_added", before=ABOVE_ALL, limit=SHOWN)

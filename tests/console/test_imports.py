@@ -1,0 +1,364 @@
+"""Importing from pages: sent, read, looked at, and only then imported; the very same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import fcntl
+import io
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.bootstrap_console_work import work_elsewhere
+from app.config.load import load_settings
+from app.console import uploads
+from app.console.application import build_console
+from app.console.jobs import Jobs
+from app.console.uploads import Uploads
+from app.core.errors import UsageError
+from reconcile.instants import HOUR
+from tests.api.driving import environ
+from tests.console.conftest import RunningConsole
+from tests.console.test_finance_pages import of_form, send
+from tests.console.test_pages import shown
+
+STATEMENT = b"""payment_reference,order_reference,gross,fee,net,currency,settled_at,payout
+pay_1,ORD-1,1500.00,52.50,1447.50,KES,2026-11-21,po_1
+pay_8,ORD-8,99.00,9.00,90.00,USD,2026-11-21,po_1
+"""
+
+TWO_ARE_WRONG = STATEMENT + b"pay_9,ORD-9,1.500,00,,KES,2026-11-21,po_1\npay_7,,12.00,,,XXQ,,\n"
+
+BANK = b""":20:STMT
+:25:KE99BANK
+:60F:C241003KES0,00
+:61:2410041004C1258,32NTRFNONREF
+:86:PO-19999
+:62F:C241004KES1258,32
+"""
+"""One booking, as MT940 writes it."""
+
+BOOK = b"Order No.;Amount;Placed at;Status\nORD-1;1.500,00;19.11.2026;paid\n"
+
+MAPPING = """decimal = ","
+thousands = "."
+dates = "day_first"
+[columns]
+reference = "Order No."
+[defaults]
+currency = "KES"
+"""
+
+
+async def upload(
+    client: httpx2.AsyncClient, content: bytes, name: str = "october.csv", **fields: str
+) -> httpx2.Response:
+    """Send a file by the form."""
+    given = {"kind": "statement", "source": "shop", "mapping": "", "delimiter": "", "encoding": ""}
+    form = {"form": await of_form(client, "/do/upload"), **given, **fields}
+    return await client.post("/do/upload", data=form, files={"file": (name, content, "text/csv")})
+
+
+async def read(client: httpx2.AsyncClient, content: bytes, **fields: str) -> dict[str, Any]:
+    """What the dry run of a file says."""
+    sent = await upload(client, content, **fields)
+    assert sent.status_code == 303, shown(sent.text)
+    found: dict[str, Any] = (await client.get(place(sent) + ".json")).json()
+    return found
+
+
+def place(sent: httpx2.Response) -> str:
+    """Where an action has led."""
+    return sent.headers["location"].partition("?")[0]
+
+
+async def confirm(client: httpx2.AsyncClient, name: str) -> httpx2.Response:
+    """Open the form that imports, and send it as it is."""
+    path = f"/do/import?upload={name}"
+    page = (await client.get(path)).text
+    digest = page.partition('name="sha256" value="')[2].partition('"')[0]
+    return await send(client, path, sha256=digest)
+
+
+def lines_of(console: RunningConsole) -> int:
+    return len(console.driver.rows("SELECT 1 FROM statement_lines"))
+
+
+async def test_a_file_is_read_looked_at_and_imported(console: RunningConsole) -> None:
+    """The dry run imports nothing and tells counts and money; the import is in the trail."""
+    async with console.signed_in("finance") as client:
+        assert "Nothing was imported yet" in shown((await client.get("/imports")).text)
+        found = await read(client, STATEMENT)
+        page = shown((await client.get(f"/imports/{found['upload']}")).text)
+        assert lines_of(console) == 0
+        asked = shown((await client.get(f"/do/import?upload={found['upload']}")).text)
+        sent = await confirm(client, found["upload"])
+        done = (await client.get(place(sent) + ".json")).json()
+        text = shown((await client.get(place(sent))).text)
+        listed = (await client.get("/imports.json")).json()
+        lines = list(csv.DictReader(io.StringIO((await client.get("/imports.csv")).text)))
+    assert found["state"] == "to_confirm"
+    assert (found["read"], found["new"], found["rejected"], found["problems"]) == (2, 2, 0, [])
+    assert [
+        (each["currency"], each["gross"]["amount"], each["net"]["amount"])
+        for each in found["money"]
+    ] == [
+        ("KES", "1500.00", "1447.50"),
+        ("USD", "99.00", "90.00"),
+    ]
+    for said in ("Every row is clear", "KES 1,447.50", "USD 90.00", "pay_8"):
+        assert said in page
+    assert "gross KES 1,500.00, fee KES 52.50, net KES 1,447.50" in asked
+    assert found["sha256"] in asked
+    assert (sent.status_code, place(sent)) == (303, "/imports/1")
+    assert (done["state"], done["new"], done["sha256"]) == ("imported", 2, found["sha256"])
+    assert "The next run compares it with orders" in text
+    assert [each["import"] for each in listed["imports"]] == [1]
+    assert (listed["waiting"], lines[0]["file"]) == ([], "october.csv")
+    assert lines_of(console) == 2
+    rows = console.driver.rows("SELECT who, subject FROM audit WHERE action='statement_imported'")
+    assert rows == [("a finance", "october.csv")]
+
+
+async def test_a_banks_file_is_imported_like_the_others(console: RunningConsole) -> None:
+    """In one of its own formats; only finance may."""
+    async with console.signed_in("finance") as client:
+        found = await read(client, BANK, kind="bank", source="")
+        page = shown((await client.get(f"/imports/{found['upload']}")).text)
+        sent = await confirm(client, found["upload"])
+        text = shown((await client.get(place(sent))).text)
+        listed = (await client.get("/imports.json?kind=bank")).json()["imports"]
+        others = (await client.get("/imports.json?kind=book")).json()["imports"]
+    assert (found["read"], found["problems"]) == (1, [])
+    assert [each["amount"]["amount"] for each in found["money"]] == ["1258.32"]
+    assert "KES 1,258.32" in page
+    assert "Bank file" in text
+    assert ([each["kind"] for each in listed], others) == (["bank"], [])
+    assert console.driver.rows("SELECT minor, told FROM bank_lines") == [(125_832, "PO-19999")]
+    rows = console.driver.rows("SELECT who FROM audit WHERE action='bank_imported'")
+    assert rows == [("a finance",)]
+
+
+async def test_a_mapping_is_chosen_by_its_name(console: RunningConsole) -> None:
+    folder = console.console.mappings
+    assert folder is not None
+    (folder / "our shop.toml").write_text(MAPPING)
+    async with console.signed_in("finance") as client:
+        form = shown((await client.get("/do/upload")).text)
+        plain = await read(client, BOOK, kind="book")
+        found = await read(client, BOOK, kind="book", mapping="our shop")
+        gone = await upload(client, BOOK, kind="book", mapping="another")
+        sent = await confirm(client, found["upload"])
+        (folder / "our shop.toml").write_text("decimal = 5\ncolour = 'red'\n")
+        wrong = await upload(client, BOOK, kind="book", mapping="our shop")
+    assert "our shop" in form
+    assert plain["refused"] is True
+    assert "there is no column" in plain["problems"][0]["sentence"]
+    assert found["money"] == [
+        {"currency": "KES", "rows": 1, "amount": {"amount": "1500.00", "currency": "KES"}}
+    ]
+    assert (gone.status_code, sent.status_code, wrong.status_code) == (400, 303, 400)
+    assert "colour" in shown(wrong.text)
+    assert console.driver.rows("SELECT count(*) FROM book_lines") == [(1,)]
+
+
+async def test_rows_that_are_not_clear_are_told_and_set_aside(console: RunningConsole) -> None:
+    """Each with its row and column; the good ones are imported, the others come as a file."""
+    async with console.signed_in("finance") as client:
+        found = await read(client, TWO_ARE_WRONG)
+        page = shown((await client.get(f"/imports/{found['upload']}")).text)
+        lines = (await client.get(f"/imports/{found['upload']}.csv")).text
+        asked = shown((await client.get(f"/do/import?upload={found['upload']}")).text)
+        sent = await confirm(client, found["upload"])
+        done = (await client.get(place(sent) + ".json")).json()
+        aside = await client.get(place(sent) + "?rejects=1")
+        again = await client.get(f"/do/import?upload={found['upload']}")
+    assert {each["row"] for each in found["problems"]} == {4, 5}
+    for each in found["problems"]:
+        assert each["sentence"] in page
+    assert len(lines.splitlines()) == 1 + len(found["problems"])
+    assert "2 rows are set aside" in asked
+    assert (done["state"], done["new"], done["rejected"]) == ("imported", 2, 2)
+    assert aside.headers["content-disposition"].startswith("attachment")
+    assert aside.text.count("pay_") == 2
+    assert "There is nothing to import" in shown(again.text)
+    assert lines_of(console) == 2
+
+
+async def test_only_the_bytes_that_were_shown_are_imported(console: RunningConsole) -> None:
+    """Another digest in the form, or another file on the disk, imports nothing."""
+    async with console.signed_in("finance") as client:
+        found = await read(client, STATEMENT)
+        path = f"/do/import?upload={found['upload']}"
+        other = await send(client, path, sha256="0" * 64)
+        (kept,) = console.console.uploads.of_person("a finance")
+        kept.file.path.write_bytes(STATEMENT.replace(b"1500.00", b"9500.00"))
+        sent = await confirm(client, found["upload"])
+        told = (await client.get(place(sent) + ".json")).json()
+    assert other.status_code == 400
+    assert told["import"] is None
+    assert "changed" in told["problems"][0]["sentence"]
+    assert lines_of(console) == 0
+
+
+async def test_a_form_that_was_sent_twice_imports_once(console: RunningConsole) -> None:
+    async with console.signed_in("finance") as client:
+        found = await read(client, STATEMENT)
+        path = f"/do/import?upload={found['upload']}"
+        form = {"form": await of_form(client, path), "sha256": found["sha256"]}
+        first, again = await client.post(path, data=form), await client.post(path, data=form)
+    assert (first.status_code, again.status_code) == (303, 404)
+    assert lines_of(console) == 2
+    assert len(console.driver.rows("SELECT 1 FROM imports")) == 1
+
+
+async def test_an_upload_is_its_senders_and_ends_in_time(console: RunningConsole) -> None:
+    """Nobody else sees it; after an hour it is deleted, and so it is when it is given up."""
+    async with console.signed_in("finance") as client:
+        found = await read(client, STATEMENT)
+        given_up = await read(client, STATEMENT)
+        (first, second) = reversed(console.console.uploads.of_person("a finance"))
+        async with console.signed_in("admin") as another:
+            assert (await another.get(f"/imports/{found['upload']}")).status_code == 404
+            assert (await another.get(f"/do/import?upload={found['upload']}")).status_code == 404
+            assert (await another.get("/imports.json")).json()["waiting"] == []
+        left = await send(client, f"/do/discard?upload={given_up['upload']}")
+        assert (left.status_code, second.file.path.exists()) == (303, False)
+        assert first.file.path.exists()
+        console.driver.clock.put(console.driver.clock.now() + 2 * HOUR)
+        gone = await client.get(f"/imports/{found['upload']}")
+    assert gone.status_code == 404
+    assert "Send it again" in shown(gone.text)
+    assert not first.file.path.exists()
+
+
+async def test_what_is_too_large_or_no_form_is_refused_and_leaves_nothing(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MAX_FORM_BYTES", 20_000)
+    async with console.signed_in("finance") as client:
+        large = await upload(client, STATEMENT + b"x" * 20_000)
+        none = await client.post("/do/upload", data={"form": "x"})
+        head = {"content-type": "multipart/form-data; boundary=abc"}
+        broken = await client.post("/do/upload", content=b"--abc\r\nA: b\r\n\r\n", headers=head)
+        empty = await upload(client, b"")
+    assert {each.status_code for each in (large, none, broken, empty)} == {400}
+    assert "larger than 32 MiB" in shown(large.text)
+    assert "did not come whole" in shown(broken.text)
+    assert "choose a file" in shown(empty.text).lower()
+    folder = console.console.uploads._folder
+    assert folder is not None
+    assert [each.name for each in folder.iterdir()] == ["lock"]
+
+
+async def test_who_may_not_import_sends_no_file(console: RunningConsole) -> None:
+    async with console.signed_in("support") as client:
+        refused = await client.post(
+            "/do/upload", data={"form": "x"}, files={"file": ("a.csv", STATEMENT, "text/csv")}
+        )
+    assert refused.status_code == 403
+    assert console.console.uploads._folder is None
+
+
+async def test_the_oldest_file_gives_way(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MOST_KEPT", 2)
+    async with console.signed_in("finance") as client:
+        names = [(await read(client, STATEMENT))["upload"] for _ in range(3)]
+        listed = (await client.get("/imports.json")).json()["waiting"]
+    assert [each["upload"] for each in listed] == [names[2], names[1]]
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\books\\oct.csv", "oct.csv"),
+        (".hidden", "hidden"),
+        ("", "file"),
+        ("ä" * 200, "ä" * 60),
+    ],
+)
+def test_a_file_keeps_its_name_but_no_way_out(sent: str, kept: str) -> None:
+    assert uploads._file_name(sent.encode()) == kept
+
+
+async def test_what_a_killed_console_left_is_deleted(
+    console: RunningConsole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a living one holds is left alone."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("killed", "living"):
+        (tmp_path / f"{uploads.PREFIX}{name}").mkdir()
+        (tmp_path / f"{uploads.PREFIX}{name}" / "lock").touch()
+    with (tmp_path / f"{uploads.PREFIX}living" / "lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        place = Uploads(console.context.clock)
+        place._place()
+        left = set(os.listdir(tmp_path))
+        place.close()
+    assert f"{uploads.PREFIX}killed" not in left
+    assert f"{uploads.PREFIX}living" in left
+
+
+async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningConsole) -> None:
+    """A page that does not wait says that it goes on; the same is not begun twice."""
+    jobs, ended = Jobs(console.context.clock, patience_s=0), asyncio.Event()
+    slow = replace(console.console, jobs=jobs)
+
+    async def run(*words: object) -> int:
+        await ended.wait()
+        raise UsageError("the rules in force changed meanwhile")
+
+    slow = replace(slow, work=replace(slow.work, reconcile=run))
+    running = RunningConsole(console=slow, application=build_console(slow), driver=console.driver)
+    async with running.signed_in("finance") as client:
+        begun = await send(client, "/do/run", since="", until="", reason="month end")
+        page = shown((await client.get("/runs")).text)
+        again = await send(client, "/do/run", since="", until="", reason="month end")
+        ended.set()
+        await asyncio.wait(jobs._tasks.values())
+        failed = shown((await client.get("/runs")).text)
+    assert (begun.status_code, again.status_code) == (303, 400)
+    assert "A run is under way" in page
+    assert "still under way" in shown(again.text)
+    assert "came to nothing: the rules in force changed meanwhile" in failed
+
+
+async def test_jobs_are_remembered_to_a_number(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest ones; one that is under way is never forgotten."""
+    monkeypatch.setattr("app.console.jobs.KEPT", 3)
+    jobs, ended = Jobs(console.context.clock), asyncio.Event()
+
+    async def work() -> bool:
+        return await ended.wait()
+
+    async def nothing() -> None:
+        return None
+
+    slow = jobs.begin("run", "everything", by="Ann", work=work)
+    names = []
+    for number in range(6):
+        job = jobs.begin("preview", f"{number}", by="Ann", work=nothing)
+        await jobs.wait(job)
+        names.append(job.name)
+    assert [name for name in names if jobs.job(name) is not None] == names[-2:]
+    assert jobs.job(slow.name) is slow
+    await jobs.close()
+    assert slow.ended is not None
+
+
+async def test_a_job_is_done_in_another_process(console: RunningConsole, tmp_path: Path) -> None:
+    """As a real console does it: what is refused there is refused here in the same words."""
+    work = work_elsewhere(load_settings(environ(tmp_path)))
+    with pytest.raises(UsageError, match="'nobody' is not an operator in force"):
+        await work.close("2026-01", "nobody", "month end")

@@ -1,0 +1,265 @@
+"""Deciding about breaks from pages: matched by hand, several at once, and late money."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from app.core.errors import UsageError
+from app.finance.break_acts import accept_breaks
+from app.finance.match_rules import save_rules
+from app.finance.reconcile_period import RunRequest, reconcile_period
+from reconcile.instants import DAY
+from tests.console.conftest import RunningConsole
+from tests.console.test_finance_pages import breaks, of_form, send
+from tests.console.test_imports import confirm, read
+from tests.console.test_pages import shown
+
+MISSPELLED = b"""payment_reference,gross,fee,net,currency,settled_at
+PAY-I,1500.00,0.00,1500.00,KES,2026-11-21
+PAY-Z,10.00,0.00,10.00,KES,2026-12-15
+PAY-A,7.00,0.00,7.00,KES,2026-11-19
+"""
+
+
+@pytest.fixture
+async def two_halves(console: RunningConsole) -> tuple[RunningConsole, dict[str, Any], str]:
+    """A payment that no statement has, and a line of a statement that names no payment; the break
+    of the one, and the line of the other."""
+    async with console.signed_in("finance") as client:
+        await confirm(client, (await read(client, MISSPELLED))["upload"])
+        console.driver.clock.put(console.driver.clock.now() + 40 * DAY)
+        await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
+    async with console.signed_in("finance") as client:
+        found = (await breaks(client))["breaks"]
+    assert {each["cause"] for each in found} >= {"not_settled", "settled_never_notified"}, found
+    paid = next(each for each in found if each["cause"] == "not_settled")
+    return console, paid, paid["candidates"][0]["line"]
+
+
+async def test_a_line_is_matched_by_hand_and_taken_back(
+    two_halves: tuple[RunningConsole, dict[str, Any], str],
+) -> None:
+    """The page shows what keeps the two apart; the next run closes the break."""
+    console, paid, line = two_halves
+    path = f"/breaks/{paid['id']}"
+    async with console.signed_in("finance") as client:
+        page = (await client.get(path)).text
+        way = re.search(r'href="(/do/match\?[^"]*line=[^"]*)"', page)
+        assert way
+        asked = shown((await client.get(way[1].replace("&amp;", "&"))).text)
+        sent = await send(client, way[1].replace("&amp;", "&"), reason="a typing mistake")
+        matched = (await client.get(f"{path}.json")).json()["matched"]
+        await send(client, "/do/run", since="", until="", reason="look again")
+        closed = (await client.get(f"{path}.json")).json()["state"]
+        back = await send(client, f"/do/unmatch?break={paid['id']}", line=line, reason="no, wrong")
+        left = (await client.get(f"{path}.json")).json()["matched"]
+        none = shown((await client.get(f"/do/unmatch?break={paid['id']}")).text)
+    assert paid["candidates"][0]["apart"] in page
+    assert "What keeps the two apart" in asked
+    assert (sent.status_code, back.status_code) == (303, 303)
+    assert (matched, closed, left) == ([line], "closed", [])
+    assert "No match by hand stands" in none
+    rows = console.driver.rows("SELECT action, reason FROM audit WHERE action LIKE '%matched'")
+    assert sorted(rows) == [
+        ("break_matched", "a typing mistake"),
+        ("break_unmatched", "no, wrong"),
+    ]
+
+
+async def test_a_line_that_is_not_left_over_is_not_matched(
+    two_halves: tuple[RunningConsole, dict[str, Any], str],
+) -> None:
+    console, paid, _ = two_halves
+    async with console.signed_in("finance") as client:
+        path = f"/do/match?break={paid['id']}"
+        refused = await send(client, path, line="stl_made_up@1", reason="it looks right")
+    assert refused.status_code == 400
+    assert "is not left over" in shown(refused.text)
+    assert console.driver.rows("SELECT 1 FROM break_deeds") == []
+
+
+def chosen(found: list[dict[str, Any]]) -> str:
+    return "&".join(f"break={each['id']}" for each in found)
+
+
+async def sent_as_shown(client: Any, path: str, **fields: str) -> Any:
+    """Send a form with what it holds unseen."""
+    page = (await client.get(path)).text
+    seal = re.search(r'name="seen" value="([^"]+)"', page)
+    assert seal, shown(page)
+    return await send(client, path, seen=seal[1], **fields)
+
+
+async def test_several_breaks_are_assigned_and_accepted_at_once(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """With a preview of count and money, one confirmation, and an entry of the trail for each."""
+    console = console_with_breaks
+    async with console.signed_in("finance") as client:
+        found = (await breaks(client))["breaks"]
+        page = (await client.get("/breaks")).text
+        assert len(found) >= 2
+        assert page.count('name="break"') == len(found)
+        asked = shown((await client.get(f"/do/accept-all?{chosen(found)}")).text)
+        to = await sent_as_shown(client, f"/do/assign-all?{chosen(found)}", to="a support")
+        mine = await breaks(client, "?assignee=a+support")
+        sent = await sent_as_shown(client, f"/do/accept-all?{chosen(found)}", reason="small sums")
+        left = await breaks(client)
+    for total in _totals(found):
+        assert total in asked
+    assert (to.status_code, sent.status_code) == (303, 303)
+    assert (len(mine["breaks"]), left["breaks"]) == (len(found), [])
+    rows = console.driver.rows(
+        "SELECT action, who, count(*) FROM audit WHERE action LIKE 'break%' "
+        "GROUP BY action, who ORDER BY action"
+    )
+    assert rows == [
+        ("break_accepted", "a finance", len(found)),
+        ("break_assigned", "a finance", len(found)),
+    ]
+
+
+def _totals(found: list[dict[str, Any]]) -> list[str]:
+    sums: dict[str, float] = {}
+    for each in found:
+        money = each["money"]
+        sums[money["currency"]] = sums.get(money["currency"], 0) + float(money["amount"])
+    return [f"of {currency} {amount:,.2f}" for currency, amount in sums.items()]
+
+
+async def test_what_changed_since_it_was_shown_is_not_accepted(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """All are accepted, or none: also where one of them was decided meanwhile."""
+    console = console_with_breaks
+    async with console.signed_in("finance") as client:
+        found = (await breaks(client))["breaks"]
+        path = f"/do/accept-all?{chosen(found)}"
+        page = (await client.get(path)).text
+        seal = re.search(r'name="seen" value="([^"]+)"', page)
+        assert seal
+        form = {"form": await of_form(client, path), "seen": seal[1], "reason": "small sums"}
+        await send(client, f"/do/assign?break={found[0]['id']}", to="a support")
+        refused = await client.post(path, data=form)
+        nothing = await client.get("/do/accept-all")
+    assert refused.status_code == 400
+    assert "have changed since you looked" in shown(refused.text).lower()
+    assert nothing.status_code == 400
+    assert console.driver.rows("SELECT 1 FROM break_deeds WHERE deed='accepted'") == []
+
+
+async def test_above_the_limit_none_of_several_is_accepted(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """The form says which are to be proposed, and offers nothing; what is sent all the same is
+    refused with their ids, and proposes nothing."""
+    console = console_with_breaks
+    limit = '[accept_alone_max]\nKES = "1.00"\n'
+    async with console.signed_in("finance") as client:
+        found = (await breaks(client))["breaks"]
+        path = f"/do/accept-all?{chosen(found)}"
+        page = (await client.get(path)).text
+        seal = re.search(r'name="seen" value="([^"]+)"', page)
+        assert seal
+        form = {"form": await of_form(client, path), "seen": seal[1], "reason": "small sums"}
+        await save_rules(console.context, limit, by="a finance")
+        text = shown((await client.get(path)).text)
+        with pytest.raises(UsageError) as refused:
+            await accept_breaks(
+                console.context,
+                [each["id"] for each in found],
+                reason="small sums",
+                by="a finance",
+                seen=seal[1],
+            )
+        sent = await client.post(path, data=form)
+        proposals = (await client.get("/proposals.json")).json()["proposals"]
+    above = [each["id"] for each in found if each["money"]["currency"] == "KES"]
+    free = [each["id"] for each in found if each["money"]["currency"] == "USD"]
+    assert above
+    assert free
+    assert "One person may not accept it alone" in text
+    assert "is proposed on its own page" in text
+    assert "Accept all of them" not in text
+    assert sent.status_code == 400
+    assert [name in str(refused.value) for name in (*above, *free)] == [
+        *[True] * len(above),
+        *[False] * len(free),
+    ]
+    assert (proposals, console.driver.rows("SELECT 1 FROM break_deeds")) == ([], [])
+
+
+async def test_late_money_is_decided_with_a_reason(console_with_breaks: RunningConsole) -> None:
+    """Kept, credited or given back."""
+    console = console_with_breaks
+    async with console.signed_in("finance") as client:
+        first, second = (await client.get("/late.json")).json()["late"]
+        page = (await client.get("/late")).text
+        assert f"/do/settle?break={first['id']}" in page
+        refund = await send(
+            client, f"/do/settle?break={first['id']}", action="refund", reason="paid twice"
+        )
+        without = await send(client, f"/do/settle?break={second['id']}", action="credit", reason="")
+        credit = await send(
+            client, f"/do/settle?break={second['id']}", action="credit", reason="they asked for it"
+        )
+        found = {each["id"]: each for each in (await client.get("/late.json")).json()["late"]}
+    assert (refund.status_code, without.status_code, credit.status_code) == (303, 400, 303)
+    assert found[first["id"]]["state"] == "waits_for_refund"
+    assert (found[second["id"]]["state"], found[second["id"]]["decided"]) == ("settled", "credit")
+    rows = console.driver.rows("SELECT who FROM audit WHERE action='late_money_settled'")
+    assert rows == [("a finance",)] * 2
+
+
+async def test_above_the_limit_keeping_late_money_is_proposed(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """That it goes back, one person decides; both are written once the second has approved."""
+    console = console_with_breaks
+    await save_rules(console.context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
+    async with console.signed_in("finance") as client:
+        late = (await client.get("/late.json")).json()["late"]
+        name = next(each["id"] for each in late if each["money"]["currency"] == "KES")
+        path = f"/do/settle?break={name}"
+        text = shown((await client.get(path)).text)
+        kept = await send(client, path, action="accept", reason="it is ours")
+        assert console.driver.rows("SELECT 1 FROM break_deeds") == []
+        proposal = (await client.get("/proposals.json")).json()["proposals"][0]["id"]
+    async with console.signed_in("admin") as client:
+        await send(client, f"/do/approve?proposal={proposal}", reason="I saw the letter")
+    async with console.signed_in("finance") as client:
+        back = await send(client, path, action="refund", reason="paid twice")
+    assert "you propose, and another operator approves that" in text
+    assert "Proposed to a second person" in shown(kept.text)
+    assert back.status_code == 303
+    rows = console.driver.rows("SELECT who, second, value FROM break_deeds")
+    assert rows == [("a finance", "a admin", "accept"), ("a finance", None, "refund")]
+
+
+async def test_support_sees_breaks_and_decides_none(console_with_breaks: RunningConsole) -> None:
+    async with console_with_breaks.signed_in("support") as client:
+        found = (await breaks(client))["breaks"]
+        page = (await client.get("/breaks")).text
+        one = (await client.get(f"/breaks/{found[0]['id']}")).text
+    assert "accept-all" not in page
+    assert "assign-all" in page
+    assert "/do/match" not in one
+
+
+async def test_rules_are_tried_and_nothing_is_kept(console_with_breaks: RunningConsole) -> None:
+    """What they would change, with money; a mistake is told with its key."""
+    console = console_with_breaks
+    async with console.signed_in("finance") as client:
+        wrong = await send(client, "/do/preview-rules", rules="date_window = 5\n")
+        same = await send(client, "/do/preview-rules", rules='[tolerance]\nKES = "1.00"\n')
+        text = shown((await client.get(same.headers["location"])).text)
+        gone = await client.get("/previews/job_0")
+    assert wrong.status_code == 400
+    assert "date_window" in shown(wrong.text)
+    assert same.status_code == 303
+    assert "would change nothing" in text or "What these rules would change" in text
+    assert gone.status_code == 404
+    assert console.driver.rows("SELECT 1 FROM match_rules") == []

@@ -1,0 +1,196 @@
+"""What support does from pages: a number in full, notes, pins, saved lists, alarms, erasing."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import httpx2
+from sqlalchemy import text
+
+from app.access.operators import register_operator
+from app.console.application import build_console
+from app.console.setup_pages import meaning
+from app.monitoring.alarm_owners import forget_owners
+from app.monitoring.watchdog import alarms
+from reconcile.instants import DAY, MINUTE
+from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole, session_for
+from tests.console.test_pages import shown
+from tests.reconcile.build import T
+
+REASON = "the customer has called"
+SET_ASIDE = (
+    "INSERT INTO suspects (received_at, tries, aside, orders, record) VALUES (0, 3, 1, '', x'00')"
+)
+
+
+async def of_form(client: httpx2.AsyncClient, path: str) -> str:
+    """The id of the form at an address."""
+    page = await client.get(path)
+    found = re.search(r'name="form" value="([^"]+)"', page.text)
+    assert found, shown(page.text)
+    return found[1]
+
+
+async def sent(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
+    """What a form answers, sent with these fields."""
+    return await client.post(path, data={"form": await of_form(client, path), **fields})
+
+
+async def test_a_number_and_a_body_are_seen_with_a_reason(console: RunningConsole) -> None:
+    """Once, by whom may; the trail has who, why and of what, and not the number."""
+    async with console.signed_in("support") as client:
+        none = await sent(client, "/do/unmask?order=ORD-1", reason="")
+        phone = await sent(client, "/do/unmask?order=ORD-1", reason=REASON)
+        rows = (await client.get("/deliveries.json")).json()["deliveries"]
+        names = [each["delivery"] for each in rows]
+        bodies = [await sent(client, f"/do/body?delivery={name}", reason=REASON) for name in names]
+        named = await sent(client, f"/do/body?delivery={names[0]}", reason=f"of +{PHONE}")
+    assert none.status_code == 400
+    assert f"+{PHONE}" in shown(phone.text)
+    assert {json.loads(each.content)["id"] for each in bodies} == {"evt_1", "evt_2", "evt_3"}
+    assert all(each.headers["content-disposition"].startswith("attachment") for each in bodies)
+    assert "phone number" in shown(named.text)
+    seen = console.driver.rows("SELECT subject, reason, facts FROM audit WHERE action='unmasked'")
+    assert [each[0] for each in seen] == ["ORD-1", *names]
+    assert PHONE[-8:] not in json.dumps(seen)
+
+
+async def test_a_note_is_added_and_read_by_all(console: RunningConsole) -> None:
+    async with console.signed_in("finance") as client:
+        named = await sent(client, "/do/note?order=ORD-1", reason=f"call {PHONE}")
+        noted = await sent(client, "/do/note?order=ORD-1", reason="waits for the bank <b>")
+    assert named.status_code == 400
+    assert noted.headers["location"] == "/orders/ORD-1?done=note"
+    async with console.signed_in("viewer") as client:
+        notes = (await client.get("/orders/ORD-1.json")).json()["notes"]
+        page_text = shown((await client.get("/orders/ORD-1")).text)
+        before = (await client.get("/orders/ORD-1.json?as_of=2030-01-01T00:00:00Z")).json()
+    assert [(each["who"], each["note"]) for each in notes] == [
+        ("a finance", "waits for the bank <b>")
+    ]
+    assert "waits for the bank <b>" in page_text
+    assert before["notes"] == notes
+
+
+async def test_pins_and_saved_lists_are_ones_own(console: RunningConsole) -> None:
+    """Only filters that the list has are saved, each as the list takes it."""
+    async with console.signed_in("viewer") as client:
+        await sent(client, "/do/pin?order=ORD-1")
+        await sent(client, "/do/save-list?list=orders&outcome=failed&colour=x", label="to call")
+        off = await client.get("/do/save-list?list=orders&outcome=lost")
+        hidden = await client.get("/do/save-list?list=breaks&state=open")
+        unnamed = await sent(client, "/do/save-list?list=orders", label=" ")
+        mine = (await client.get("/orders.json")).json()
+        page = await client.get("/orders")
+        assert "unpin" in (await client.get("/orders/ORD-1")).text
+    assert (mine["pinned"], mine["saved"]) == (
+        ["ORD-1"],
+        [{"label": "to call", "query": "outcome=failed"}],
+    )
+    assert (off.status_code, hidden.status_code, unnamed.status_code) == (400, 400, 400)
+    assert 'href="/orders?outcome=failed">to call</a>' in page.text
+    async with console.signed_in("support") as client:
+        theirs = (await client.get("/orders.json")).json()
+    assert (theirs["pinned"], theirs["saved"]) == ([], [])
+    async with console.signed_in("viewer") as client:
+        await sent(client, "/do/unpin?order=ORD-1")
+        await sent(client, "/do/drop-list?list=orders&label=to+call")
+        left = (await client.get("/orders.json")).json()
+    assert (left["pinned"], left["saved"]) == ([], [])
+
+
+async def test_an_alarm_is_taken_until_it_is_over(console: RunningConsole) -> None:
+    context = console.context
+    async with context.store.writing() as connection:
+        await connection.execute(text(SET_ASIDE))
+    async with console.signed_in("support") as client:
+        assert "Nobody has taken it" in shown((await client.get("/")).text)
+        path = "/do/take-alarm?alarm=poisoned"
+        assert (await sent(client, path, state="asleep", reason=REASON)).status_code == 400
+        await sent(client, path, state="waiting", reason=REASON)
+        (alarm,) = (await client.get("/now.json")).json()["alarms"]
+        said = shown((await client.get("/")).text)
+        over = await client.get("/do/take-alarm?alarm=silence")
+    assert (alarm["owner"]["name"], alarm["owner"]["state"]) == ("a support", "waiting")
+    assert "a support waits for somebody else" in said
+    assert "does not last any more" in shown(over.text)
+    lasting = await alarms(console.console.watched)
+    await forget_owners(context, lasting)
+    assert console.driver.rows("SELECT alarm, owner FROM alarm_owners") == [
+        ("poisoned", "a support")
+    ]
+    await forget_owners(context, {})
+    assert console.driver.rows("SELECT 1 FROM alarm_owners") == []
+
+
+async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> None:
+    """It takes what was looked at, typed once more, a reason, and another admin; a number only
+    finds the orders, and is in no page."""
+    path, pages = "/do/erase", []
+    await register_operator(console.context, name="Bea", role="admin", by="a admin")
+    async with console.signed_in("admin") as client:
+        by_number = await sent(client, path, what="phone", subject=f"+{PHONE}")
+        looked = await sent(client, path, what="order", subject="ORD-1")
+        mark = re.search(r'name="mark" value="([^"]+)"', looked.text)
+        assert mark
+        form = {
+            "what": "order", "mark": mark[1], "again": "ORD-1", "reason": "asked for it",
+            "form": await of_form(client, path),
+        }  # fmt: skip
+        other = await client.post(path, data={**form, "again": AWKWARD})
+        told = await client.post(path, data=form)
+        proposal = (await client.get("/proposals.json")).json()["proposals"][0]["id"]
+        own = await client.get(f"/do/approve?proposal={proposal}")
+        pages += [each.text for each in (by_number, looked, other, told)]
+        pages += [(await client.get("/privacy")).text, (await client.get("/privacy.json")).text]
+        none = await sent(client, path, what="order", subject="ORD-404")
+    assert "Its orders: ORD-1." in shown(by_number.text)
+    assert 'name="mark"' not in by_number.text
+    assert "1 order" in shown(looked.text)
+    assert "not what you looked at" in shown(other.text)
+    assert "Proposed to a second person" in shown(told.text)
+    assert "you proposed it yourself" in shown(own.text).lower()
+    assert "Nothing to erase" in shown(none.text)
+    assert all(PHONE[-8:] not in page for page in pages)
+    assert console.driver.rows("SELECT 1 FROM audit WHERE action='erased'") == []
+    async with console.client(await session_for(console.context, "Bea"), **SAME_SITE) as client:
+        done = await sent(client, f"/do/approve?proposal={proposal}", reason="they did ask")
+    assert done.status_code == 303
+    assert console.driver.rows("SELECT DISTINCT who, reason FROM audit WHERE action='erased'") == [
+        ("a admin", "asked for it")
+    ]
+    bodies = console.driver.rows("SELECT event_id, body IS NULL FROM deliveries ORDER BY event_id")
+    assert bodies == [("evt_1", 1), ("evt_2", 0)]
+
+
+def test_what_a_source_s_silence_means() -> None:
+    for taken, refused, said in (
+        (None, None, "register the address"),
+        (None, T, "every one was refused"),
+        (T, T + MINUTE, "a secret may have been changed"),
+        (T - 2 * DAY, None, "quiet for more than a day"),
+        (T, T - MINUTE, "is taken"),
+    ):
+        assert said in meaning(taken=taken, refused=refused, now=T + MINUTE)
+
+
+async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningConsole) -> None:
+    async with console.signed_in("viewer") as client:
+        document = (await client.get("/setup.json")).json()
+        page_text = shown((await client.get("/setup")).text)
+    (source,) = document["sources"]
+    assert source["address"].endswith(f"/webhooks/{source['source']}")
+    assert source["means"] in page_text
+    assert source["last_taken"] is not None
+    assert source["last_refused"] is not None
+    transport = httpx2.ASGITransport(app=console.driver.service.application)
+    with_way = replace(console.console, transport=transport)
+    there = replace(console, console=with_way, application=build_console(with_way))
+    path = f"/do/test-event?source={source['source']}"
+    async with there.signed_in("finance") as client:
+        elsewhere = await sent(client, path, service="http://192.0.2.1")
+        told = await sent(client, path, service="http://127.0.0.1:8080")
+    assert elsewhere.status_code == 400
+    assert "It was taken" in shown(told.text)
