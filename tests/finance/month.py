@@ -59,10 +59,10 @@ class Truth:
 
     outcomes    orders by (currency, outcome): those that anybody spoke to us of
     gaps        every break, by (cause, order)
-    untold      sums of the month's statement lines of which no webhook told, by currency
+    untold      sums of the statement lines of its orders of which no webhook told, by currency
     captured, returned, lost, fees, settled
                 sums by currency; `fees` and `settled` (net) are those of the statement: of lines
-                whose movement is of the month and, where no movement is known, of lines that are
+                whose movement is of the month and, where no movement is known, whose order is
     """
 
     orders: int = 0
@@ -90,8 +90,8 @@ class Truth:
                 found[gap.currency] += gap.minor
         return found
 
-    def add(self, story: Story, *, ends: Instant) -> None:
-        """Count one story of a month that ends then."""
+    def add(self, story: Story) -> None:
+        """Count one story of the month."""
         self.deliveries += len(story.arrivals)
         self.book_rows += len(story.book)
         self.statement_rows += len(story.statement)
@@ -102,9 +102,6 @@ class Truth:
         self.returned[story.currency] += story.returned
         self.lost[story.currency] += story.lost
         for row in story.statement:
-            moved = story.lost if row.kind == "dispute" else story.captured
-            if not moved and row.settled_at >= ends:
-                continue
             self.fees[row.currency] += row.fee
             self.settled[row.currency] += row.net
             if any(gap.cause == "settled_never_notified" for gap in story.gaps):
@@ -160,7 +157,7 @@ class Month:
         """What is true of the month, as known when it is closed."""
         truth = Truth()
         for story in self.stories():
-            truth.add(story, ends=self.starts + DAYS * DAY)
+            truth.add(story)
         truth.statement_rows += len(ACCOUNT_FEE_DAYS) * len(CURRENCIES)
         for currency in CURRENCIES:  # the later one is none of the month's
             truth.fees[currency] += ACCOUNT_FEE
