@@ -10,6 +10,7 @@ from app.config.settings import Settings
 from app.finance.break_acts import acceptance_kind
 from app.finance.close_period import closing_kind
 from app.finance.match_rules import rules_kind
+from app.finance.withdraw_import import withdrawal_kind
 from app.privacy.erase import erasure_kind
 from app.privacy.erase_finding import ErasureRules
 from app.receiving.context import AppContext
@@ -25,6 +26,7 @@ def proposals_of(context: AppContext, settings: Settings) -> Proposals:
             rules_kind(context),
             closing_kind(context, sources=compile_sources(settings)),
             erasing_kind(context, settings),
+            withdrawal_kind(context),
         ),
     )
 

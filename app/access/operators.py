@@ -45,6 +45,8 @@ SERVICE_AUTHOR: Final = "service"
 Action = Literal[
     "records_imported",
     "statement_imported",
+    "records_withdrawn",
+    "statement_withdrawn",
     "rules_saved",
     "break_assigned",
     "break_commented",
@@ -92,6 +94,8 @@ _ADMIN: Final = frozenset[Role]({"admin"})
 MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "records_imported": _FINANCE,
     "statement_imported": _FINANCE,
+    "records_withdrawn": _FINANCE,
+    "statement_withdrawn": _FINANCE,
     "rules_saved": _FINANCE,
     "break_assigned": _FINANCE | _SUPPORT,
     "break_commented": _FINANCE | _SUPPORT,

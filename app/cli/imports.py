@@ -84,7 +84,7 @@ AsOfOption = Annotated[
 LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Lines at most.")]
 
 IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "changed", "unchanged",
-           "rejected")  # fmt: skip
+           "rejected", "withdraws")  # fmt: skip
 
 COLUMNS_NAMED = 20
 """Columns that were not read, in a sentence. Some files have a hundred; JSON has all of them."""
@@ -197,11 +197,52 @@ def list_imports(kind: Any, limit: int, form: Format) -> None:
 
     found = with_context(lambda context, settings: past_imports(context, kind=kind, limit=limit))
     rows = [
-        {name: getattr(each, name) for name in (*IMPORT_COLUMNS, "sha256")}
+        {name: getattr(each, name) for name in (*IMPORT_COLUMNS, "reason", "sha256")}
         | {"published_at": format_instant(each.published_at or EARLIEST)}
         for each in found
     ]
     emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
+
+
+ImportArgument = Annotated[
+    int, typer.Argument(metavar="IMPORT", min=1, help="Its number, as `imports` lists it.")
+]
+ReasonOption = Annotated[str, typer.Option(help="Why, in your words.")]
+
+
+def run_withdrawal(kind: Any, number: int, *, reason: str, by: str | None, form: Format) -> None:
+    """Take an import back, and print what became of its lines."""
+    from app.cli.proposals import told_proposal
+    from app.finance.withdraw_import import Withdrawn, withdraw_import
+
+    done = with_context(
+        lambda context, _: withdraw_import(context, number, kind=kind, by=by, reason=reason),
+        purpose="writing",
+    )
+    if not isinstance(done, Withdrawn):
+        note(told_proposal(done))
+        return
+    if form is not Format.table:
+        document(
+            {
+                "import": done.number,
+                "withdraws": number,
+                "file": done.withdrawn.file,
+                "lines": done.lines,
+                "restored": done.restored,
+                "of_closed_months": done.closed,
+                "later_imports": list(done.unchanged),
+                "orders_named": done.named,
+            },
+            form,
+        )
+        return
+    say(
+        f"Took back import {number} of {done.withdrawn.file}: {counted(done.lines, 'line')}, of "
+        f"which {done.restored:,} say again what was said before. It is import {done.number}."
+    )
+    for sentence in done.notes:
+        note(sentence)
 
 
 records_group = typer.Typer(
@@ -301,6 +342,21 @@ def list_book_imports(
 ) -> None:
     """List the order books that were imported, newest first."""
     list_imports("book", limit, form)
+
+
+@records_group.command("withdraw")
+def withdraw_records(
+    number: ImportArgument,
+    reason: ReasonOption,
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Take an import of an order book back, as if its lines had never been there.
+
+    Earlier imports of the same lines count again. Above the limit it is proposed to a second
+    person.
+    """
+    run_withdrawal("book", number, reason=reason, by=by, form=form)
 
 
 statement_group = typer.Typer(
@@ -422,3 +478,18 @@ def list_statement_imports(
 ) -> None:
     """List the statements that were imported, newest first."""
     list_imports("statement", limit, form)
+
+
+@statement_group.command("withdraw")
+def withdraw_statement(
+    number: ImportArgument,
+    reason: ReasonOption,
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Take an import of a statement back, as if its lines had never been there.
+
+    Earlier imports of the same lines count again. Above the limit it is proposed to a second
+    person.
+    """
+    run_withdrawal("statement", number, reason=reason, by=by, form=form)

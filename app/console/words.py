@@ -176,6 +176,8 @@ TAKEN: Final[Mapping[str, str]] = {
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
     "statement_imported": "imported a statement",
+    "records_withdrawn": "took back an import of records",
+    "statement_withdrawn": "took back a statement",
     "rules_saved": "put matching rules in force",
     "break_assigned": "assigned a break",
     "break_commented": "commented on a break",

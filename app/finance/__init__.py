@@ -18,5 +18,6 @@ __all__ = (
     "reports.journal",
     "reports.render",
     "verify_periods",
+    "withdraw_import",
     "worklist",
 )

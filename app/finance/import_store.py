@@ -38,7 +38,8 @@ UNDOING: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One import of a file. Counts are of rows; `published_at` is None while it is under way."""
+    """One import of a file. Counts are of rows; `published_at` is None while it is under way. One
+    that takes another back says which (`withdraws`) and why."""
 
     kind: ImportKind
     file: str
@@ -53,6 +54,8 @@ class Import:
     changed: int = 0
     unchanged: int = 0
     rejected: int = 0
+    withdraws: int | None = None
+    reason: str | None = None
 
 
 _COLUMNS: Final = tuple(Import.__dataclass_fields__)
@@ -73,7 +76,7 @@ async def under_way(connection: AsyncConnection) -> Import | None:
         text(f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE published_at IS NULL")  # noqa: S608
     )
     row = found.first()
-    return None if row is None else _import_of(row)
+    return None if row is None else import_of(row)
 
 
 async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
@@ -138,10 +141,10 @@ async def imports(connection: AsyncConnection, *, kind: ImportKind, limit: int) 
         ),
         {"kind": kind, "limit": limit},
     )
-    return [_import_of(row) for row in rows]
+    return [import_of(row) for row in rows]
 
 
-async def import_of(connection: AsyncConnection, number: int) -> Import | None:
+async def one_import(connection: AsyncConnection, number: int) -> Import | None:
     """The published one of this number."""
     rows = await connection.execute(
         text(
@@ -151,10 +154,11 @@ async def import_of(connection: AsyncConnection, number: int) -> Import | None:
         {"number": number},
     )
     row = rows.first()
-    return None if row is None else _import_of(row)
+    return None if row is None else import_of(row)
 
 
-def _import_of(row: Any) -> Import:
+def import_of(row: Any) -> Import:
+    """The import of a row, whose columns are its fields."""
     return Import(**dict(zip(_COLUMNS, row, strict=True)))
 
 

@@ -44,7 +44,7 @@ from app.finance.import_store import (
     WrittenVersions,
     begin_import,
     go_on,
-    import_of,
+    one_import,
     publish_import,
     stretches,
     under_way,
@@ -622,7 +622,7 @@ def _rejects(request: ImportRequest) -> Path | None:
 async def past_import(context: AppContext, number: int) -> Import:
     """A published import. Raises NotFoundError where there is none of this number."""
     async with context.store.reading() as connection:
-        found = await import_of(connection, number)
+        found = await one_import(connection, number)
     if found is None:
         raise NotFoundError(f"there is no import {number}")
     return found

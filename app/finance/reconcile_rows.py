@@ -65,9 +65,15 @@ class Snapshot:
     takings: Connection
 
     def merged(
-        self, matching: Matching, known: Known, *, progress: Progress, keys: KeyRange = EVERYTHING
+        self,
+        matching: Matching,
+        known: Known,
+        *,
+        progress: Progress,
+        keys: KeyRange = EVERYTHING,
+        elsewhere: set[str] | None = None,
     ) -> Iterator[Decision]:
-        """The first look of a matching, at a range of keys."""
+        """The first look of a matching, at a range of keys. elsewhere: as of `within`."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = takings_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -82,6 +88,7 @@ class Snapshot:
                 book=book,
                 statements=statements,
                 joined=known.joined,
+                elsewhere=elsewhere,
             )
         return matching.by_key(takings=takings, book=book, statements=statements)
 

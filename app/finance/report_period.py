@@ -87,7 +87,9 @@ async def report_period(context: AppContext, scope: Scope, *, progress: Progress
 async def _reported(
     context: AppContext, snapshot: Snapshot, scope: Scope, progress: Progress
 ) -> PeriodReport:
-    tally = PeriodTally(scope, calendar=Calendar(zone_named(scope.zone)))
+    elsewhere: set[str] = set()
+    calendar = Calendar(zone_named(scope.zone))
+    tally = PeriodTally(scope, calendar=calendar, elsewhere=elsewhere)
     known = await known_in(
         context,
         snapshot,
@@ -95,7 +97,10 @@ async def _reported(
         rules=await rules_then(snapshot, scope.as_of),
         period=Period(since=scope.start, until=scope.end),
     )
-    control = await in_step(snapshot.connection, lambda: _match(snapshot, known, tally, progress))
+    control = await in_step(
+        snapshot.connection,
+        lambda: _match(snapshot, known, tally, progress, elsewhere=elsewhere),
+    )
     await in_step(
         snapshot.connection,
         lambda: deque(map(tally.order, orders_then(snapshot, scope.as_of, progress)), maxlen=0),
@@ -122,11 +127,18 @@ def orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Itera
     return merged(takings, map(StatementRow._make, lines))
 
 
-def _match(snapshot: Snapshot, known: Known, tally: PeriodTally, progress: Progress) -> Control:
+def _match(
+    snapshot: Snapshot,
+    known: Known,
+    tally: PeriodTally,
+    progress: Progress,
+    *,
+    elsewhere: set[str],
+) -> Control:
     """Match what belongs to the period; its breaks go to the tally with their lives."""
     matching = known.matching()
     waiting: list[Break] = []
-    first = snapshot.merged(matching, known, progress=progress)
+    first = snapshot.merged(matching, known, progress=progress, elsewhere=elsewhere)
     for decision in chain(first, matching.rest()):
         if isinstance(decision, Break):
             waiting.append(decision)

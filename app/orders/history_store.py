@@ -39,13 +39,15 @@ class Part:
     known: str
     key: str
     columns: str
+    where: str = ""
 
     @property
     def sql(self) -> str:
         """The moment of knowledge and the columns of every row of a stretch, in key order."""
         return (
             f"SELECT {self.known}, {self.columns} FROM {self.table} "  # noqa: S608
-            f"WHERE {self.known} > :after AND {self.known} <= :until ORDER BY {self.key}"
+            f"WHERE {self.known} > :after AND {self.known} <= :until "
+            f"{self.where and f'AND {self.where} '}ORDER BY {self.key}"
         )
 
 
@@ -91,10 +93,19 @@ PARTS: Final = (
     ),
     Part(
         name="book_refunds",
-        table="book_lines JOIN imports ON imports.number = since AND refunded IS NOT NULL",
+        table="book_lines JOIN imports ON imports.number = since",
+        where="refunded IS NOT NULL",
         known="published_at",
         key="match_key, book_lines.kind, since",
         columns="match_key, book_lines.kind, since, refunded, refunded_at",
+    ),
+    Part(
+        name="withdrawals",
+        table="imports",
+        known="published_at",
+        key="number",
+        columns="number, kind, who, withdraws, reason",
+        where="withdraws IS NOT NULL",
     ),
     _lines(
         "statement_lines",

@@ -93,6 +93,57 @@ class Break:
         return "brk_" + told.removeprefix("sha256:")[:20]
 
 
+# --- what of a break may be lost ------------------------------------------------------------------
+
+HELD: Final[frozenset[BreakCause]] = frozenset(
+    {"paid_not_in_book", "book_unpaid_but_received", "ambiguous", "off_by_minor_unit"}
+)
+"""The money is there, and a file or a person has still to say so."""
+
+OWED: Final[frozenset[BreakCause]] = frozenset(
+    {"paid_twice", "overpaid", "late_money", "refund_not_received", "refund_not_settled"}
+)
+"""The money is there, and is or may be the customer's."""
+
+_SHORT: Final[dict[BreakCause, tuple[str, str]]] = {
+    "refund_amount_differs": ("settled", "returned"),
+    "fee_unexpected": ("fee", "expected_fee"),
+}
+"""Causes whose money is at risk where the first fact, which costs, is more than the second."""
+
+
+def at_risk(found: Break) -> int:
+    """What of a break's money may be lost, in minor units of its currency; at most its money.
+
+    Nothing of what is held, or owed back. Of two amounts that differ, what is missing; of a line
+    that no webhook told of, what it took.
+    """
+    if found.cause in HELD or found.cause in OWED or ("won", True) in found.facts:
+        return 0
+    facts = dict(found.facts)
+    if found.cause == "amount_differs":
+        short = _missing(found.facts)
+    elif found.cause in _SHORT:
+        cost, due = (facts.get(name) for name in _SHORT[found.cause])
+        short = not (isinstance(cost, Money) and isinstance(due, Money)) or cost.minor > due.minor
+    elif found.cause == "settled_never_notified":
+        short = any(money.minor > 0 for money in found.left or ())
+    else:
+        short = True
+    return found.money.minor if short else 0
+
+
+def _missing(facts: Facts) -> bool:
+    """Whether less was settled than captured, or captured than booked."""
+    sums = {
+        name: sum([m.minor for told, m in facts if told == name and isinstance(m, Money)])
+        for name in ("captured", "booked", "settled")
+    }
+    if ("against", "statement") in facts:
+        return sums["settled"] < sums["captured"]
+    return sums["captured"] < sums["booked"]
+
+
 # --- the life of a break --------------------------------------------------------------------------
 
 

@@ -33,6 +33,18 @@ class Period:
 
 NOTHING_JOINED: Final[Mapping[str, Instant]] = {}
 
+
+def _plainly_settled(
+    takings: list[TakingRow], _book: list[BookRow], statements: list[StatementRow]
+) -> bool:
+    if len(takings) != 1 or len(statements) != 1 or takings[0].whole is not None:
+        return False
+    taking, line = takings[0], statements[0]
+    if line.kind != "payment" or line.payment not in (None, taking.payment):
+        return False
+    return (line.gross, line.currency) == (taking.minor, taking.currency)
+
+
 Streams = tuple[Iterator[TakingRow], Iterator[BookRow], Iterator[StatementRow]]
 
 
@@ -43,10 +55,16 @@ def within(
     book: Iterable[BookRow],
     statements: Iterable[StatementRow],
     joined: Mapping[str, Instant] = NOTHING_JOINED,
+    elsewhere: set[str] | None = None,
 ) -> Streams:
-    """Three streams in key order, without the orders that do not belong to the period. joined: the
-    date of what belongs together with other keys (`joined_dates`)."""
+    """Three streams in key order, without the orders that do not belong to the period.
+
+    joined     the date of what belongs together with other keys (`joined_dates`)
+    elsewhere  is given the ids of statement lines that are not of the period of their own date; not
+               those that plainly settle their order, of which nothing else is to be told
+    """
     sieve = _Sieve(period, joined, takings, book, statements)
+    sieve.elsewhere = elsewhere
     return sieve.stream(0), sieve.stream(1), sieve.stream(2)
 
 
@@ -57,6 +75,7 @@ class _Sieve:
         self, period: Period, joined: Mapping[str, Instant], *sources: Iterable[Any]
     ) -> None:
         self._period, self._joined = period, joined
+        self.elsewhere: set[str] | None = None
         self._sources = [iter(each) for each in sources]
         self._heads: list[Any] = [next(each, None) for each in self._sources]
         self._kept: list[deque[Any]] = [deque() for _ in sources]
@@ -74,9 +93,15 @@ class _Sieve:
         if key is None:
             return False
         found = self._order(key) if key != NO_KEY else self._line()
-        if self._date(key, found) in self._period:
+        inside = self._date(key, found) in self._period
+        if inside:
             for kept, rows in zip(self._kept, found, strict=True):
                 kept += rows
+        if self.elsewhere is not None and found[2] and not _plainly_settled(*found):
+            own = ((row, row.settled_at) for row in found[2])
+            self.elsewhere |= {
+                row.line_id for row, at in own if (at is not None and at in self._period) != inside
+            }
         return True
 
     def _date(self, key: str, found: list[list[Any]]) -> Instant | None:

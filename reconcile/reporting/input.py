@@ -6,7 +6,7 @@ order; nothing here is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import groupby
 from typing import Final
 
@@ -137,10 +137,11 @@ class Settled:
     net: int
 
 
-def settled(seen: OrderSeen) -> tuple[Settled, ...]:
+def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settled, ...]:
     """Every line of the order, each with its movements: of those of its payment that no line has,
     the one with its amount, else all if they add up to it, else the first. A line for which
-    nothing is left is a further part of the first movement of its payment."""
+    nothing is left is a further part of the first movement of its payment. strange: the ids of
+    lines that the matching found to be of no movement."""
     if not seen.lines:
         return ()
     left = [] if seen.taking is None else list(seen.taking.taken)
@@ -148,7 +149,7 @@ def settled(seen: OrderSeen) -> tuple[Settled, ...]:
     found = []
     for line in seen.lines:
         gross, fee, net = signed(line)
-        fresh, taken = _beside(line, left, claimed, gross)
+        fresh, taken = ((), ()) if line.line_id in strange else _beside(line, left, claimed, gross)
         left = [each for each in left if each not in fresh]
         claimed += fresh
         found.append(Settled(line=line, taken=taken, gross=gross, fee=fee, net=net))

@@ -151,8 +151,9 @@ Flow = Literal[
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """The rows of the money table. The first five come from ledgers and fees, the rest lead from net
 to the statement: net = settled + not_settled + differs − not_notified − no_movement. not_notified:
-statement lines of which no webhook has told us. no_movement: lines of which webhooks have, and that
-are no certain movement of money: of disputes that are open or were won, of payments in doubt."""
+statement lines of which no webhook has told us: those of the breaks `settled_never_notified`.
+no_movement: lines that are no certain movement of money and are told of otherwise: of disputes that
+are open or were won, of payments in doubt, or given to a line of the book by a person."""
 
 NoOrder = Literal["no_order"]
 
@@ -316,8 +317,11 @@ class DelayRow:
 
 @frozen
 class BreakRow:
-    """Breaks of one cause, age and state in one currency, with their money: at risk unless it was
-    accepted, or the cause is one of MISTAKES_OF_FILES."""
+    """Breaks of one cause, age and state in one currency, with their money.
+
+    at_risk  what of the money may be lost (`breaks.at_risk`), nothing of what was accepted; None:
+             by a version that did not tell it from the rest
+    """
 
     cause: BreakCause
     age: Age
@@ -325,6 +329,7 @@ class BreakRow:
     currency: str
     count: int
     sum: int
+    at_risk: int | None = None
 
 
 @frozen

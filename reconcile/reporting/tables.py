@@ -96,10 +96,10 @@ TABLES: Final[tuple[Table, ...]] = (
         "breaks",
         "Breaks by cause and age",
         r.BreakRow,
-        "cause age state currency count:count sum:money",
-        about="Differences between ledgers, order book and statement that are still there. Their "
-        "money is at risk, but where a person has accepted it; that of off by minor unit is a "
-        "mistake of unit in a file, and counted apart.",
+        "cause age state currency count:count sum:money at_risk:money",
+        about="Differences between ledgers, order book and statement that are still there. The sum "
+        "is what they are about; at risk is what of it may be lost: not what is held and only "
+        "missing in a file, nor what is owed back, nor a mistake of unit, nor what was accepted.",
     ),
     _table(
         "late",
@@ -138,9 +138,9 @@ TABLES: Final[tuple[Table, ...]] = (
         r.MoneyRow,
         "currency flow count:count sum:money",
         about="Net is captured less refunded, lost in disputes and fees. Not settled: no statement "
-        "line yet; differs: the statement says less than the ledger; not notified: only the "
-        "statement knows of it; no movement: lines of open and won disputes and of payments in "
-        "doubt, of which webhooks have told and no sum is certain.",
+        "line yet; differs: the statement says less than the ledger; not notified: lines that no "
+        "webhook told of, the same as among the breaks; no movement: lines of open and won "
+        "disputes and of payments in doubt, whose sum is not certain.",
     ),
     _table(
         "delays",
@@ -273,7 +273,7 @@ def _read_row(table: Table, row: dict[str, Any]) -> Any:
         **{
             column.name: _read(column, row[column.name])
             for column in table.columns
-            if column.name in own
+            if column.name in own and column.name in row  # an earlier version had fewer
         }
     )
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, Final, Generic, TypeVar
 
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
-from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
-from reconcile.matching.books import StatementKind, StatementLine, match_key
-from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
+from reconcile.ledger.ledger import EntryKind, Outcome
+from reconcile.matching.books import StatementKind
+from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import Taken, Taking
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen, Settled, settled
@@ -91,6 +91,9 @@ class BreakSums:
         self._as_of = as_of
         self._counts: Counter[tuple[BreakCause, Age, str, str]] = Counter()
         self._sums: Counter[tuple[BreakCause, Age, str, str]] = Counter()
+        self._risks: Counter[tuple[BreakCause, Age, str, str]] = Counter()
+        self.never_notified: set[str] = set()
+        self._unknown: Counter[str] = Counter()
         self.lines: Bounded[BreakLine] = Bounded(
             bound, key=lambda line: (line.since, line.identity)
         )
@@ -102,6 +105,11 @@ class BreakSums:
         key = (found.cause, AGES[bisect_left(_AGES, aged)], seen.state, found.money.currency)
         self._counts[key] += 1
         self._sums[key] += found.money.minor
+        self._risks[key] += 0 if seen.state == "accepted" else at_risk(found)
+        if found.cause == "settled_never_notified":
+            self.never_notified.update(found.cites)
+            for money in found.left or ():
+                self._unknown[money.currency] -= money.minor
         self.lines.add(
             BreakLine(
                 identity=found.identity,
@@ -132,9 +140,34 @@ class BreakSums:
                 currency=currency,
                 count=self._counts[cause, age, state, currency],
                 sum=self._sums[cause, age, state, currency],
+                at_risk=self._risks[cause, age, state, currency],
             )
             for cause, age, state, currency in found
         )
+
+    def ties(self, money: Sequence[MoneyRow]) -> Iterator[Tie]:
+        """Lines that no webhook told of are the same in the way of the money and among the breaks:
+        in number, and in what they brought or took."""
+        rows = [row for row in money if row.flow == "not_notified"]
+        counted = sum(n for key, n in self._counts.items() if key[0] == "settled_never_notified")
+        left, right = "money, not notified", "breaks, settled never notified"
+        yield Tie(
+            name="lines not notified",
+            currency=None,
+            left=left,
+            left_value=sum(row.count for row in rows),
+            right=right,
+            right_value=counted,
+        )
+        for row in rows:
+            yield Tie(
+                name="not notified",
+                currency=row.currency,
+                left=left,
+                left_value=row.sum,
+                right=f"{right}, by sign",
+                right_value=self._unknown[row.currency],
+            )
 
 
 class ChangeSums:
@@ -427,10 +460,16 @@ class PeriodTally:
         scope: Scope,
         *,
         calendar: Calendar = IN_UTC,
+        elsewhere: Set[str] = frozenset(),
         break_lines: int = BREAK_LINES_MAX,
     ) -> None:
-        """calendar: that of the scope's zone."""
-        self._scope = scope
+        """Breaks are told before orders.
+
+        calendar   that of the scope's zone
+        elsewhere  ids of statement lines that the matching has in another period than that of
+                   their own date (`within`); complete once every break was told
+        """
+        self._scope, self._elsewhere = scope, elsewhere
         self._flow = FlowSums()
         self._control = ControlSums()
         self._outcomes = OutcomeSums()
@@ -446,7 +485,7 @@ class PeriodTally:
     def order(self, seen: OrderSeen) -> None:
         """One order, or lines without one."""
         taking = seen.taking
-        lines = settled(seen)
+        lines = settled(seen, strange=self._breaks.never_notified)
         self._undated += sum(each.line.settled_at is None for each in lines)
         if self._scope.basis == "settled":
             moved = self._money_by_statement(
@@ -476,6 +515,8 @@ class PeriodTally:
         """Everything added up so far. `matching`: the totals of the run that found the breaks."""
         flow, control, money = self._flow.rows(), self._control.rows(), self._money.rows()
         own = ties(flow=flow, control=control, money=money)
+        if self._scope.basis != "settled":
+            own = (*own, *self._breaks.ties(money))
         return PeriodReport(
             scope=self._scope,
             ties=(*own, *matching_ties),
@@ -553,19 +594,26 @@ class PeriodTally:
             else:
                 self._money.add(taken.currency, "not_settled", taken.minor)
         for each in lines:
-            placed = self._placed(each.taken[0]) if each.taken else each.line.settled_at
-            if self._within(placed):
+            if self._is_here(each):
                 moved = True
                 self._fee(each)
                 if each.taken:
                     apart[each.line.currency] -= each.gross
+                elif each.line.line_id in self._breaks.never_notified:
+                    self._money.add(each.line.currency, "not_notified", each.gross)
                 elif each.gross:
-                    flow = "no_movement" if _notified(taking, each.line) else "not_notified"
-                    self._money.add(each.line.currency, flow, each.gross)
+                    self._money.add(each.line.currency, "no_movement", each.gross)
         for currency, minor in apart.items():
             if minor:
                 self._money.add(currency, "differs", minor)
         return moved
+
+    def _is_here(self, each: Settled) -> bool:
+        """Whether a line is placed in the period: by its movement, else where its break is, and so
+        by what the matching has it with."""
+        if each.taken:
+            return self._within(self._placed(each.taken[0]))
+        return self._within(each.line.settled_at) != (each.line.line_id in self._elsewhere)
 
     def _fee(self, each: Settled) -> None:
         self._fees.add(each)
@@ -610,20 +658,6 @@ class PeriodTally:
             )
             for table, each in lists
         )
-
-
-_DISPUTED: Final[frozenset[FindingCode]] = frozenset({"dispute_open", "dispute_won"})
-
-
-def _notified(taking: Taking | None, line: StatementLine) -> bool:
-    """Whether webhooks have told of a line that is no movement of the ledger: of its dispute, or of
-    its payment, whose sum is in doubt."""
-    if taking is None:
-        return False
-    if line.kind == "dispute" and not _DISPUTED.isdisjoint(taking.findings):
-        return True
-    doubted = {match_key(each.payment) for each in taking.doubted}
-    return bool(doubted) if line.payment is None else match_key(line.payment) in doubted
 
 
 def _currency(taking: Taking) -> str:

@@ -186,3 +186,28 @@ def test_presets_are_listed_and_shown_to_be_copied(run: Run, tmp_path: Path) -> 
     assert (done["preset"], done["new"]) == ("copy", 2)
     unsaid = run(*words, "--format", "json").document
     assert "or say --dates" in unsaid["problems"][0]["sentence"]
+
+
+def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:
+    """Its lines are gone from then on; the list and the trail tell who took it back, and why."""
+    words = ("records", "import", str(files / "book.csv"), "--mapping", str(files / "m.toml"))
+    run(*words)
+    done = run("records", "withdraw", "1", "--reason", "another shop's")
+    assert done.out == (
+        "Took back import 1 of book.csv: 2 lines, of which 0 say again what was said before. "
+        "It is import 2.\n"
+    )
+    assert run("records", "list", "--format", "json").document == []
+    listed = run("records", "imports", "--format", "json").document
+    assert [(each["number"], each["withdraws"], each["reason"]) for each in listed] == [
+        (2, 1, "another shop's"),
+        (1, None, None),
+    ]
+    (entry,) = run("audit", "list", "--action", "records_withdrawn", "--format", "json").document
+    assert (entry["subject"], entry["reason"]) == ("import 1", "another shop's")
+    again = run("records", "withdraw", "1", "--reason", "once more")
+    assert again.code != 0
+    assert "taken back already" in again.err
+    assert run("statement", "withdraw", "2", "--reason", "x").code != 0
+    told = run(*words, "--format", "json").document
+    assert (told["import"], told["new"]) == (3, 2)

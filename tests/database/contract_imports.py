@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.access.operator_store import audit_entries
+from app.access.operators import Proven, Role, register_operator
+from app.access.proposal import Proposal
+from app.access.proposals import Proposals
+from app.core.errors import NotFoundError, UsageError
 from app.finance import imports as importing
 from app.finance.book_line_store import (
     LineKey,
@@ -17,9 +24,11 @@ from app.finance.book_line_store import (
     old_lines,
     write_book,
 )
-from app.finance.import_store import Import, begin_import, go_on, imports, under_way
+from app.finance.import_store import Import, ImportKind, begin_import, go_on, imports, under_way
 from app.finance.imports import Imported, ImportRequest, import_book, import_statement
+from app.finance.match_rules import save_rules
 from app.finance.statement_store import statement_lines_of, statement_rows
+from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, withdrawal_kind
 from app.receiving.store import Store
 from reconcile.instants import EARLIEST, LATEST, TICK
 from tests.database.builders import arrival, context, keep, rows, said
@@ -29,11 +38,13 @@ BOOK = "reference,amount,currency,status,phone,group\n"
 STATEMENT = "payment_reference,order_reference,gross,fee,currency,payout,type\n"
 
 
-async def book(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported:
+async def book(
+    store: Store, folder: Path, *lines: str, at: int = 0, by: str | None = None
+) -> Imported:
     """Import an order book of these lines, `at` seconds after T."""
     path = folder / "book.csv"
     path.write_text(BOOK + "".join(f"{line}\n" for line in lines))
-    return await import_book(context(store, at=at), ImportRequest(path=path))
+    return await import_book(context(store, at=at), ImportRequest(path=path, by=by))
 
 
 async def statement(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported:
@@ -224,3 +235,125 @@ class ImportContract:
             (2, seconds(7) + 1, 1), (1, seconds(7), 0),
         ]  # fmt: skip
         assert column(await streamed(store, book_rows, at=7), 4) == [100]
+
+    # --- taken back ------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("files", "withdrawn", "left", "restored"),
+        [
+            # what each import says of A and B, which are taken back, what then stands, and of how
+            # many lines the last withdrawal states again what was said before
+            (["A=1 B=2"], [1], "", 0),
+            (["A=1 B=2", "A=5"], [2], "A=1 B=2", 1),
+            (["A=1 B=2", "A=5"], [1], "A=5", 0),
+            (["A=1", "A=2", "A=3"], [3], "A=2", 1),
+            (["A=1", "A=2", "A=3"], [2], "A=3", 0),
+            (["A=1", "A=2", "A=3"], [2, 3], "A=1", 1),
+            (["A=1", "A=2", "A=3"], [3, 2], "A=1", 1),
+            (["A=1", "A=2", "A=3"], [3, 1], "A=2", 0),
+            (["A=1", "A=2", "A=3"], [1, 2, 3], "", 0),
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["book", "statement"])
+    async def test_an_import_that_is_taken_back_was_never_there(
+        self,
+        store: Store,
+        tmp_path: Path,
+        kind: ImportKind,
+        files: list[str],
+        withdrawn: list[int],
+        left: str,
+        restored: int,
+    ) -> None:
+        """From then on; as of before, every line is what it was."""
+        for place, said_then in enumerate(files, 1):
+            pairs = [pair.split("=") for pair in said_then.split()]
+            if kind == "book":
+                told = [f"{name},{minor}.00,KES,paid,," for name, minor in pairs]
+                await book(store, tmp_path, *told, at=place)
+            else:
+                told = [f"{name},,{minor}.00,0,KES,," for name, minor in pairs]
+                await statement(store, tmp_path, *told, at=place)
+        known = await self._standing(store, kind, at=10)
+        last = 0
+        for place, number in enumerate(withdrawn, 1):
+            now = context(store, at=10 + place)
+            done = await withdraw_import(now, number, kind=kind, by=None, reason="another shop's")
+            assert isinstance(done, Withdrawn)
+            assert done.withdrawn.number == number
+            last = done.restored
+        assert await self._standing(store, kind, at=99) == left
+        assert last == restored
+        assert await self._standing(store, kind, at=10) == known
+        again = await self._standing(store, kind, at=10 + len(withdrawn))
+        assert again == left
+        async with store.reading() as connection:
+            entries = await audit_entries(connection, limit=99)
+        found = [each for each in entries if each.action == ACTIONS[kind]]
+        assert {each.subject for each in found} == {f"import {number}" for number in withdrawn}
+        assert {each.reason for each in found} == {"another shop's"}
+
+    async def _standing(self, store: Store, kind: ImportKind, *, at: int) -> str:
+        read, minor, name = (book_rows, 4, 2) if kind == "book" else (statement_rows, 6, 2)
+        found = await streamed(store, read, at=at)
+        return " ".join(sorted(f"{row[name]}={row[minor] // 100}" for row in found))
+
+    async def test_a_withdrawal_is_refused_where_there_is_nothing_to_take_back(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """In a sentence each; the file can be imported again, and counts then."""
+        await book(store, tmp_path, "A,1.00,KES,paid,,", at=1)
+        await book(store, tmp_path, "A,1.00,KES,paid,,", "B,1.00,KES,paid,,", at=2)
+        now = context(store, at=9)
+        done = await withdraw_import(now, 1, kind="book", by=None, reason="wrong file")
+        assert isinstance(done, Withdrawn)
+        assert (done.lines, done.unchanged) == (1, (2,))
+        for number, kind, reason, said_so in (
+            (1, "book", "why", "taken back already"),
+            (3, "book", "why", "is the withdrawal of import 1"),
+            (7, "book", "why", "there is no import 7"),
+            (2, "statement", "why", "there is no import 2"),
+            (2, "book", " ", "say why"),
+        ):
+            with pytest.raises((UsageError, NotFoundError), match=said_so):
+                await withdraw_import(now, number, kind=kind, by=None, reason=reason)  # type: ignore[arg-type]
+        assert await self._standing(store, "book", at=99) == "B=1"
+        await book(store, tmp_path, "A,1.00,KES,paid,,", at=100)
+        assert await self._standing(store, "book", at=199) == "A=1 B=1"
+
+    async def test_more_than_one_person_may_accept_is_taken_back_by_two(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """The first proposes, the second approves; a file that came between ends the proposal."""
+        at = context(store, at=9)
+        people: tuple[tuple[str, Role], ...] = (("ann", "admin"), ("bob", "finance"))
+        for name, role in people:
+            await register_operator(at, name=name, role=role, by="ann")
+        await save_rules(at, '[accept_alone_max]\nKES = "10.00"\n', by="ann")
+        await book(store, tmp_path, "A,4.00,KES,paid,,", "B,6.00,KES,paid,,", at=10, by="bob")
+        await book(store, tmp_path, "C,11.00,KES,paid,,", at=11, by="bob")
+        small = await withdraw_import(at, 1, kind="book", by="bob", reason="not ours")
+        assert isinstance(small, Withdrawn)
+        with pytest.raises(UsageError, match="a second operator must approve it"):
+            await withdraw_import(at, 2, kind="book", by="bob", reason="not ours")
+        proposals = Proposals(at, (withdrawal_kind(at),))
+        made = await withdraw_import(at, 2, kind="book", by=Proven("bob"), reason="not ours")
+        assert isinstance(made, Proposal)
+        assert made.sentence == ("Take back import 2 of book lines (book.csv): 1 line, KES 11.00.")
+        with pytest.raises(UsageError, match="a second operator must decide"):
+            await proposals.approve(made.id, by=Proven("bob"), reason="x")
+        assert await self._standing(store, "book", at=99) == "C=11"
+        await book(store, tmp_path, "C,12.00,KES,paid,,", at=12, by="bob")
+        with pytest.raises(UsageError, match="has changed since"):
+            await proposals.approve(made.id, by=Proven("ann"), reason="x")
+        await proposals.reject(made.id, by=Proven("ann"), reason="it changed")
+        again = await withdraw_import(at, 4, kind="book", by=Proven("bob"), reason="not ours")
+        assert isinstance(again, Proposal)
+        await proposals.approve(again.id, by=Proven("ann"), reason="I looked")
+        assert await self._standing(store, "book", at=99) == "C=11"
+        async with store.reading() as connection:
+            entries = await audit_entries(connection, limit=99, action="records_withdrawn")
+        assert [(each.who, each.facts.get("second")) for each in entries] == [
+            ("bob", None),
+            ("bob", "ann"),
+        ]

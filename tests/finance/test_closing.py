@@ -27,9 +27,11 @@ from app.finance.closed_periods import (
     closing_named,
     list_closed,
 )
+from app.finance.imports import ImportRequest, import_book
 from app.finance.report_period import report_period
 from app.finance.reports import text_forms
 from app.finance.verify_periods import VerifiedPeriods, verify_periods
+from app.finance.withdraw_import import Withdrawn, withdraw_import
 from app.orders import refold
 from app.orders.retention_store import prune
 from app.receiving.context import AppContext
@@ -385,6 +387,36 @@ async def closing_of(context: AppContext, period: str) -> Closing:
 def captured(told: Iterable[Figure]) -> int:
     """How many captures these figures tell of."""
     return sum(each.count for each in told if (each.table, each.line) == ("money", "captured"))
+
+
+async def test_an_import_taken_back_leaves_closed_months_and_is_an_adjustment(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """The closing is still verified; the next month's report says what changed of it."""
+    path = tmp_path / "book.csv"
+    path.write_text(
+        "reference,amount,currency,status,placed_at\n"
+        "STRANGE-1,5.00,KES,paid,2026-10-12T10:00:00Z\n"
+        "STRANGE-2,7.00,KES,paid,2026-11-03T10:00:00Z\n"
+    )
+    await import_book(context, ImportRequest(path=path))
+    context.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+    october = await close(context)
+    missed = ("breaks", "KES", "book_paid_not_received", "")
+    assert {each.name: each.sum for each in october.figures}[missed] == 500
+    context.clock.put(CLOSED_AT + 2 * MINUTE)  # type: ignore[attr-defined]
+    done = await withdraw_import(context, 1, kind="book", by=None, reason="another shop's book")
+    assert isinstance(done, Withdrawn)
+    assert (done.lines, done.closed, done.restored) == (2, 1, 0)
+    assert done.notes[0].startswith("1 line is of closed months: those stay as they were closed")
+    assert await wrong(context) == []
+    context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    november = await close(context, "2026-11")
+    (adjusted,) = november.adjusted
+    assert adjusted.period == "2026-10"
+    assert {each.name: each.sum for each in adjusted.figures}[missed] == -500
+    assert missed not in {each.name for each in november.figures}
+    assert await wrong(context) == []
 
 
 async def test_a_closing_of_utc_is_what_earlier_versions_wrote(context: AppContext) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconcile.instants import EARLIEST
-from reconcile.matching.breaks import Life, Step, life
+from reconcile.instants import EARLIEST, Instant
+from reconcile.matching.breaks import Break, BreakCause, Life, Step, at_risk, life
 from reconcile.money import Money
 
 
@@ -96,3 +96,73 @@ def test_what_was_decided_while_a_run_saw_other_money_is_to_be_decided_again() -
     assert overtaken.state == "open"
     assert "KES 1.00" in overtaken.because
     assert "KES 1,500.00" in overtaken.because
+
+
+def money(minor: int) -> Money:
+    """KES."""
+    return Money(minor=minor, currency="KES")
+
+
+@pytest.mark.parametrize(
+    ("cause", "facts", "left", "lost"),
+    [
+        # cause, facts, what it leaves to be settled, what of 500 may be lost
+        ("book_paid_not_received", (), 0, 500),
+        ("not_settled", (), 500, 500),
+        ("unresolved", (), 0, 500),
+        ("payment_in_doubt", (), 0, 500),
+        ("currency_differs", (), 0, 500),
+        ("refund_not_in_book", (), 0, 500),
+        ("dispute_won_not_returned", (), 500, 500),
+        # What is held, and only a file has still to say so.
+        ("paid_not_in_book", (), 0, 0),
+        ("book_unpaid_but_received", (), 0, 0),
+        ("ambiguous", (), 500, 0),
+        # A mistake of unit is a mistake of a file.
+        ("off_by_minor_unit", (), 0, 0),
+        # What is or may be the customer's.
+        ("paid_twice", (), 0, 0),
+        ("overpaid", (), 0, 0),
+        ("late_money", (), 0, 0),
+        ("refund_not_received", (), 0, 0),
+        ("refund_not_settled", (), -500, 0),
+        # Of two amounts, what is missing.
+        ("amount_differs", (("captured", 1_000), ("booked", 1_500), ("against", "book")), 0, 500),
+        ("amount_differs", (("captured", 1_500), ("booked", 1_000), ("against", "book")), 0, 0),
+        ("amount_differs", (("captured", 900), ("settled", 400), ("against", "statement")), 0, 500),
+        ("amount_differs", (("captured", 400), ("settled", 900), ("against", "statement")), 0, 0),
+        (
+            "amount_differs",
+            (("captured", 900), ("settled", 200), ("settled", 200), ("against", "statement")),
+            0,
+            500,
+        ),
+        ("fee_unexpected", (("fee", 600), ("expected_fee", 100)), 0, 500),
+        ("fee_unexpected", (("fee", 100), ("expected_fee", 600)), 0, 0),
+        ("refund_amount_differs", (("returned", 100), ("settled", 600)), 500, 500),
+        ("refund_amount_differs", (("returned", 600), ("settled", 100)), -500, 0),
+        # Money of which no webhook told: what came is there, what was taken is gone.
+        ("settled_never_notified", (("settled", 500), ("kind", "payment")), -500, 0),
+        ("settled_never_notified", (("settled", 500), ("kind", "refund")), 500, 500),
+        ("settled_never_notified", (("settled", 500), ("won", True)), -500, 0),
+    ],
+)
+def test_money_at_risk_is_what_may_be_lost(
+    cause: BreakCause, facts: tuple[tuple[str, int | str | bool], ...], left: int, lost: int
+) -> None:
+    """Never more than the break's money; every cause has its row."""
+    found = Break(
+        cause=cause,
+        order="A",
+        payment=None,
+        subject=None,
+        money=money(500),
+        since=Instant(1),
+        cites=("evt_1",),
+        facts=tuple(
+            (name, money(value) if isinstance(value, int) and value is not True else value)
+            for name, value in facts
+        ),
+        left=(money(left),) if left else (),
+    )
+    assert at_risk(found) == lost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,9 +18,10 @@ from reconcile.ledger.ledger import FINDING_CODES
 from reconcile.matching.books import StatementLine
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.rows import StatementRow, statement_row
+from reconcile.matching.settling import never_notified
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.reporting.input import OrderSeen, merged, settled, signed
+from reconcile.reporting.input import BreakSeen, OrderSeen, merged, settled, signed
 from reconcile.reporting.journal import ROLES, transactions
 from reconcile.reporting.orders import standing, stretches
 from reconcile.reporting.report import FINDING_WORDS, REASON_WORDS, PeriodReport, Step
@@ -45,9 +47,17 @@ def told(report: PeriodReport, currency: str = "KES") -> dict[str, int]:
     return {row.flow: row.sum for row in report.money if row.currency == currency and row.sum}
 
 
-def added_up(*seen: OrderSeen, **changes: object) -> PeriodReport:
-    """The report of these orders."""
-    tally = PeriodTally(scope(**changes))  # type: ignore[arg-type]
+def added_up(
+    *seen: OrderSeen,
+    strange: Sequence[StatementLine] = (),
+    elsewhere: Set[str] = frozenset(),
+    **changes: object,
+) -> PeriodReport:
+    """The report of these orders, and of breaks of the lines that the matching called strange."""
+    tally = PeriodTally(scope(**changes), elsewhere=elsewhere)  # type: ignore[arg-type]
+    for row in map(statement_row, strange):
+        found = never_notified(row, as_of=AFTER)
+        tally.found(BreakSeen(found=found, state="open", sentence="", next_step=""))
     for each in seen:
         tally.order(each)
     return tally.report()
@@ -150,6 +160,7 @@ def test_the_way_to_the_statement_names_what_differs_and_what_was_never_notified
     report = added_up(
         OrderSeen(taking=taking("B", WITHIN, short), lines=(line(short, WITHIN, gross=4_500),)),
         OrderSeen(taking=None, lines=(missed,)),
+        strange=[missed],
     )
     assert told(report) == {
         "captured": 5_000,
@@ -160,6 +171,39 @@ def test_the_way_to_the_statement_names_what_differs_and_what_was_never_notified
         "not_notified": 2_000,
     }
     assert report.ties_hold
+
+
+@pytest.mark.parametrize(
+    ("settled_at", "strange", "elsewhere", "flow"),
+    [
+        # a line's date, whether its break is of this period, whether the matching has it in another
+        # period than that of its date, and what it counts as here
+        (WITHIN, True, False, "not_notified"),
+        (AFTER, True, True, "not_notified"),
+        (BEFORE, True, True, "not_notified"),
+        (None, True, True, "not_notified"),
+        (WITHIN, False, False, "no_movement"),
+        (WITHIN, False, True, None),
+        (AFTER, False, False, None),
+        (None, False, False, None),
+    ],
+)
+def test_a_line_that_no_webhook_told_of_is_where_its_break_is(
+    settled_at: Instant | None, strange: bool, elsewhere: bool, flow: str | None
+) -> None:
+    """So that money and breaks of a period tie exactly, in number and by sign."""
+    paid = taken(5_000, WITHIN, order="B")
+    took = replace(line(taken(-60, WITHIN, order="B"), settled_at), line_id="stm_3")
+    report = added_up(
+        OrderSeen(taking=taking("B", WITHIN, paid), lines=(line(paid, WITHIN + DAY), took)),
+        strange=[took] if strange else (),
+        elsewhere={"stm_3"} if elsewhere else frozenset(),
+    )
+    rest = {} if flow is None else {flow: -60}
+    settled_now = 5_000 - (0 if flow is None else 60)
+    assert told(report) == {"captured": 5_000, "net": 5_000, "settled": settled_now, **rest}
+    assert report.ties_hold
+    assert {"not notified", "lines not notified"} <= {tie.name for tie in report.ties}
 
 
 def test_lines_of_which_webhooks_told_are_not_called_untold() -> None:
@@ -174,8 +218,10 @@ def test_lines_of_which_webhooks_told_are_not_called_untold() -> None:
         OrderSeen(
             taking=taking("B", WITHIN, paid, findings=("dispute_won",), doubted=(doubt,)),
             lines=(line(paid, WITHIN + DAY), *lines),
-        )
+        ),
+        strange=lines[2:],
     )
+    assert report.ties_hold
     assert told(report) == {
         "captured": 5_000,
         "net": 5_000,

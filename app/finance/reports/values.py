@@ -40,8 +40,8 @@ def at_risk(report: PeriodReport) -> str:
         if row.state != "accepted" and row.cause in MISTAKES_OF_FILES:
             units[row.currency] += row.sum
             count["units"] += row.count
-        elif row.state != "accepted":
-            risk[row.currency] += row.sum
+        elif row.state != "accepted" and (lost := row.sum if row.at_risk is None else row.at_risk):
+            risk[row.currency] += lost
     rest = f" {counted(count['accepted'], 'break')} accepted." if count["accepted"] else ""
     if not count["open"]:
         return f"No break is open.{rest}"

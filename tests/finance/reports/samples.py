@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, TICK, Duration, Instant, parse_instant
@@ -164,11 +165,30 @@ def breaks(count: int) -> Iterator[BreakSeen]:
             since=END - TICK - number % 100 * DAY,
             cites=(f"evt_{number:05d}", f"book_{number:05d}"),
         )
+        if found.cause == "settled_never_notified":
+            found = replace(found, cites=(f"stm_{number:05d}",), left=(found.money,))
         yield BreakSeen(
             found=found,
             state="open" if number % 5 else "assigned",
             sentence=f"The book says paid, and no payment of ORD-{number:05d} is known.",
             next_step="Ask the provider for this payment, then import its statement.",
+        )
+
+
+def untold(found: Break) -> Iterator[StatementLine]:
+    """The refund that a break is about of which no webhook told."""
+    if found.cause == "settled_never_notified":
+        took = -found.money.minor
+        yield StatementLine(
+            line_id=found.cites[0],
+            payment=found.payment,
+            order=found.order,
+            kind="refund",
+            currency=found.money.currency,
+            gross=took,
+            fee=0,
+            net=took,
+            settled_at=END - DAY,
         )
 
 
@@ -192,14 +212,15 @@ def sample(
 ) -> PeriodReport:
     """A whole report."""
     tally = PeriodTally(scope(basis), break_lines=break_lines)
+    for each in breaks(broken):
+        tally.found(each)
+        tally.order(OrderSeen(taking=None, lines=tuple(untold(each.found))))
     for seen in orders(count):
         tally.order(seen)
     late = taken(70_000, START - DAY, order="ORD-S", delay=3 * DAY)
     tally.order(OrderSeen(taking=taking("ORD-S", START - 2 * DAY, late)))
     waiting = Money(minor=5, currency="JPY")
     tally.order(OrderSeen(taking=taking("ORD-W", END - HOUR, outcome="pending", price=waiting)))
-    for each in breaks(broken):
-        tally.found(each)
     tally.changed(
         ChangeSeen(
             order="ORD-S",

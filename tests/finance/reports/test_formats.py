@@ -79,7 +79,7 @@ def test_json_is_one_document_with_money_as_decimal_strings() -> None:
 
 def test_the_table_shows_every_tie_and_cuts_long_lists() -> None:
     text = render(sample(60, broken=100), "table").decode()
-    assert "All 19 ties hold: " in text
+    assert "All 23 ties hold: " in text
     assert "… and 60 more" in text
     assert max(map(len, text.splitlines())) <= 132
 
@@ -150,7 +150,7 @@ def test_the_control_sheet_comes_first_and_has_every_tie() -> None:
     book = workbook(render(report(), "xlsx"))
     assert book.sheetnames[0] == "control"
     column = [cell.value for cell in book["control"]["G"]]
-    assert column.count("yes") == len(report().ties) == 19
+    assert column.count("yes") == len(report().ties) == 23
     told = dict(row[:2] for row in book["control"].iter_rows(values_only=True))
     assert (told["ties"], told["breaks"]) == headlines(report())
 
@@ -272,7 +272,7 @@ def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() 
     """Accepted money is no longer at risk."""
     first = report().breaks[0]
     rows = [
-        replace(first, state=state, currency=currency, count=count, sum=minor)
+        replace(first, state=state, currency=currency, count=count, sum=minor, at_risk=minor)
         for state, currency, count, minor in (
             ("open", "KES", 2, 150_000), ("assigned", "JPY", 1, 70), ("open", "KES", 1, 5),
             ("accepted", "KES", 1, 999),
@@ -285,7 +285,7 @@ def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() 
         "No break is open. 1 break accepted."
     )
     assert at_risk(replace(report(), breaks=())) == "No break is open."
-    units = replace(rows[0], cause="off_by_minor_unit", sum=9_900_000)
+    units = replace(rows[0], cause="off_by_minor_unit", sum=9_900_000, at_risk=0)
     assert at_risk(replace(report(), breaks=(*rows[1:], units))) == (
         "4 breaks open, at risk: JPY 70, KES 0.05. 2 mistakes of unit apart: KES "
         "99,000.00. 1 break accepted."
@@ -298,7 +298,7 @@ def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() 
 def test_a_broken_tie_is_told_first() -> None:
     broken = replace(report().ties[0], left_value=7)
     page = html_form.html(replace(report(), ties=(broken, *report().ties[1:]))).decode()
-    assert "1 of 19 ties do not hold: orders in JPY." in page
+    assert "1 of 23 ties do not hold: orders in JPY." in page
     assert page.count('<tr class="wrong">') == 1
 
 
