@@ -213,13 +213,7 @@ async def _take_back(
         named=await named_by(connection, author_of_import(found.number)),
     )
     at = await publish_import(connection, begun, now=now)
-    facts: dict[str, str | int] = {
-        "file": found.file,
-        "by_import": begun.number,
-        "lines": done.lines,
-        "restored": restored,
-        "of_closed_months": done.closed,
-    }
+    facts = _facts(done)
     await note_in_trail(
         connection,
         who,
@@ -230,6 +224,16 @@ async def _take_back(
         facts=facts if agreed is None else facts | agreed.facts,
     )
     return done
+
+
+def _facts(done: Withdrawn) -> dict[str, str | int]:
+    return {
+        "file": done.withdrawn.file,
+        "by_import": done.number,
+        "lines": done.lines,
+        "restored": done.restored,
+        "of_closed_months": done.closed,
+    }
 
 
 def withdrawal_kind(context: AppContext) -> ProposalKind:
