@@ -217,6 +217,7 @@ class Story:
         page = self._page
         page.click("text=Close it…")
         page.fill("#reason", "October is complete")
+        page.fill("#password", PASSWORD)
         page.click("button:has-text('Close it')")
         page.wait_for_selector(".badge:has-text('closed')")
         self._measured(page, "closed month")
