@@ -26,6 +26,7 @@ from app.finance.imports import (
     Imported,
     ImportKind,
     ImportRequest,
+    import_bank,
     import_book,
     import_statement,
 )
@@ -109,6 +110,8 @@ async def _import(
 ) -> Imported:
     if kind == "book":
         return await import_book(context, request, sources=settings.sources.keys())
+    if kind == "bank":
+        return await import_bank(context, request)
     known = settings.sources.get(source)
     own_orders = known is not None and known.orders == "own"
     return await import_statement(context, request, source=source, own_orders=own_orders)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from app.api.request_body import MAX_REFERENCES
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.matching.control import BUCKETS
 
 
 def _parameter(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
@@ -376,6 +377,27 @@ API_DOCUMENT: Final[dict[str, Any]] = {
             ),
         },
         "/api/v1/checkout/sessions": {"post": _guarded("checkout", _STARTING)},
+        "/api/v1/bank/lines": {
+            "get": _guarded(
+                "read",
+                {
+                    "summary": "What the bank booked, the newest first, with the payouts it is "
+                    "matched with; without the texts that name people",
+                    "parameters": [
+                        _parameter(
+                            "stands", {"enum": list(BUCKETS)}, "Only lines that stand there."
+                        ),
+                        _parameter("as_of", _INSTANT, "As it could be known then."),
+                        _parameter("after", {"type": "string"}, "The `next` of the page before."),
+                        _parameter("limit", {"type": "integer", "minimum": 1}, "Lines in a page."),
+                    ],
+                    "responses": {
+                        "200": _answer("A page of bank lines", "BankPage"),
+                        "422": _problem("A parameter is wrong"),
+                    },
+                },
+            )
+        },
         "/api/v1/outcomes": {
             "get": _guarded(
                 "read",
@@ -441,6 +463,13 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                 "type": "object",
                 "properties": {
                     "orders": _OBJECTS,
+                    "next": {"type": ["string", "null"]},
+                },
+            },
+            "BankPage": {
+                "type": "object",
+                "properties": {
+                    "lines": _OBJECTS,
                     "next": {"type": ["string", "null"]},
                 },
             },

@@ -15,6 +15,7 @@ SECTIONS: Final = {
     "Finance": (
         "records",
         "statement",
+        "bank",
         "presets",
         "reconcile",
         "breaks",

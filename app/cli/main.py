@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from app.cli import (
+    bank,
     breaks,
     deliveries,
     deploy,
@@ -53,6 +54,7 @@ application = typer.Typer(
 
 GROUPS = {
     "audit": operators.audit_group,
+    "bank": bank.bank_group,
     "breaks": breaks.breaks_group,
     "checkout": orders.checkout_group,
     "db": store.group,

@@ -317,7 +317,8 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: Format) -> None:
         f"{counted(counts['deliveries'], 'delivery', 'deliveries')} of "
         f"{counted(counts['orders'], 'order')}; {counted(counts['rejections'], 'rejection')}; "
         f"{counted(counts['session_requests'], 'session request')}; "
-        f"{counted(counts['book_lines'], 'phone')} in order books. Kept: {counts['kept']}."
+        f"{counted(counts['book_lines'], 'phone')} in order books; "
+        f"{counted(counts['bank_lines'], 'text')} of banks. Kept: {counts['kept']}."
     )
     if erasure.by_index:
         note(

@@ -131,7 +131,8 @@ def run(
     those that evidence has ended close. With any of them it only looks.
 
     Totals have four sides: book, the lines of the order book; takings, what was captured, held
-    against the book; settlement, the same, held against the statements; statement, their lines.
+    against the book; settlement, the same, held against the statements; statement, their lines;
+    payouts, the sums of their payouts, held against the bank; bank, what it booked.
     """
     from app.finance.reconcile_period import RunRequest, reconcile_period
     from app.finance.reconcile_rows import rows_ahead

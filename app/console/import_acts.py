@@ -23,6 +23,13 @@ DELIMITERS: Final = (("", "found out"), (",", "comma"), (";", "semicolon"), ("ta
 ACTIONS: Final[dict[ImportKind, Action]] = {
     "book": "records_imported",
     "statement": "statement_imported",
+    "bank": "bank_imported",
+}
+
+WHOSE: Final[dict[ImportKind, str]] = {
+    "statement": "a provider's",
+    "book": "an",
+    "bank": "a",
 }
 
 
@@ -32,9 +39,9 @@ async def ask_upload(view: View) -> Asked:
     return Asked(
         subject="a file",
         lines=(
-            "CSV, a workbook (.xlsx) or JSON Lines, of at most "
-            f"{MAX_FILE_BYTES >> 20} MiB. First it is only read: you see its counts, its money and "
-            "every row that is not clear, and then decide.",
+            "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT.053, MT940 or OFX; of at "
+            f"most {MAX_FILE_BYTES >> 20} MiB. First it is only read: you see its counts, its "
+            "money and every row that is not clear, and then decide.",
             f"It waits for you for {KEPT_FOR // MINUTE} minutes, and is deleted then, or as soon "
             "as it is imported.",
         ),
@@ -43,15 +50,14 @@ async def ask_upload(view: View) -> Asked:
         fields=(
             Field(name="file", label="The file", kind="file"),
             Field(name="kind", label="What it is", choices=tuple(
-                (kind, f"a provider's {word}" if kind == "statement" else f"an {word}")
-                for kind, word in KINDS.items()
+                (kind, f"{WHOSE[kind]} {word}") for kind, word in KINDS.items()
             )),
             Field(
                 name="source",
                 label="Whose statement",
                 choices=tuple((name, name) for name in sorted(console.sources))
                 or (("", "no source is set up"),),
-                hint="Of an order book this says nothing.",
+                hint="Of an order book or a bank file this says nothing.",
                 required=False,
             ),
             Field(
@@ -101,7 +107,8 @@ def _upload(view: View) -> Upload:
     given, file = view.given, view.file
     if file is None:
         raise UsageError("choose a file that is not empty")
-    kind: ImportKind = "book" if given.get("kind") == "book" else "statement"
+    named: dict[str, ImportKind] = {each: each for each in KINDS}
+    kind = named.get(given.get("kind", ""), "statement")
     source = given.get("source", "") if kind == "statement" else ""
     if source and source not in view.console.sources:
         raise UsageError("there is no source of this name")

@@ -9,11 +9,15 @@ from starlette.responses import FileResponse, Response
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload
 from app.console.view import ROWS, Document, View
 from app.core.errors import NotFoundError
-from app.finance.imports import MONEY, Imported, past_import, past_imports
+from app.finance.imports import MONEY, Imported, ImportKind, past_import, past_imports
 from reconcile.instants import MINUTE, format_instant
 from reconcile.money import Money, to_json
 
-KINDS: Final = {"statement": "statement", "book": "order book"}
+KINDS: Final[dict[ImportKind, str]] = {
+    "statement": "statement",
+    "book": "order book",
+    "bank": "bank file",
+}
 """What can be imported, as a person calls it."""
 
 COUNTS: Final = ("read", "new", "changed", "unchanged", "rejected")
@@ -23,13 +27,11 @@ MAX_NUMBER: Final = 10**9
 
 async def imports_document(view: View) -> Document:
     """GET /imports?kind="""
-    wanted = view.choice("kind", KINDS)
+    wanted = view.choice("kind", tuple(KINDS))
     found = []
-    for kind in ("statement", "book"):
+    for kind in KINDS:
         if wanted in (None, kind):
-            found += await past_imports(
-                view.context, kind="book" if kind == "book" else "statement", limit=ROWS
-            )
+            found += await past_imports(view.context, kind=kind, limit=ROWS)
     found.sort(key=lambda each: -each.number)
     return {
         "filters": {"kind": wanted},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.console.bank_page import bank_document
 from app.console.breaks_pages import break_document, breaks_document, late_money_document
 from app.console.deliveries_pages import deliveries_document, delivery_document
 from app.console.finance_pages import (
@@ -103,6 +104,17 @@ PAGES: Final = (
         rows="late",
         menu="Late money",
         group="Finance",
+    ),
+    Page(
+        path="/bank",
+        title="Bank",
+        reads="bank",
+        load=bank_document,
+        template="bank.html",
+        rows="lines",
+        menu="Bank",
+        group="Finance",
+        live=False,
     ),
     Page(
         path="/proposals",

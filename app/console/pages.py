@@ -50,6 +50,7 @@ class Pages:
             outcome_sentences=words.OUTCOMES,
             verdict_sentences=words.VERDICTS,
             cause_sentences=words.CAUSES,
+            place_sentences=words.BANK_PLACES,
             state_sentences=words.BREAK_STATES,
             notification_sentences=words.NOTIFICATIONS,
             step_words=words.STEPS,

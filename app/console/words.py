@@ -18,6 +18,7 @@ from app.console.view import FORMS
 from app.core.zones import wall_clock
 from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BreakCause
+from reconcile.matching.control import Bucket
 
 TONES: Final[Mapping[str, str]] = {
     "succeeded": "good",
@@ -59,6 +60,8 @@ TONES: Final[Mapping[str, str]] = {
     "info": "quiet",
     "warning": "look",
     "error": "bad",
+    "matched": "good",
+    "break": "look",
 }
 """How a word is coloured; its sign and its text say the same without colour."""
 
@@ -123,8 +126,26 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "unresolved": "What arrived does not fit the order.",
     "payment_in_doubt": "The order is paid, and a further payment of it may have brought more.",
     "ambiguous": "Several lines could be meant, and nothing says which.",
+    "payout_not_in_bank": "The provider says that it paid this out, and the bank does not have it.",
+    "bank_line_unknown": "Money came to the bank, and no payout of a statement explains it.",
+    "payout_amount_differs": "The bank booked another amount than the provider paid out.",
 }
 """What each cause of a break means, in one sentence."""
+
+BANK_PLACES: Final[Mapping[Bucket, str]] = {
+    "by_reference": "It names its payout, and is as much.",
+    "by_group": "Several payouts or bookings that name each other, and are as much together.",
+    "by_tolerance": "It names its payout, and differs by less than the rules tolerate.",
+    "by_date_window": "As much as a payout of those days; neither names the other.",
+    "by_hand": "A person matched it with its payout.",
+    "by_exchange": "It names its payout, which was in another currency.",
+    "payout_amount_differs": "It names its payout, and is another sum.",
+    "bank_line_unknown": "No payout of any provider's statement is known for it.",
+    "awaiting_statement": "Booked after the last payout that a statement tells of.",
+    "not_covered": "Booked before the first payout that a statement tells of.",
+    "other_business": "No payout: money that left, or that came from nobody who pays out.",
+}
+"""Where a bank line can stand, in one sentence each."""
 
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",
@@ -176,8 +197,10 @@ TAKEN: Final[Mapping[str, str]] = {
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
     "statement_imported": "imported a statement",
+    "bank_imported": "imported a bank's file",
     "records_withdrawn": "took back an import of records",
     "statement_withdrawn": "took back a statement",
+    "bank_withdrawn": "took back a bank's file",
     "rules_saved": "put matching rules in force",
     "break_assigned": "assigned a break",
     "break_commented": "commented on a break",

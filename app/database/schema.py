@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "081cc0f0697a95d8043f852079e49b9a6eac14f6e8bd9ec70efcaab7674e7ca1",
-    "postgresql": "48b458314bc1c811a9827111fe8d34f0ee75beb7cb6269a0bda9c6131ac973ec",
+    "sqlite": "885b999aad552f4e6ec4264f88f6214aea2da3e49e5bb87edb971d7a0a65537e",
+    "postgresql": "b9bb2e30ef3ec1dfc7fe415d515e0d90b472e38087d10535b0bad13bc30f380b",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -1,6 +1,8 @@
-"""Order books and statements: imported, matched with ledgers, reported, and months closed."""
+"""Order books, statements, bank lines: imported, matched, reported, and months closed."""
 
 __all__ = (
+    "bank_match",
+    "bank_store",
     "book_line_store",
     "break_acts",
     "calendar",

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -25,11 +25,20 @@ from app.database.locks import IMPORTING, take_lock
 from app.database.statements import PlainConnection, Rows, run
 from reconcile.instants import LATEST, TICK, Instant
 
-ImportKind = Literal["book", "statement"]
+ImportKind = Literal["book", "statement", "bank"]
+KINDS: Final[tuple[ImportKind, ...]] = get_args(ImportKind)
 
-TABLES: Final = {"book": "book_lines", "statement": "statement_lines"}
+TABLES: Final[dict[ImportKind, str]] = {
+    "book": "book_lines",
+    "statement": "statement_lines",
+    "bank": "bank_lines",
+}
 
-FIRST_COLUMN: Final = {"book": "match_key", "statement": "subject"}
+FIRST_COLUMN: Final[dict[ImportKind, str]] = {
+    "book": "match_key",
+    "statement": "subject",
+    "bank": "subject",
+}
 """What the lines of each kind are walked by."""
 
 UNDOING: Final = 1_000

@@ -1,4 +1,4 @@
-"""Order books and statements: import one from a file, and list what was imported."""
+"""Order books, statements and bank lines: import them from a file, and list what was imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from app.access.operators import Action, note_in_trail, permitted
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
+from app.finance.bank_store import compare_bank, write_bank
 from app.finance.book_line_store import compare_book, write_book
+from app.finance.files.bank import BankForm
+from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import (
     REFERENCES,
     REFUND_ALONE,
@@ -27,13 +30,14 @@ from app.finance.files.books import (
     Understanding,
     story_of,
 )
-from app.finance.files.choosing import Asked, Chosen, choose
-from app.finance.files.opening import digest_of
+from app.finance.files.choosing import Asked, Chosen, Open, choose, choose_mapping
+from app.finance.files.opening import digest_of, open_table
 from app.finance.files.shaping import Ignored
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import (
     Problem,
     RefusedTable,
+    SourceTable,
     refuse_to_replace,
     rejects_beside,
     write_rejects,
@@ -66,7 +70,7 @@ MAX_PROBLEMS: Final = 100
 """Problems that are told; the others are counted."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
-"""Staged columns of money: of a book, and of a statement."""
+"""Staged columns of money: of a book or a bank, and of a statement."""
 
 Write = Callable[..., Awaitable[WrittenVersions]]
 
@@ -84,6 +88,7 @@ class ImportForm:
     names           the field of the file that a row too many is told of; where only one row may be,
                     a column that every good row has, too
     compare, write  what the store does with staged rows
+    opens           opens a file as a table
     """
 
     name: ImportKind
@@ -94,6 +99,7 @@ class ImportForm:
     names: str
     compare: Write
     write: Write
+    opens: Open = open_table
 
     def too_many(self, other: int) -> str:
         """What a row is told that is equal to another one, of row `other`."""
@@ -140,6 +146,20 @@ STATEMENT: Final = ImportForm(
     compare=compare_statement,
     write=write_statement,
 )
+
+BANK: Final = ImportForm(
+    name="bank",
+    action="bank_imported",
+    order=("subject",),
+    identity=("subject",),
+    at_most=2_000,  # alike bookings of one day; a till that is paid in by coins has some dozens
+    names="entry_reference",
+    compare=compare_bank,
+    write=write_bank,
+    opens=open_bank_table,
+)
+
+FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK, STATEMENT, BANK)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,10 +342,10 @@ async def _begin(context: AppContext, wanted: Wanted, done: Imported, who: Opera
 
 
 async def _undo(context: AppContext, begun: Import) -> None:
-    """Take back what a killed import wrote. It may have been of either kind: whoever is killed
+    """Take back what a killed import wrote. It may have been of any kind: whoever is killed
     while undoing leaves no word of what was to be undone."""
     looked = 0
-    for kind in (BOOK.name, STATEMENT.name):
+    for kind in FORMS:
         async with context.store.reading() as connection:
             ends = [end async for end in stretches(connection, kind)]
         after: str | None = None
@@ -358,7 +378,7 @@ async def _publish(
     await note_in_trail(
         connection,
         who,
-        action=(BOOK if done.kind == BOOK.name else STATEMENT).action,
+        action=FORMS[done.kind].action,
         subject=done.file,
         at=at,
         facts={"import": done.number, "sha256": done.sha256, **counts},
@@ -439,12 +459,16 @@ class _Reading:
             raise RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
+    def _open(self) -> SourceTable:
+        wanted = self._wanted
+        return wanted.chosen.open(wanted.path, wanted.form, opens=wanted.kind.opens)
+
     async def _read_rows(self) -> Understanding:
         wanted, done = self._wanted, self.done
         chosen = wanted.chosen
         done.preset = None if chosen.preset is None else chosen.preset.name
         done.notes += chosen.notes
-        table = chosen.open(wanted.path, wanted.form)
+        table = self._open()
         understanding = Understanding(table, wanted.form, chosen.mapping)
         done.notes += table.notes
         done.passed_over = understanding.passed_over()
@@ -538,7 +562,7 @@ class _Reading:
         wanted = self._wanted
         if wanted.rejects is None or not self.done.found:
             return
-        table = wanted.chosen.open(wanted.path, wanted.form)
+        table = self._open()
         problems = (
             Problem(row=row, column=column, sentence=sentence)
             for rows in self._problems.in_order()
@@ -575,7 +599,7 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    chosen = choose(request, BOOK.name, zone=context.zone)
+    chosen = choose(request, "book", zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
@@ -598,12 +622,37 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    chosen = choose(request, STATEMENT.name, zone=context.zone)
+    chosen = choose(request, "statement", zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
         form=StatementForm(chosen.mapping, source=source, own_orders=own_orders),
         kind=STATEMENT,
+        dry_run=request.dry_run,
+        rejects=_rejects(request),
+        sha256=request.sha256,
+    )
+    return await import_file(context, wanted, by=request.by, progress=progress)
+
+
+async def import_bank(
+    context: AppContext,
+    request: ImportRequest,
+    *,
+    account: str = "",
+    progress: Progress = lambda done, total: None,
+) -> Imported:
+    """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does.
+    account: of which account it is, where its rows do not say."""
+    chosen = choose_mapping(request, BankForm.FIELDS, zone=context.zone)
+    if account:
+        defaults = {**chosen.mapping.defaults, "account": account}
+        chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
+    wanted = Wanted(
+        path=request.path,
+        chosen=chosen,
+        form=BankForm(chosen.mapping),
+        kind=BANK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
         sha256=request.sha256,

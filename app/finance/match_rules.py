@@ -2,6 +2,8 @@
 
 date_window = "2 days"                # off unless it is given
 settle_margin = "7 days"
+bank_margin = "5 days"                # from a payout to its line in the bank
+bank_payers = ["Stripe", "Paystack"]  # who pays out; else all that comes to the bank may be one
 close_alone = false                   # closing a month takes two people; true unless it is given
 [tolerance]
 KES = "1.00"                          # major units
@@ -14,6 +16,11 @@ currency = "KES"
 percent = "2.9"
 fixed = "0.30"
 tolerance = "0.01"
+[[exchange]]                          # of payouts that the bank books in another currency
+currency = "USD"
+into = "KES"
+rate = "129.50"                       # KES for one USD
+tolerance_percent = "1.5"
 """
 
 from __future__ import annotations
@@ -35,13 +42,14 @@ from app.core.errors import UsageError
 from app.core.toml_file import Mistake, TomlTable, Values, read_toml
 from app.database.engine import Connection
 from app.finance.ledger_lines import refresh_takings
-from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force
+from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.matching.breaks import Break, break_sentence
+from reconcile.matching.exchange import MICROS
 from reconcile.matching.match import Change, Decision, compare
-from reconcile.matching.rules import ExpectedFee, MatchRules, Tolerance
+from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tolerance
 from reconcile.money import Money, MoneyError, exponent_of, from_major, to_json
 
 # --- reads a file of matching rules ---------------------------------------------------------------
@@ -56,6 +64,7 @@ DURATIONS: Final = (
     "book_margin",
     "money_margin",
     "refund_margin",
+    "bank_margin",
 )
 
 _DURATION: Final = re.compile(r"([0-9]{1,4}) ?(day|days|hour|hours)", re.ASCII)
@@ -116,6 +125,9 @@ def _yes_or_no(value: Any) -> bool:
     return value
 
 
+MOST_PAYERS: Final = 100
+"""A merchant has a handful of providers; each pays out under some names."""
+
 _Duration = Annotated[int, PlainValidator(_duration)]
 _Currency = Annotated[str, AfterValidator(_currency)]
 _Number = Annotated[Decimal, PlainValidator(_number)]
@@ -129,17 +141,43 @@ class _Fee(TomlTable):
     tolerance: _Number | None = None
 
 
+def _rate(value: Any) -> int:
+    micros = _number(value) * MICROS
+    if not 0 < micros <= MICROS**2:
+        raise ValueError("a rate is more than nothing, and at most a million")
+    return int(micros)
+
+
+def _payers(value: Any) -> list[str]:
+    good = isinstance(value, list) and len(value) <= MOST_PAYERS
+    if not good or not all(isinstance(e, str) and 3 <= len(e.strip()) <= 80 for e in value):
+        raise ValueError(
+            f"at most {MOST_PAYERS} texts of 3 to 80 characters, such as the name in the bank line"
+        )
+    return [each.strip() for each in value]
+
+
+class _Exchange(TomlTable):
+    currency: _Currency
+    into: _Currency
+    rate: Annotated[int, PlainValidator(_rate)]
+    tolerance_percent: Annotated[int, PlainValidator(_per_million)] = 0
+
+
 class _RuleFile(TomlTable):
     date_window: _Duration | None = None
     settle_margin: _Duration | None = None
     book_margin: _Duration | None = None
     money_margin: _Duration | None = None
     refund_margin: _Duration | None = None
+    bank_margin: _Duration | None = None
+    bank_payers: Annotated[list[str], PlainValidator(_payers)] | None = None
     currency: _Currency | None = None
     close_alone: Annotated[bool, PlainValidator(_yes_or_no)] = True
     tolerance: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "1.00"'])
     accept_alone_max: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "5.00"'])
     fee: list[_Fee] = Field(default_factory=list)
+    exchange: list[_Exchange] = Field(default_factory=list)
 
 
 def read_rules(text: str, *, name: str = "the rules") -> Rules:
@@ -156,6 +194,8 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
             for currency in sorted(tolerances)
         ),
         fees=tuple(_expected(each) for each in values["fee"]),
+        bank_payers=tuple(values["bank_payers"] or ()),
+        rates=tuple(_expected_rate(each) for each in values["exchange"]),
     )
     return Rules(
         match=match, alone_max=values["accept_alone_max"], close_alone=values["close_alone"]
@@ -170,6 +210,15 @@ def _expected(fee: Values) -> ExpectedFee:
         per_million=fee["percent"],
         fixed=fee["fixed"],
         **tolerance,
+    )
+
+
+def _expected_rate(rate: Values) -> ExpectedRate:
+    return ExpectedRate(
+        currency=rate["currency"],
+        into=rate["into"],
+        micros=rate["rate"],
+        tolerance_per_million=rate["tolerance_percent"],
     )
 
 
@@ -189,6 +238,16 @@ def _amounts(values: Values) -> Iterator[Mistake]:
             if (fee["source"], fee["currency"]) in seen:
                 yield Mistake(where, "there is one for this source and currency")
             seen.add((fee["source"], fee["currency"]))
+    pairs = set[tuple[str, str]]()
+    for place, rate in enumerate(values.get("exchange", []), 1):
+        if "currency" not in rate or "into" not in rate:
+            continue
+        pair = (rate["currency"], rate["into"])
+        if pair[0] == pair[1]:
+            yield Mistake(f"exchange.{place}", "currency and into are the same")
+        if pair in pairs:
+            yield Mistake(f"exchange.{place}", "there is one for these two currencies")
+        pairs.add(pair)
 
 
 def _to_minor(given: Values, key: str, currency: str, where: str) -> Iterator[Mistake]:
@@ -380,7 +439,7 @@ async def preview_rules(
         found = RulesPreview(as_of=known.as_of)
 
         def work() -> None:
-            two = (_decided(snapshot, each, progress) for each in (known, other))
+            two = [_decided(snapshot, each, progress) for each in (known, other)]
             for change in compare(*two):
                 found.add(change)
 
@@ -392,3 +451,6 @@ def _decided(snapshot: Snapshot, known: Known, progress: Callable[[int], None]) 
     matching = known.matching()
     yield from snapshot.merged(matching, known, progress=progress)
     yield from matching.rest()
+    bank = wait_for(snapshot.bank(known))
+    if bank is not None:
+        yield from bank.decisions(known.period)

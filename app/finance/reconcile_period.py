@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted, who_may
@@ -32,6 +33,7 @@ from app.finance.run_store import (
 )
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
+from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, life
 from reconcile.matching.control import FAMILIES, Control, ControlLine, Tie, control_in, control_text
 from reconcile.matching.match import Decision
@@ -112,7 +114,8 @@ async def reconcile_period(
         )
         work = _Work(context, number, known)
         await work.first_look(snapshot, progress)
-    control = await work.second_look()
+        bank = await snapshot.bank(known)
+    control = await work.second_look(bank)
     done = Run(
         number=number,
         at=at,
@@ -194,13 +197,17 @@ class _Work:
 
         await in_step(snapshot.connection, work)
 
-    async def second_look(self) -> Control:
-        """Match what is left over. It may think for long, so no snapshot is held meanwhile."""
-        for decision in self._matching.rest():
+    async def second_look(self, bank: BankLeg | None) -> Control:
+        """Match what is left over, and payouts against the bank. It may think for long, so no
+        snapshot is held meanwhile."""
+        period = self._known.period
+        of_bank = () if bank is None else bank.decisions(period)
+        for decision in chain(self._matching.rest(), of_bank):
             if self._take(decision):
                 await self._save()
         await self._save()
-        return self._matching.control()
+        control = self._matching.control()
+        return control if bank is None else control + bank.control(period)
 
     def _take(self, decision: Decision) -> bool:
         """Put a break aside; True when it is time to save them. Raises UsageError for one whose

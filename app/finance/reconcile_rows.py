@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
+from app.core.errors import UsageError
 from app.database.engine import Connection
+from app.finance.bank_store import any_bank_line, bank_line_of, bank_lines, payouts
 from app.finance.book_line_store import book_rows
 from app.finance.break_store import hand_matches
 from app.finance.joined_store import joined_lines
@@ -16,6 +19,7 @@ from app.finance.matching_store import coverage, rows_of, rows_to_read
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
+from reconcile.matching.bank import BankLeg, BankLine
 from reconcile.matching.joined import joined_dates
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, within
@@ -64,6 +68,12 @@ class Snapshot:
     connection: Connection
     takings: Connection
 
+    async def bank(self, known: Known) -> BankLeg | None:
+        """Payouts against the bank. Raises as `bank_leg`."""
+        return await bank_leg(
+            self.connection, as_of=known.as_of, rules=known.rules, hands=known.hands
+        )
+
     def merged(
         self,
         matching: Matching,
@@ -105,6 +115,51 @@ async def snapshot_of(
             past = await stack.enter_async_context(folding)
         connection = await stack.enter_async_context(context.store.reading())
         yield Snapshot(connection=connection, takings=past or connection)
+
+
+# --- the bank, which lies in memory ---------------------------------------------------------------
+
+
+MOST: Final = 1_000_000
+"""Payouts, and bank lines, that are matched: half a kilobyte each, all in memory. They are
+transfers; a shop that has more of them has payments in the column of payouts."""
+
+
+async def bank_leg(
+    connection: Connection,
+    *,
+    as_of: Instant,
+    rules: MatchRules,
+    hands: tuple[HandMatch, ...],
+) -> BankLeg | None:
+    """Payouts against the bank as of an instant; None where no file of a bank was imported by then:
+    nobody says what it has.
+
+    Raises UsageError for more payouts or lines than MOST, or sums that do not fit in 64 bits.
+    """
+    if not await any_bank_line(connection, as_of=as_of):
+        return None
+    lines: list[BankLine] = []
+    async for rows in bank_lines(connection, as_of=as_of):
+        lines += map(bank_line_of, rows)
+        _bounded(len(lines), "bank lines")
+    paid = await payouts(connection, as_of=as_of)
+    _bounded(len(paid), "payouts")
+    try:
+        return BankLeg(payouts=paid, lines=lines, rules=rules, as_of=as_of, hands=hands)
+    except ValueError as error:
+        raise UsageError(f"{error}: correct them in their file, and import it again") from None
+
+
+def _bounded(count: int, what: str) -> None:
+    if count > MOST:
+        raise UsageError(
+            f"there are more than {MOST:,} {what}: check which column of the statement's mapping "
+            "is the payout"
+        )
+
+
+# --- what goes with them -------------------------------------------------------------------------
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:

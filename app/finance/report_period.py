@@ -15,25 +15,27 @@ from typing import Final
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.core.zones import zone_named
-from app.finance.break_store import latest_seen, steps_of
+from app.finance.break_store import hand_matches, latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, stated_before
 from app.finance.ledger_line_store import whole_takings
 from app.finance.match_rules import Rules, read_rules
 from app.finance.matching_store import in_step, rows_of, rules_in_force, wait_for
 from app.finance.period_store import accepted_breaks, changed_outcomes
-from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
+from app.finance.reconcile_rows import Known, Snapshot, bank_leg, known_in, snapshot_of
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
+from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, State, Step, break_sentence, life, next_step
 from reconcile.matching.control import FAMILIES, Control
 from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
 from reconcile.periods import IN_UTC, Calendar
+from reconcile.reporting.bank import BankView
 from reconcile.reporting.closing import adjustments, figures
 from reconcile.reporting.input import BreakSeen, OrderSeen, merged
-from reconcile.reporting.journal import Role, Transaction, transactions, written_off
+from reconcile.reporting.journal import Role, Transaction, confirmed, transactions, written_off
 from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
 from reconcile.reporting.tally import PeriodTally
 
@@ -88,8 +90,6 @@ async def _reported(
     context: AppContext, snapshot: Snapshot, scope: Scope, progress: Progress
 ) -> PeriodReport:
     elsewhere: set[str] = set()
-    calendar = Calendar(zone_named(scope.zone))
-    tally = PeriodTally(scope, calendar=calendar, elsewhere=elsewhere)
     known = await known_in(
         context,
         snapshot,
@@ -97,9 +97,16 @@ async def _reported(
         rules=await rules_then(snapshot, scope.as_of),
         period=Period(since=scope.start, until=scope.end),
     )
+    leg = await snapshot.bank(known)
+    tally = PeriodTally(
+        scope,
+        calendar=Calendar(zone_named(scope.zone)),
+        elsewhere=elsewhere,
+        bank=None if leg is None else BankView(leg),
+    )
     control = await in_step(
         snapshot.connection,
-        lambda: _match(snapshot, known, tally, progress, elsewhere=elsewhere),
+        lambda: _match(snapshot, known, tally, leg, progress, elsewhere=elsewhere),
     )
     await in_step(
         snapshot.connection,
@@ -131,6 +138,7 @@ def _match(
     snapshot: Snapshot,
     known: Known,
     tally: PeriodTally,
+    leg: BankLeg | None,
     progress: Progress,
     *,
     elsewhere: set[str],
@@ -139,14 +147,16 @@ def _match(
     matching = known.matching()
     waiting: list[Break] = []
     first = snapshot.merged(matching, known, progress=progress, elsewhere=elsewhere)
-    for decision in chain(first, matching.rest()):
+    of_bank = () if leg is None else leg.decisions(known.period)
+    for decision in chain(first, matching.rest(), of_bank):
         if isinstance(decision, Break):
             waiting.append(decision)
             if len(waiting) == AT_ONCE:
                 _tell(snapshot, known, tally, waiting)
                 waiting = []
     _tell(snapshot, known, tally, waiting)
-    return matching.control()
+    control = matching.control()
+    return control if leg is None else control + leg.control(known.period)
 
 
 def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Break]) -> None:
@@ -240,17 +250,21 @@ class JournalTotals:
 async def report_journal(
     context: AppContext, scope: Scope, *, write: Callable[[Transaction], None], progress: Progress
 ) -> JournalTotals:
-    """Hand every transaction of the period to `write`: orders by key, then what was written off,
-    or taken back of that, by break.
+    """Hand every transaction of the period to `write`: orders by key, then what the bank confirms,
+    then what was written off, or taken back of that, by break.
 
     Raises UsageError for a period that is none.
     """
     check_scope(scope, now=context.clock.now())
     totals = JournalTotals()
     async with snapshot_of(context, scope.as_of, progress) as snapshot:
+        rules = await rules_then(snapshot, scope.as_of)
+        bank = await _bank_then(snapshot, scope.as_of, rules)
 
         def work() -> None:
-            for each in chain(_moved(snapshot, scope, progress), _written_off(snapshot, scope)):
+            in_bank = () if bank is None else confirmed(bank, start=scope.start, end=scope.end)
+            moved = _moved(snapshot, scope, bank, rules, progress)
+            for each in chain(moved, in_bank, _written_off(snapshot, scope)):
                 totals.add(each)
                 write(each)
 
@@ -258,9 +272,28 @@ async def report_journal(
     return totals
 
 
-def _moved(snapshot: Snapshot, scope: Scope, progress: Progress) -> Iterator[Transaction]:
+async def _bank_then(snapshot: Snapshot, as_of: Instant, rules: MatchRules) -> BankView | None:
+    connection = snapshot.connection
+    leg = await bank_leg(
+        connection,
+        as_of=as_of,
+        rules=rules,
+        hands=tuple(await hand_matches(connection, as_of=as_of)),
+    )
+    return None if leg is None else BankView(leg)
+
+
+def _moved(
+    snapshot: Snapshot,
+    scope: Scope,
+    bank: BankView | None,
+    rules: MatchRules,
+    progress: Progress,
+) -> Iterator[Transaction]:
     for seen in orders_then(snapshot, scope.as_of, progress):
-        yield from transactions(seen, start=scope.start, end=scope.end)
+        yield from transactions(
+            seen, start=scope.start, end=scope.end, bank=bank, rates=rules.rates
+        )
 
 
 def _written_off(snapshot: Snapshot, scope: Scope) -> Iterator[Transaction]:

@@ -26,7 +26,7 @@ from app.finance.break_store import match_stands
 from app.finance.import_store import newest_published
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.books import match_key
-from reconcile.matching.breaks import Break, break_in, break_text
+from reconcile.matching.breaks import BANK_CAUSES, Break, break_in, break_text
 
 AT_ONCE: Final = 500
 """Breaks in memory at a time, about two kilobytes each."""
@@ -281,6 +281,7 @@ async def closing_evidence(
     await search.events_and_records()
     await search.lines()
     await search.hand_matches()
+    await search.bank()
     before, now = stretch.rules
     if before != now:
         search.add({name: [f"rules {now}"] for name in gone})
@@ -365,6 +366,23 @@ class _Search:
         )
         for name, line, who in await self._select(sql, self._gone):
             self.found[name] += [line, f"match by {who}"]
+
+    async def bank(self) -> None:
+        """The imports that may have brought a payout, or its line in the bank."""
+        of_bank = [name for name, each in self._gone.items() if each.cause in BANK_CAUSES]
+        if not of_bank:
+            return
+        first, last = self._stretch.imports
+        found = await self._connection.execute(
+            text(
+                "SELECT number FROM imports WHERE kind IN ('bank', 'statement') "
+                "AND number > :first AND number <= :last ORDER BY number LIMIT :most"
+            ),
+            {"first": first, "last": last, "most": MOST_CITED},
+        )
+        numbers = [f"import {row[0]}" for row in found]
+        for name in of_bank:
+            self.found[name] += numbers
 
     def _cite(self, rows: Iterable[tuple[Any, ...]], names: Mapping[str, set[str]]) -> None:
         for key, cite in sorted(rows):

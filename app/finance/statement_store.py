@@ -275,7 +275,7 @@ async def statement_lines_of(
 def statement_line_of(row: Sequence[Any]) -> StatementLine:
     """The value of a row of `statement_rows`."""
     # fmt: off
-    (_, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, _) = row
+    (_, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, source) = row
     # fmt: on
     return StatementLine(
         line_id=line_id,
@@ -288,4 +288,5 @@ def statement_line_of(row: Sequence[Any]) -> StatementLine:
         net=net,
         settled_at=settled_at,
         payout=payout,
+        source=source,
     )

@@ -26,7 +26,14 @@ from app.core.masking import looks_like_a_phone
 from app.core.text import counted
 from app.database.engine import Connection
 from app.finance.closed_periods import closing_named
-from app.finance.import_store import Import, ImportKind, begin_import, publish_import, under_way
+from app.finance.import_store import (
+    KINDS,
+    Import,
+    ImportKind,
+    begin_import,
+    publish_import,
+    under_way,
+)
 from app.finance.match_rules import read_rules
 from app.finance.matching_store import rules_in_force
 from app.finance.period_store import closed_periods
@@ -46,9 +53,14 @@ from reconcile.money import Money
 ACTIONS: Final[Mapping[ImportKind, Action]] = {
     "book": "records_withdrawn",
     "statement": "statement_withdrawn",
+    "bank": "bank_withdrawn",
 }
 
-GROUPS: Final[Mapping[ImportKind, str]] = {"book": "records", "statement": "statement"}
+GROUPS: Final[Mapping[ImportKind, str]] = {
+    "book": "records",
+    "statement": "statement",
+    "bank": "bank",
+}
 """The commands of each kind."""
 
 REASON_MAX: Final = 2_000
@@ -213,7 +225,6 @@ async def _take_back(
         named=await named_by(connection, author_of_import(found.number)),
     )
     at = await publish_import(connection, begun, now=now)
-    facts = _facts(done)
     await note_in_trail(
         connection,
         who,
@@ -221,7 +232,7 @@ async def _take_back(
         subject=_subject(found.number),
         at=at,
         reason=reason,
-        facts=facts if agreed is None else facts | agreed.facts,
+        facts=_facts(done) if agreed is None else _facts(done) | agreed.facts,
     )
     return done
 
@@ -257,7 +268,7 @@ def withdrawal_kind(context: AppContext) -> ProposalKind:
 
 
 async def _given(connection: Connection, given: Mapping[str, str]) -> Import:
-    kind: ImportKind = "book" if given["kind"] == "book" else "statement"
+    (kind,) = [each for each in KINDS if each == given["kind"]]
     return await _withdrawable(connection, int(given["import"]), kind=kind)
 
 

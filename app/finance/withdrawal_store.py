@@ -12,17 +12,18 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.finance.import_store import TABLES, Import, import_of
+from app.finance.import_store import TABLES, Import, ImportKind, import_of
 from reconcile.instants import EARLIEST, Instant
 
 _COLUMNS: Final = tuple(Import.__dataclass_fields__)
 
-_KEYS: Final = {
+_KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": ("match_key", "kind"),
     "statement": ("subject", "kind", "source", "ordinal"),
+    "bank": ("subject", "ordinal"),
 }
 
-_TOLD: Final = {
+_TOLD: Final[dict[ImportKind, str]] = {
     "book": (
         "line, reference, minor, currency, placed_at, status, group_key, group_name, refunded, "
         "refunded_at, phone"
@@ -30,10 +31,15 @@ _TOLD: Final = {
     "statement": (
         "line, match_key, payment, order_ref, currency, gross, fee, net, settled_at, payout"
     ),
+    "bank": "line, account, currency, minor, booked_at, entry, reference, counterparty, told",
 }
 """What a version says beside its key and its imports."""
 
-_MONEY: Final = {"book": ("minor", "placed_at"), "statement": ("gross", "settled_at")}
+_MONEY: Final[dict[ImportKind, tuple[str, str]]] = {
+    "book": ("minor", "placed_at"),
+    "statement": ("gross", "settled_at"),
+    "bank": ("minor", "booked_at"),
+}
 
 _STANDING: Final = (
     "SELECT max(stated.since) FROM {table} AS stated WHERE {same} AND stated.since < :beyond "
@@ -77,7 +83,7 @@ class InForce:
     before: int
 
 
-def _sql(form: str, kind: str) -> str:
+def _sql(form: str, kind: ImportKind) -> str:
     """One of the statements above for one kind of import."""
     table, keys = TABLES[kind], _KEYS[kind]
     minor, date = _MONEY[kind]

@@ -112,6 +112,11 @@ PARTS: Final = (
         key="source, subject, kind, ordinal, since",
         columns="line, payment, order_ref, currency, gross, fee, net, settled_at, payout",
     ),
+    _lines(
+        "bank_lines",
+        key="subject, ordinal, since",
+        columns="line, account, currency, minor, booked_at",
+    ),
     Part(
         name="rules",
         table="match_rules",

@@ -20,6 +20,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.masking import hint_pattern, masked_phone, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
+from app.finance.bank_store import ERASED, BankKey, bank_texts, rewrite_bank_texts
 from app.finance.book_line_store import LineKey, empty_lines, lines_with
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
@@ -280,6 +281,10 @@ NOBODY: Final = re.compile(r"(?!)")
 """Finds nothing: of a number that is known by its digest alone."""
 
 
+BankText = tuple[BankKey, tuple[str, str, str]]
+"""A line of a bank, and its texts: reference, counterparty, what else is told."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Erasure:
     """What may go, what stays, and whether it is done.
@@ -301,6 +306,7 @@ class Erasure:
     notes: list[PhoneNote] = field(repr=False, default_factory=list)
     rejections: list[str] = field(default_factory=list)
     book_lines: list[LineKey] = field(default_factory=list)
+    bank_lines: list[BankText] = field(repr=False, default_factory=list)
     requests: int = 0
     kept: list[KeptData] = field(default_factory=list)
     dry_run: bool = False
@@ -315,6 +321,7 @@ class Erasure:
             "rejections": len(self.rejections),
             "session_requests": self.requests,
             "book_lines": len(self.book_lines),
+            "bank_lines": len(self.bank_lines),
             "kept": len(self.kept),
         }
 
@@ -382,6 +389,7 @@ class ErasureFinder:
             await self._by_digest(connection, digest, orders, strays)
         await self._of_both(connection, erasure, orders, strays, written)
         erasure.book_lines = await lines_with(connection, phones=[digits], until=self._until)
+        erasure.bank_lines = await bank_lines_with(connection, [written], until=self._until)
         return await self._checked(connection, erasure)
 
     async def _indexed(self, connection: Connection) -> bool:
@@ -438,6 +446,8 @@ class ErasureFinder:
         erasure.book_lines = await lines_with(
             connection, keys=[match_key(order)], until=self._until
         )
+        patterns = [written_pattern(phone) for phone in erasure.phones]
+        erasure.bank_lines = await bank_lines_with(connection, patterns, until=self._until)
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
@@ -556,6 +566,9 @@ class Erasing:
         for lines in _parts(erasure.book_lines):
             async with self._context.store.writing() as connection:
                 await empty_lines(connection, lines)
+        for texts in _parts(erasure.bank_lines):
+            async with self._context.store.writing() as connection:
+                await rewrite_bank_texts(connection, texts)
 
     async def _let_go(self, erasure: Erasure, settled: Settled) -> None:
         deliveries = erasure.brought[settled.order]
@@ -584,6 +597,28 @@ class Erasing:
                 return inbox
             await anyio.sleep(PAUSE_S)
         return False
+
+
+async def bank_lines_with(
+    connection: Connection, written: Sequence[re.Pattern[str]], *, until: Instant | None
+) -> list[BankText]:
+    """The lines of banks in whose texts one of these numbers stands, with the texts as they are
+    without it: the money stays, and what else the bank says of it."""
+    found: list[BankText] = []
+    if not written:
+        return found
+    async for lines in bank_texts(connection, until=until):
+        for key, texts in lines:
+            bare = [_without(text, written) for text in texts]
+            if bare != list(texts):
+                found.append((key, (bare[0], bare[1], bare[2])))
+    return found
+
+
+def _without(text: str, written: Sequence[re.Pattern[str]]) -> str:
+    for each in written:
+        text = each.sub(ERASED, text)
+    return text
 
 
 def _notes_of(erasure: Erasure, things: list[str]) -> list[PhoneNote]:

@@ -46,6 +46,7 @@ def _contains(path: Path, sought: Sequence[bytes]) -> bool:
 
 
 TABLES: Final = (
+    "bank_lines",
     "book_lines",
     "deliveries",
     "envelopes",
@@ -310,10 +311,12 @@ async def known_digests(connection: AsyncConnection) -> AsyncIterator[list[bytes
 
 
 async def known_phones(connection: AsyncConnection) -> AsyncIterator[list[str]]:
-    """What stands as phone numbers in order books, and the session requests that wait."""
+    """What stands as phone numbers in order books, the session requests that wait, and the texts
+    of banks."""
     for sql in (
         "SELECT DISTINCT phone FROM book_lines WHERE phone > ''",
         "SELECT request FROM unanswered",
+        "SELECT reference || ' ' || counterparty || ' ' || told FROM bank_lines",
     ):
         async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
             yield [row[0] for row in rows]

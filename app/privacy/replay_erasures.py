@@ -357,7 +357,14 @@ class Replayed:
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
-        names = ("orders", "deliveries", "rejections", "session_requests", "book_lines")
+        names = (
+            "orders",
+            "deliveries",
+            "rejections",
+            "session_requests",
+            "book_lines",
+            "bank_lines",
+        )
         return {
             "lines": self.lines,
             "subjects": self.subjects,

@@ -62,6 +62,7 @@ class StatementLine:
                      gross always; fee is positive where it costs; gross - fee = net holds
     settled_at       when the provider says the money was paid out, or will be
     payout           the transfer to the bank that it was part of
+    source           whose statement it is; empty where that is not known
     """
 
     line_id: str
@@ -74,6 +75,7 @@ class StatementLine:
     net: int
     settled_at: Instant | None = None
     payout: str | None = None
+    source: str = ""
 
 
 def match_key(reference: str) -> str:

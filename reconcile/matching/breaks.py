@@ -38,10 +38,23 @@ BreakCause = Literal[
     "unresolved",
     "payment_in_doubt",
     "ambiguous",
+    "payout_not_in_bank",
+    "bank_line_unknown",
+    "payout_amount_differs",
 ]
 """Every cause a break can have; a closed vocabulary."""
 
 BREAK_CAUSES: Final[tuple[BreakCause, ...]] = get_args(BreakCause)
+
+BANK_CAUSES: Final[frozenset[BreakCause]] = frozenset(
+    {"payout_not_in_bank", "bank_line_unknown", "payout_amount_differs"}
+)
+"""Those of payouts and bank lines."""
+
+ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
+    [cause for cause in BREAK_CAUSES if cause not in BANK_CAUSES]
+)
+"""Those of orders and their payments."""
 
 
 Unsettled = tuple[Money, ...] | None
@@ -70,9 +83,10 @@ class Break:
     since       the instant from which its age counts: the latest date among what disagrees
     cites       the event, record and line ids that it rests on
     candidates  the nearest lines that did not match, at most three, the nearest first
-    left        what it leaves in the account of money that is to be settled, of each currency in
-                which that is not nothing: positive where money is still to come. None: it was seen
-                by a version that did not say
+    left        what it leaves in the account of money that is to be settled, or of one of
+                BANK_CAUSES in that of money on its way to the bank, of each currency in which that
+                is not nothing: positive where money is still to come. None: it was seen by a
+                version that did not say
     """
 
     cause: BreakCause
@@ -112,11 +126,16 @@ _SHORT: Final[dict[BreakCause, tuple[str, str]]] = {
 """Causes whose money is at risk where the first fact, which costs, is more than the second."""
 
 
+_BY_SIGN: Final[frozenset[BreakCause]] = frozenset({"settled_never_notified", *BANK_CAUSES})
+"""Causes whose money is at risk where it is still to come: a line that took money, a payout that
+is not in the bank or came short, money that left the bank for nothing that is known."""
+
+
 def at_risk(found: Break) -> int:
     """What of a break's money may be lost, in minor units of its currency; at most its money.
 
     Nothing of what is held, or owed back. Of two amounts that differ, what is missing; of a line
-    that no webhook told of, what it took.
+    that no webhook told of, or of a bank's that no payout explains, what it took.
     """
     if found.cause in HELD or found.cause in OWED or ("won", True) in found.facts:
         return 0
@@ -126,7 +145,7 @@ def at_risk(found: Break) -> int:
     elif found.cause in _SHORT:
         cost, due = (facts.get(name) for name in _SHORT[found.cause])
         short = not (isinstance(cost, Money) and isinstance(due, Money)) or cost.minor > due.minor
-    elif found.cause == "settled_never_notified":
+    elif found.cause in _BY_SIGN:
         short = any(money.minor > 0 for money in found.left or ())
     else:
         short = True
@@ -134,11 +153,14 @@ def at_risk(found: Break) -> int:
 
 
 def _missing(facts: Facts) -> bool:
-    """Whether less was settled than captured, or captured than booked."""
+    """Whether less was settled than captured, or than expected of it in another currency, or
+    captured than booked."""
     sums = {
         name: sum([m.minor for told, m in facts if told == name and isinstance(m, Money)])
-        for name in ("captured", "booked", "settled")
+        for name in ("captured", "booked", "settled", "expected")
     }
+    if any(name == "expected" for name, _ in facts):
+        return sums["settled"] < sums["expected"]
     if ("against", "statement") in facts:
         return sums["settled"] < sums["captured"]
     return sums["captured"] < sums["booked"]
@@ -436,6 +458,12 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "payment_in_doubt": "The order is paid, and a further payment of it is in doubt, of up to "
     "{at_stake}",
     "ambiguous": "{captured} was captured, and several lines or orders fit it equally well",
+    "payout_not_in_bank": "The provider's payout {payout} of {paid_out} stands in no bank "
+    "statement, of those that reach beyond {due_at}",
+    "bank_line_unknown": "The bank booked {in_bank} at {booked_at}, and no payout of any "
+    "provider's statement is known for it",
+    "payout_amount_differs": "The provider's payout {payout} is {paid_out}, and the bank booked "
+    "{in_bank} for it: {difference} apart",
 }
 
 NEXT_STEPS: Final[dict[BreakCause, str]] = {
@@ -467,6 +495,12 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "payment_in_doubt": "Read the order's ledger and ask the provider what that payment brought; "
     "refund it if it came",
     "ambiguous": "Look at the lines and match by hand the two that belong together",
+    "payout_not_in_bank": "Ask the provider when and to which account it paid this out; if the "
+    "bank has it, import that account's statement",
+    "bank_line_unknown": "Import the provider's statement that tells of it, or match it with a "
+    "payout by hand; money of no provider is left out once the rules name yours (bank_payers)",
+    "payout_amount_differs": "Ask the bank which charges it took, and the provider what it sent; "
+    "claim the difference, or accept it",
 }
 
 APART: Final[dict[str, str]] = {
@@ -497,6 +531,16 @@ _STEPS_BY_HOW: Final = {
 }
 """Of `refund_not_settled`, where it is no refund."""
 
+_SETTLED_AT_ANOTHER_RATE: Final = (
+    "{captured} was captured, and the statement settles {settled} for it, a rate of {rate}: by the "
+    "rate of the rules it would be {expected}, {difference} apart"
+)
+
+_EXCHANGED_OTHERWISE: Final = (
+    "The provider's payout {payout} is {paid_out}, and the bank booked {in_bank} for it, a rate of "
+    "{rate}: by the rate of the rules it would be {expected}, {difference} apart"
+)
+
 _DISPUTE_TAKEN_ELSEWHERE: Final = (
     "The statement gives back {settled} for a dispute that was won, and no line has taken it"
 )
@@ -509,7 +553,12 @@ def break_sentence(found: Break) -> str:
         for name, value in found.facts
     ]
     facts += [("told", value) for name, value in found.facts if name in ("booked", "settled")]
-    form = _DISPUTE_TAKEN_ELSEWHERE if ("won", True) in found.facts else SENTENCES[found.cause]
+    form = SENTENCES[found.cause]
+    if ("won", True) in found.facts:
+        form = _DISPUTE_TAKEN_ELSEWHERE
+    elif any(name == "rate" for name, _ in found.facts):
+        banked = found.cause in BANK_CAUSES
+        form = _EXCHANGED_OTHERWISE if banked else _SETTLED_AT_ANOTHER_RATE
     sentence = filled(form, tuple(facts)) + "."
     if any(name == "in_doubt" for name, _ in found.facts):
         sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)
@@ -523,6 +572,12 @@ def next_step(found: Break) -> str:
     if ("won", True) in found.facts:
         return "Import the statement that took the dispute's money, or ask the provider for it."
     words = NEXT_STEPS[found.cause]
+    if any(name == "rate" for name, _ in found.facts):
+        who = "bank" if found.cause in BANK_CAUSES else "provider"
+        return (
+            f"Ask the {who} at which rate it exchanged and what it charged, or correct the rate in "
+            "the rules; then accept the difference."
+        )
     if found.cause == "refund_not_settled":
         words = _STEPS_BY_HOW.get(str(dict(found.facts)["how"]), words)
     return words + "."

@@ -1,11 +1,13 @@
 """Control totals: every row in exactly one bucket, and sums that must tie.
 
-Leaves out: which bucket a row belongs in. Four sides are counted, each for itself:
+Leaves out: which bucket a row belongs in. Six sides are counted, each for itself:
 
 book        every book line; its sum is what the line is for
 takings     every order, against the book; its sum is what was captured, in each of its currencies
 settlement  every capture, against the statements; its sum is what was captured
 statement   every statement line; its sum is the gross, beside fee and net
+payouts     every payout, against the bank; its sum is the net of its statement lines
+bank        every bank line; its sum is what was booked, debits negative
 
 A bucket is of one family: `matched` (the sides agree), `waiting` (nothing is wrong yet: a margin
 has not passed, or there is nothing to compare with) or `break`, whose buckets are named for causes.
@@ -22,7 +24,7 @@ from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.values import frozen
 
-Side = Literal["book", "takings", "settlement", "statement"]
+Side = Literal["book", "takings", "settlement", "statement", "payouts", "bank"]
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 Agreed = Literal[
@@ -32,23 +34,38 @@ Agreed = Literal[
     "by_tolerance",
     "by_date_window",
     "by_hand",
+    "by_exchange",
     "nothing_due",
     "returned",
     "fee_line",
+    "other_business",
 ]
-"""Matched. by_reference: by the order's reference, amounts equal; the five after it stand each in
-a line of their own. nothing_due: no money moved, and nobody says that it did. returned: what came
-went back, and the book claims nothing. fee_line: a statement line that is a fee of its own."""
+"""Matched. by_reference: by the order's or payout's reference, amounts equal; the six after it
+stand each in a line of their own. by_exchange: a payout that the bank booked in another currency.
+nothing_due: no money moved, and nobody says that it did. returned: what came went back, and the
+book claims nothing. fee_line: a statement line that is a fee of its own. other_business: a bank
+line that is no payout's."""
 
 Waiting = Literal[
-    "awaiting_book", "awaiting_money", "awaiting_settlement", "awaiting_refund", "not_covered"
+    "awaiting_book",
+    "awaiting_money",
+    "awaiting_settlement",
+    "awaiting_refund",
+    "awaiting_bank",
+    "awaiting_statement",
+    "not_covered",
 ]
-"""Nothing is wrong yet. not_covered: there is no book, statement or webhook to compare it with."""
+"""Nothing is wrong yet. awaiting_bank: a payout that the bank may still book. awaiting_statement: a
+bank line of after the last payout that is known. not_covered: there is no book, statement, webhook
+or bank to compare it with."""
 
 Bucket = Agreed | Waiting | BreakCause
 AGREED: Final[tuple[Agreed, ...]] = get_args(Agreed)
 WAITING: Final[tuple[Waiting, ...]] = get_args(Waiting)
 BUCKETS: Final[tuple[Bucket, ...]] = (*AGREED, *WAITING, *BREAK_CAUSES)
+
+_SAME_MONEY: Final = frozenset(("by_reference", "by_group", "by_date_window", "by_hand"))
+"""Buckets in which payouts and bank lines have one sum."""
 
 Family = Literal["matched", "waiting", "break"]
 FAMILIES: Final[dict[Bucket, Family]] = {
@@ -149,7 +166,7 @@ class Control:
             lines = [e for e in self.lines if (e.side, e.currency) == (side, currency)]
             for name, left, right in _equations(side, read=read, lines=lines):
                 found.append(Tie(name=name, side=side, currency=currency, left=left, right=right))
-        return (*found, *self._captured())
+        return (*found, *self._captured(), *self._in_bank())
 
     def _captured(self) -> Iterator[Tie]:
         name = "captured against the book = captured against the statements"
@@ -158,6 +175,16 @@ class Control:
             left = sum([each.sum for each in of if each.side == "takings"])
             right = sum([each.sum for each in of if each.side == "settlement"])
             yield Tie(name=name, side="settlement", currency=currency, left=left, right=right)
+
+    def _in_bank(self) -> Iterator[Tie]:
+        name = "payouts found in the bank = what the bank booked for them"
+        of = [each for each in self.lines if each.bucket in _SAME_MONEY]
+        for currency in sorted({each.currency for each in of if each.side in ("payouts", "bank")}):
+            left, right = (
+                sum([e.sum for e in of if (e.side, e.currency) == (side, currency)])
+                for side in ("payouts", "bank")
+            )
+            yield Tie(name=name, side="bank", currency=currency, left=left, right=right)
 
     @property
     def holds(self) -> bool:

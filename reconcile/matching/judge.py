@@ -24,7 +24,9 @@ from reconcile.values import frozen
 # --- what a matching tells ------------------------------------------------------------------------
 
 
-MatchKind = Literal["by_payment", "by_group", "by_tolerance", "by_date_window", "by_hand"]
+MatchKind = Literal[
+    "by_payment", "by_group", "by_tolerance", "by_date_window", "by_hand", "by_exchange"
+]
 MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
 """How lines came together whose match is not plain."""
 
@@ -34,8 +36,8 @@ class Match:
     """Lines that belong together though reference or amount alone does not say so.
 
     order   the order's reference, where a ledger is part of it
-    lines   ids of the book and statement lines that it claims, sorted
-    money   what was captured, or where no ledger is part of it the sum of the lines
+    lines   ids of the book, statement and bank lines and of the payouts that it claims, sorted
+    money   what was captured, or paid out, or where no ledger is part of it the sum of the lines
     facts   what was different and was let pass: `difference`, `apart_us`, …
     """
 

@@ -201,9 +201,9 @@ def subject_of(line_id: str) -> str:
 
 
 def name_of(told: str) -> str:
-    """What a hand match goes by of what a person named: the subject of a book or statement line, an
-    order's reference whole, which may hold a dot as well."""
-    return subject_of(told) if told.startswith(("bok_", "stm_")) else told
+    """What a hand match goes by of what a person named: the subject of a line of a book, statement
+    or bank; an order's reference whole, which may hold a dot as well."""
+    return subject_of(told) if told.startswith(("bok_", "stm_", "bnk_")) else told
 
 
 Said = BookStatus | Literal["nothing"]

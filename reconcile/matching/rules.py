@@ -44,6 +44,20 @@ class ExpectedFee:
 
 
 @frozen
+class ExpectedRate:
+    """At which rate money of a currency is expected to be exchanged into another: `micros`
+    millionths of one major unit for one major unit.
+
+    tolerance_per_million  of what is expected, by which the bank's sum may differ
+    """
+
+    currency: str
+    into: str
+    micros: int
+    tolerance_per_million: int = 0
+
+
+@frozen
 class MatchRules:
     """The choices. Durations are microseconds.
 
@@ -56,6 +70,11 @@ class MatchRules:
     money_margin   the money may lag this far behind a book line that says paid
     refund_margin  a refund that the book speaks of may take this long to come
     fees           a source and currency that is not named has no expected fee
+    bank_margin    a payout may take this long to the bank; by amount and date alone, it is matched
+                   with a line that was booked within it
+    bank_payers    who pays out: texts of which one stands in a bank line that is a payout's, in
+                   whatever case. None: everything that came to the bank may be one
+    rates          a pair of currencies that is not named has no expected rate
     currency       the merchant's own: an amount of nothing is told in it where no currency is known
     """
 
@@ -66,6 +85,9 @@ class MatchRules:
     money_margin: Duration = DAY
     refund_margin: Duration = 10 * DAY
     fees: tuple[ExpectedFee, ...] = ()
+    bank_margin: Duration = 5 * DAY
+    bank_payers: tuple[str, ...] = ()
+    rates: tuple[ExpectedRate, ...] = ()
     currency: str = "KES"
 
 

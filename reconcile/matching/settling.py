@@ -16,6 +16,7 @@ from reconcile.ledger.ledger import EntryKind, Facts
 from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST
+from reconcile.matching.exchange import exchanges, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Funds, Return, left_of
 from reconcile.matching.judge import Match, MatchKind
 from reconcile.matching.rows import StatementRow, subject_of
@@ -58,10 +59,13 @@ class Settling:
         others = [row for row in rows if row.kind != "fee" and _gives_back(row, unused)]
         placed = set(map(id, others))
         payments = [row for row in rows if row.kind == "payment" and id(row) not in placed]
+        moved = bool(captures)
+        if len(funds) == 1 and moved:
+            captures, payments = self._exchanged(captures, payments, rows=rows)
         if others:
             unused = self._returned(funds, others, unused)
         unresolved = [each.order for each in funds if each.unresolved]
-        if not captures and unresolved:
+        if not moved and unresolved:
             self._tally.place_lines(payments, "unresolved")  # its break tells of this money
             self._beside.setdefault(unresolved[0], []).extend(payments)
             opened = Open()
@@ -132,6 +136,49 @@ class Settling:
         return False
 
     # --- payments
+
+    def _exchanged(
+        self,
+        captures: list[Capture],
+        payments: list[StatementRow],
+        *,
+        rows: Sequence[StatementRow],
+    ) -> tuple[list[Capture], list[StatementRow]]:
+        """The captures and lines that are left once those are placed that the statement settles in
+        another currency."""
+        done: set[int] = set()
+        gone: list[Capture] = []
+        for capture, lines in exchanges(captures, rows):
+            self._at_a_rate(capture, lines)
+            gone.append(capture)
+            done |= set(map(id, lines))
+        if not gone:
+            return captures, payments
+        return (
+            [each for each in captures if each not in gone],
+            [row for row in payments if id(row) not in done],
+        )
+
+    def _at_a_rate(self, capture: Capture, rows: list[StatementRow]) -> None:
+        came = Money(minor=capture.minor, currency=capture.currency)
+        arrived = Money(minor=sum([row.gross for row in rows]), currency=rows[0].currency)
+        due, within = expected_of(came, arrived, self._terms.rules.rates)
+        rate = implied_rate(came, arrived)
+        if within:
+            match = _match("by_exchange", capture, rows)
+            facts: Facts = (("rate", rate), ("settled", arrived))
+            self._tally.tell(replace(match, facts=facts))
+            self._place(capture, rows, "by_exchange")
+            return
+        missing = Money(minor=due.minor - arrived.minor, currency=due.currency)
+        apart = Money(minor=abs(missing.minor), currency=due.currency)
+        facts = (
+            ("captured", came), ("settled", arrived), ("against", "statement"),
+            ("difference", apart), ("rate", rate), ("expected", due),
+        )  # fmt: skip
+        found = _break("amount_differs", capture, rows, minor=apart.minor, facts=facts)
+        self._tally.tell(replace(found, money=apart, left=left_of([missing])))
+        self._place(capture, rows, "amount_differs")
 
     def _captured(self, captures: Sequence[Capture], rows: Sequence[StatementRow]) -> Open:
         rest = Open(captures=list(captures))

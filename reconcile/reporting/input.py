@@ -14,6 +14,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import Break
+from reconcile.matching.exchange import exchanges
 from reconcile.matching.ledger_lines import Taken, Taking
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.settling import balance_of
@@ -23,10 +24,14 @@ from reconcile.values import frozen
 @frozen
 class OrderSeen:
     """One order with the statement lines that are its own; `taking` is None for lines that no
-    ledger knows of."""
+    ledger knows of.
+
+    shared  whether another order has the same key, so that it is not sure whose the lines are
+    """
 
     taking: Taking | None
     lines: tuple[StatementLine, ...] = ()
+    shared: bool = False
 
 
 @frozen
@@ -85,7 +90,7 @@ def _together(takings: list[Taking], rows: list[StatementRow]) -> Iterator[Order
     for row in rows:
         shares[_place(takings, row)].append(line_of(row))
     for taking, share in zip(takings, shares, strict=True):
-        yield OrderSeen(taking=taking, lines=tuple(share))
+        yield OrderSeen(taking=taking, lines=tuple(share), shared=len(takings) > 1)
 
 
 def _place(takings: list[Taking], row: StatementRow) -> int:
@@ -109,6 +114,7 @@ def line_of(row: StatementRow) -> StatementLine:
         net=row.net,
         settled_at=row.settled_at,
         payout=row.payout,
+        source=row.source,
     )
 
 
@@ -128,6 +134,7 @@ class Settled:
     """A statement line and the movements that it settles; none where the ledger has none.
 
     gross, fee, net  as they change the merchant's balance: see `signed`
+    exchanged        whether it settles its movement in another currency
     """
 
     line: StatementLine
@@ -135,6 +142,7 @@ class Settled:
     gross: int
     fee: int
     net: int
+    exchanged: bool = False
 
 
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settled, ...]:
@@ -145,15 +153,36 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
     if not seen.lines:
         return ()
     left = [] if seen.taking is None else list(seen.taking.taken)
+    abroad = {
+        line.line_id: taken
+        for taken, lines in settled_abroad(seen)
+        for line in lines
+        if line.line_id not in strange
+    }
+    left = [each for each in left if each not in abroad.values()]
     claimed: list[Taken] = []
     found = []
     for line in seen.lines:
         gross, fee, net = signed(line)
+        if line.line_id in abroad:
+            of = (abroad[line.line_id],)
+            found.append(
+                Settled(line=line, taken=of, gross=gross, fee=fee, net=net, exchanged=True)
+            )
+            continue
         fresh, taken = ((), ()) if line.line_id in strange else _beside(line, left, claimed, gross)
         left = [each for each in left if each not in fresh]
         claimed += fresh
         found.append(Settled(line=line, taken=taken, gross=gross, fee=fee, net=net))
     return tuple(found)
+
+
+def settled_abroad(seen: OrderSeen) -> list[tuple[Taken, list[StatementLine]]]:
+    """The captures of the order that its lines settle in another currency, each with them."""
+    if seen.taking is None or seen.shared:
+        return []
+    captures = [each for each in seen.taking.taken if each.kind == "captured"]
+    return list(exchanges(captures, seen.lines))
 
 
 def _beside(

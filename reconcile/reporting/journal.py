@@ -6,30 +6,56 @@ and its postings add up to nothing.
     captured       clearing +   sales -          on the provider's date
     refunded       refunds +    clearing -       on the provider's date
     dispute lost   disputes +   clearing -       on the provider's date
-    settled        bank + net   fees + fee       clearing - gross, on the statement's date
-    written off    write_offs + clearing -       when a person accepted the break
+    settled        bank + net   fees + fee       clearing - gross, on the statement's date;
+                   where files of the bank are there, in_transit in place of bank
+    in the bank    bank +       in_transit -     on the bank's date
+    exchanged      exchange +   in_transit -     in the payout's currency, on the bank's date, and
+                   bank +       exchange -       in the bank's; of what it has more than by the rate
+                   exchange +   exchange_gains - of the rules
+    settled in another currency:
+                   exchange +   clearing -       in the payment's currency, and
+                   clearing +   exchange -       in the statement's; of what it has more than by the
+                   exchange +   exchange_gains - rate of the rules, on the statement's date
+    written off    write_offs + clearing -       when a person accepted the break; in_transit - of a
+                                                 payout or a bank line
     taken back     clearing +   write_offs -     when evidence ended that, or its money changed
 
 So the balance of clearing is what is not yet settled and what breaks leave (`Break.left`), the
-sign of both turned round where a statement has paid more than moved.
+sign of both turned round where a statement has paid more than moved. In the same way the balance
+of in_transit is what is not yet in the bank and what breaks of payouts and bank lines leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind
-from reconcile.matching.books import StatementKind
-from reconcile.matching.breaks import Accepted, Break, BreakCause, Step, acceptances
+from reconcile.matching.bank import BankLine, Link
+from reconcile.matching.books import StatementKind, StatementLine
+from reconcile.matching.breaks import BANK_CAUSES, Accepted, Break, BreakCause, Step, acceptances
+from reconcile.matching.exchange import expected_of
 from reconcile.matching.funds import left_of
 from reconcile.matching.ledger_lines import Taken
+from reconcile.matching.rules import ExpectedRate
 from reconcile.money import Money
-from reconcile.reporting.input import OrderSeen, Settled, settled
+from reconcile.reporting.bank import BankView, dated
+from reconcile.reporting.input import OrderSeen, Settled, settled, settled_abroad
 from reconcile.values import frozen
 
-Role = Literal["clearing", "bank", "sales", "refunds", "disputes", "fees", "write_offs"]
+Role = Literal[
+    "clearing",
+    "in_transit",
+    "bank",
+    "sales",
+    "refunds",
+    "disputes",
+    "fees",
+    "write_offs",
+    "exchange",
+    "exchange_gains",
+]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """What an account is for. A merchant's own names for them are a mapping."""
 
@@ -74,8 +100,19 @@ class Transaction:
     cites: tuple[str, ...]
 
 
-def transactions(seen: OrderSeen, *, start: Instant, end: Instant) -> Iterator[Transaction]:
-    """One order's transactions dated from `start` on and before `end`."""
+def transactions(
+    seen: OrderSeen,
+    *,
+    start: Instant,
+    end: Instant,
+    bank: BankView | None = None,
+    rates: Sequence[ExpectedRate] = (),
+) -> Iterator[Transaction]:
+    """One order's transactions dated from `start` on and before `end`.
+
+    bank   None where nobody says what the bank has; then what is settled is in the bank
+    rates  by which what arrives in another currency is expected
+    """
     order = None if seen.taking is None else seen.taking.order
     for taken in () if seen.taking is None else seen.taking.taken:
         if start <= taken.at < end:
@@ -83,7 +120,45 @@ def transactions(seen: OrderSeen, *, start: Instant, end: Instant) -> Iterator[T
     for each in settled(seen):
         at = each.line.settled_at
         if at is not None and start <= at < end and (each.gross or each.fee or each.net):
-            yield _settled(order or each.line.order, each, at)
+            transit = bank is not None and bank.on_its_way(each.line)
+            yield _settled(order or each.line.order, each, at, "in_transit" if transit else "bank")
+
+    for taken, lines in settled_abroad(seen):
+        found = _abroad(order, taken, lines, rates)
+        yield from (step for step in found if start <= step.at < end)
+
+
+def _abroad(
+    order: str | None,
+    taken: Taken,
+    lines: Sequence[StatementLine],
+    rates: Sequence[ExpectedRate],
+) -> Iterator[Transaction]:
+    """What takes a payment out of clearing in its own currency, and puts it there in the other, at
+    the rate of the rules; what arrived beyond that is a gain. Beyond what they tolerate the rest
+    stays in clearing: its break tells of it."""
+    came = Money(minor=taken.minor, currency=taken.currency)
+    arrived = Money(minor=sum([line.gross for line in lines]), currency=lines[0].currency)
+    due, within = expected_of(came, arrived, rates)
+    steps: list[tuple[str, Money, Role, Role]] = [
+        ("exchanged", came, "exchange", "clearing"),
+        ("exchanged", due, "clearing", "exchange"),
+    ]
+    if within and arrived != due:
+        more = Money(minor=arrived.minor - due.minor, currency=due.currency)
+        # What is more in clearing than the rate makes is a gain.
+        steps.append(("exchanged at another rate", more, "clearing", "exchange_gains"))
+    for what, money, into, out_of in steps:
+        yield Transaction(
+            at=max([line.settled_at for line in lines if line.settled_at is not None]),
+            what=what,
+            currency=money.currency,
+            postings=_moving(into, out_of, money.minor),
+            order=order,
+            payment=taken.payment,
+            source=taken.source,
+            cites=(*[line.line_id for line in lines], *taken.cites),
+        )
 
 
 def _moved(order: str | None, taken: Taken) -> Transaction:
@@ -99,14 +174,14 @@ def _moved(order: str | None, taken: Taken) -> Transaction:
     )
 
 
-def _settled(order: str | None, each: Settled, at: Instant) -> Transaction:
+def _settled(order: str | None, each: Settled, at: Instant, into: Role) -> Transaction:
     line = each.line
     source = each.taken[0].source if each.taken else None
     return Transaction(
         at=at,
         what=f"settled {line.kind}",
         currency=line.currency,
-        postings=_balanced(("bank", each.net), ("fees", each.fee), ("clearing", -each.gross)),
+        postings=_balanced((into, each.net), ("fees", each.fee), ("clearing", -each.gross)),
         order=order,
         payment=line.payment,
         source=source,
@@ -114,14 +189,79 @@ def _settled(order: str | None, each: Settled, at: Instant) -> Transaction:
     )
 
 
+# --- in the bank, as its own statement confirms ---------------------------------------------------
+
+
+def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
+    """What the bank booked, and what was exchanged on the way, dated from `start` on and before
+    `end`."""
+    found = [each for link in bank.links for each in _of_link(link)]
+    found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
+    yield from (each for each in found if start <= each.at < end)
+
+
+def _of_link(link: Link) -> Iterator[Transaction]:
+    cites = tuple([each.payout_id for each in link.payouts])
+    against: Role = "in_transit" if link.expected is None else "exchange"
+    for line in link.lines:
+        if line.minor:
+            yield _in_bank(line, against, cites=cites)
+    if link.expected is None:
+        return
+    paid, more = link.paid, -link.missing.minor
+    yield _between(link, "exchanged", paid.currency, ("exchange", "in_transit", paid.minor))
+    if more:
+        gains: Role = "in_transit" if link.bucket == "payout_amount_differs" else "exchange_gains"
+        what = "exchanged at another rate"
+        yield _between(link, what, link.booked.currency, ("exchange", gains, more))
+
+
+def _in_bank(line: BankLine, against: Role, *, cites: tuple[str, ...]) -> Transaction:
+    return Transaction(
+        at=line.booked_at,
+        what="confirmed by bank statement",
+        currency=line.currency,
+        postings=_moving("bank", against, line.minor),
+        order=None,
+        payment=None,
+        source=None,
+        cites=(line.line_id, *cites),
+    )
+
+
+def _between(link: Link, what: str, currency: str, moved: tuple[Role, Role, int]) -> Transaction:
+    return Transaction(
+        at=dated(link),
+        what=what,
+        currency=currency,
+        postings=_moving(*moved),
+        order=None,
+        payment=None,
+        source=link.payouts[0].source or None,
+        cites=(
+            *[each.payout_id for each in link.payouts],
+            *[each.line_id for each in link.lines],
+        ),
+    )
+
+
+def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
+    return Posting(role=into, minor=minor), Posting(role=out_of, minor=-minor)
+
+
+# --- written off ----------------------------------------------------------------------------------
+
+
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
     """What people wrote off of a break, and what was taken back of that, dated from `start` on and
-    before `end`: exactly what it left in clearing, nothing where it left nothing.
+    before `end`: exactly what it left in clearing, or on its way to the bank, nothing where it left
+    nothing.
 
     found  the break as any run saw it: what it left then is told by its steps
     """
+    account: Role = "in_transit" if found.cause in BANK_CAUSES else "clearing"
     for step, before, after in acceptances(steps):
         was, now = _left(found, before), _left(found, after)
         if not start <= step.at < end or (before and after and was == now):
@@ -133,7 +273,7 @@ def written_off(
                 at=step.at,
                 what=f"{what}: {found.cause}",
                 currency=money.currency,
-                postings=_balanced(("clearing", minor), ("write_offs", -minor)),
+                postings=_moving(account, "write_offs", minor),
                 order=found.order,
                 payment=found.payment,
                 source=None,

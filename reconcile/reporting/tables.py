@@ -134,13 +134,17 @@ TABLES: Final[tuple[Table, ...]] = (
     ),
     _table(
         "money",
-        "Money: from captured to settled",
+        "Money: from captured to settled, and to the bank",
         r.MoneyRow,
         "currency flow count:count sum:money",
         about="Net is captured less refunded, lost in disputes and fees. Not settled: no statement "
-        "line yet; differs: the statement says less than the ledger; not notified: lines that no "
+        "line yet; differs: the statement says less than the ledger; other currency: what was "
+        "settled in another one, less what was settled of another one; not notified: lines that no "
         "webhook told of, the same as among the breaks; no movement: lines of open and won "
-        "disputes and of payments in doubt, whose sum is not certain.",
+        "disputes and of payments in doubt, whose sum is not certain. Where files of the bank are "
+        "there: in bank, what it has of what was settled; exchanged, what it booked in another "
+        "currency; bank differs, what it has less than was paid out; not in bank, not booked yet; "
+        "no payout, lines that name none.",
     ),
     _table(
         "delays",
@@ -172,7 +176,8 @@ TABLES: Final[tuple[Table, ...]] = (
         about="Rows of orders that belong to the period by the date in the book, else by their "
         "first money. Each is in one bucket: it matched, it waits for the other side, or breaks. "
         "Sides: book, the lines of the order book; takings, what was captured, held against the "
-        "book; settlement, the same, held against the statements; statement, their lines.",
+        "book; settlement, the same, held against the statements; statement, their lines; payouts, "
+        "the sums of their payouts, held against the bank; bank, what it booked.",
     ),
     _table(
         "ties",

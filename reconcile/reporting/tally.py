@@ -16,7 +16,9 @@ from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import Taken, Taking
+from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
+from reconcile.reporting.bank import BankView
 from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen, Settled, settled
 from reconcile.reporting.orders import (
     NO_CURRENCY,
@@ -28,17 +30,16 @@ from reconcile.reporting.orders import (
 )
 from reconcile.reporting.report import (
     AGES,
+    BANK_FLOWS,
     FLOWS,
     Age,
     BreakLine,
     BreakRow,
     ChangeLine,
     ChangeRow,
-    ControlRow,
     DelayRow,
     FeeRow,
     Flow,
-    FlowRow,
     LateLine,
     LateRow,
     MatchingRow,
@@ -50,6 +51,7 @@ from reconcile.reporting.report import (
     Tie,
     Unlisted,
 )
+from reconcile.reporting.ties import ties
 
 # --- lists that end at a bound, and breaks and changes of outcome, which are counted and listed ---
 
@@ -234,6 +236,11 @@ class MoneySums:
         self._counts[currency, flow] += 1
         self._sums[currency, flow] += minor
 
+    def differ(self, missing: Money) -> None:
+        """So much of what was paid out is not in the bank, or so much more, with a minus."""
+        self.add(missing.currency, "bank_differs", missing.minor)
+        self._sums[missing.currency, "in_bank"] -= missing.minor
+
     def currencies(self) -> list[str]:
         """Those in which anything moved."""
         return sorted({currency for currency, _ in self._counts})
@@ -247,9 +254,13 @@ class MoneySums:
         gone = self.sum(currency, "refunded", "lost_in_disputes", "fees")
         return self.sum(currency, "captured") - gone
 
-    def rows(self) -> tuple[MoneyRow, ...]:
-        """Every flow of every currency, in the order of the way."""
-        return tuple(self._row(currency, flow) for currency in self.currencies() for flow in FLOWS)
+    def rows(self, *, bank: bool) -> tuple[MoneyRow, ...]:
+        """Every flow of every currency, in the order of the way; those of the bank where it is
+        known."""
+        abroad = any(flow == "other_currency" for _, flow in self._counts)
+        flows = [flow for flow in FLOWS if bank or flow not in BANK_FLOWS]
+        flows = [flow for flow in flows if abroad or flow != "other_currency"]
+        return tuple(self._row(currency, flow) for currency in self.currencies() for flow in flows)
 
     def _row(self, currency: str, flow: Flow) -> MoneyRow:
         if flow == "net":
@@ -351,91 +362,6 @@ class LateSums:
         )
 
 
-# --- what must be equal in a report, each with both its sides -------------------------------------
-
-
-def ties(
-    *,
-    flow: Sequence[FlowRow],
-    control: Sequence[ControlRow],
-    money: Sequence[MoneyRow],
-) -> tuple[Tie, ...]:
-    """Every equation of the period, by name, then by currency."""
-    found = [*_orders(flow), *_buckets(flow, control), *_placed(control, money), *_net(money)]
-    return tuple(found)
-
-
-def _orders(flow: Sequence[FlowRow]) -> Iterator[Tie]:
-    """Opening + new - closed = closing, in orders and in what they cost."""
-    for currency in dict.fromkeys(row.currency for row in flow):
-        own = {row.step: row for row in flow if row.currency == currency}
-        begun, closed = (own["opening"], own["new"]), own["closed"]
-        yield Tie(
-            name=f"orders in {currency}" if currency else "orders of unknown price",
-            currency=None,
-            left="opening + new − closed",
-            left_value=sum(row.count for row in begun) - closed.count,
-            right="closing",
-            right_value=own["closing"].count,
-        )
-        if currency is not None:
-            yield Tie(
-                name="price of orders",
-                currency=currency,
-                left="opening + new − closed",
-                left_value=sum(row.sum for row in begun) - closed.sum,
-                right="closing",
-                right_value=own["closing"].sum,
-            )
-
-
-def _buckets(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:
-    """Every order of the period stands in one bucket."""
-    entered = [row for row in flow if row.step in ("opening", "new", "other")]
-    yield Tie(
-        name="orders of the period",
-        currency=None,
-        left="all outcomes",
-        left_value=sum(row.count for row in control),
-        right="opening + new + other",
-        right_value=sum(row.count for row in entered),
-    )
-
-
-def _placed(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Money by outcome is all the money there is."""
-    for row in money:
-        if row.flow in ("captured", "refunded", "lost_in_disputes"):
-            name = "lost" if row.flow == "lost_in_disputes" else row.flow
-            own = [each for each in control if each.currency == row.currency]
-            yield Tie(
-                name=row.flow.replace("_", " "),
-                currency=row.currency,
-                left="all outcomes",
-                left_value=sum(getattr(each, name) for each in own),
-                right="all movements",
-                right_value=row.sum,
-            )
-
-
-def _net(money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Captured - refunded - lost - fees = net, and net is what the statement leads to."""
-    for currency in dict.fromkeys(row.currency for row in money):
-        own = {row.flow: row.sum for row in money if row.currency == currency}
-        yield Tie(
-            name="net",
-            currency=currency,
-            left="captured − refunded − lost in disputes − fees",
-            left_value=own["captured"] - own["refunded"] - own["lost_in_disputes"] - own["fees"],
-            right="settled + not settled + differs − not notified − no movement",
-            right_value=own["settled"]
-            + own["not_settled"]
-            + own["differs"]
-            - own["not_notified"]
-            - own["no_movement"],
-        )
-
-
 # --- adds a period up, one order, break or change at a time, and makes the report of it -----------
 
 
@@ -462,19 +388,24 @@ class PeriodTally:
         calendar: Calendar = IN_UTC,
         elsewhere: Set[str] = frozenset(),
         break_lines: int = BREAK_LINES_MAX,
+        bank: BankView | None = None,
     ) -> None:
         """Breaks are told before orders.
 
         calendar   that of the scope's zone
         elsewhere  ids of statement lines that the matching has in another period than that of
                    their own date (`within`); complete once every break was told
+        bank       None where nobody says what the bank has
         """
-        self._scope, self._elsewhere = scope, elsewhere
+        self._scope, self._elsewhere, self._bank = scope, elsewhere, bank
+        self._money = MoneySums()
+        if bank is not None:
+            for missing in bank.differing(start=scope.start, end=scope.end):
+                self._money.differ(missing)
         self._flow = FlowSums()
         self._control = ControlSums()
         self._outcomes = OutcomeSums()
         self._times = TimeSums(scope, calendar)
-        self._money = MoneySums()
         self._fees = FeeSums()
         self._delays = DelaySums()
         self._late = LateSums(LATE_LINES_MAX, calendar)
@@ -513,7 +444,8 @@ class PeriodTally:
         notes: tuple[str, ...] = (),
     ) -> PeriodReport:
         """Everything added up so far. `matching`: the totals of the run that found the breaks."""
-        flow, control, money = self._flow.rows(), self._control.rows(), self._money.rows()
+        flow, control = self._flow.rows(), self._control.rows()
+        money = self._money.rows(bank=self._bank is not None)
         own = ties(flow=flow, control=control, money=money)
         if self._scope.basis != "settled":
             own = (*own, *self._breaks.ties(money))
@@ -580,6 +512,7 @@ class PeriodTally:
         """Movements by their dates; a line by that of its first movement, else by its own."""
         moved = False
         apart: Counter[str] = Counter()
+        abroad = {taken for each in lines if each.exchanged for taken in each.taken}
         settled_by_now = {taken for each in lines for taken in each.taken}
         for taken in () if taking is None else taking.taken:
             if not self._within(self._placed(taken)):
@@ -589,7 +522,9 @@ class PeriodTally:
             flow = FLOW_OF[taken.kind]
             self._move(taken.currency, taking.outcome, flow=flow, minor=taken.minor)
             self._delays.add(taken)
-            if taken in settled_by_now:
+            if taken in abroad:
+                self._money.add(taken.currency, "other_currency", taken.minor)
+            elif taken in settled_by_now:
                 apart[taken.currency] += taken.minor
             else:
                 self._money.add(taken.currency, "not_settled", taken.minor)
@@ -597,7 +532,9 @@ class PeriodTally:
             if self._is_here(each):
                 moved = True
                 self._fee(each)
-                if each.taken:
+                if each.exchanged:
+                    self._money.add(each.line.currency, "other_currency", -each.gross)
+                elif each.taken:
                     apart[each.line.currency] -= each.gross
                 elif each.line.line_id in self._breaks.never_notified:
                     self._money.add(each.line.currency, "not_notified", each.gross)
@@ -618,6 +555,8 @@ class PeriodTally:
     def _fee(self, each: Settled) -> None:
         self._fees.add(each)
         self._money.add(each.line.currency, "settled", each.net)
+        if self._bank is not None:
+            self._money.add(each.line.currency, self._bank.flow_of(each.line), each.net)
         if each.fee:
             self._money.add(each.line.currency, "fees", each.fee)
 

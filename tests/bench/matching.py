@@ -21,7 +21,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from app.core.process import look_seldom, pass_over_start
-from reconcile.matching.breaks import BREAK_CAUSES, Break
+from reconcile.matching.breaks import ORDER_CAUSES, Break
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from tests.bench.processes import Ran, last_core, run
@@ -69,7 +69,7 @@ def match_month(folder: Path, *, orders: int) -> Matched:
         cpu=found["cpu"],
         false=(told - truth).total(),
         missed=(truth - told).total(),
-        breaks=sum(count for (what, _, _), count in truth.items() if what in BREAK_CAUSES),
+        breaks=sum(count for (what, _, _), count in truth.items() if what in ORDER_CAUSES),
         of_each=month.each,
         ties=found["ties"],
     )

@@ -1,4 +1,5 @@
-"""Reconcile a month: as many ledgers, book lines and statement lines, in one SQLite file.
+"""Reconcile a month: as many ledgers, book lines and statement lines, and the bank, in one SQLite
+file.
 
 The command runs in a process of its own, so that its memory is its own; what it found is compared
 with the truth, break by break. `python -m tests.bench.reconcile DATABASE RESULT` is that process.
@@ -47,6 +48,7 @@ class Reconciled:
     false: int
     matches_right: bool
     ties: bool
+    in_bank: bool
 
 
 def reconcile(folder: Path, *, orders: int) -> Reconciled:
@@ -70,6 +72,7 @@ def reconcile(folder: Path, *, orders: int) -> Reconciled:
         false=(found - truth).total(),
         matches_right=all(result["orders"].get(kind, 0) == count for kind, count in kinds.items()),
         ties=result["ties"],
+        in_bank=result["in_bank"],
     )
 
 
@@ -81,6 +84,7 @@ def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
         "no break is false": done.false == 0,
         "what matched otherwise than by reference did so": done.matches_right,
         "all sums tie": done.ties,
+        "every payout is found in the bank": done.in_bank,
     }
     speed = Figure(
         name="reconciliation",
@@ -134,6 +138,7 @@ async def _measured(path: str) -> dict[str, Any]:
             if FAMILIES[bucket] == "matched"
         },
         "ties": done.control.holds,
+        "in_bank": {line.bucket for line in lines if line.side == "payouts"} == {"by_reference"},
     }
 
 

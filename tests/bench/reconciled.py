@@ -1,4 +1,4 @@
-"""A database with a month of takings, book and statement, loaded row by row with SQL.
+"""A database with a month of takings, book, statement and bank, loaded row by row with SQL.
 
 Takings are loaded as the service keeps them beside its ledgers; folding a million orders is another
 figure. The month and the truth about it come from `tests.reconcile.books_truth`.
@@ -18,7 +18,8 @@ from typing import Any
 from app.finance import ledger_line_store
 from app.finance.ledger_line_store import Fresh, row_of
 from app.receiving.store import StoreSettings, open_store
-from reconcile.matching.books import match_key
+from reconcile.instants import DAY
+from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.rows import subject_of
 from tests.reconcile.books_truth import AS_OF, SOURCE, START, Case, Month
 
@@ -38,6 +39,8 @@ BOOK = ("match_key", "kind", "since", "line", "reference", "minor", "currency", 
         "status", "group_key", "group_name")  # fmt: skip
 STATEMENT = ("subject", "kind", "source", "ordinal", "since", "line", "match_key", "payment",
              "order_ref", "currency", "gross", "fee", "net", "settled_at", "payout")  # fmt: skip
+BANK = ("subject", "ordinal", "since", "line", "account", "currency", "minor", "booked_at", "entry",
+        "reference", "counterparty", "told")  # fmt: skip
 IMPORT = ("number", "kind", "file", "sha256", "who", "started_at", "published_at", "written",
           "read", "new", "changed", "unchanged", "rejected")  # fmt: skip
 DELIVERY = ("id", "received_at", "source", "verdict", "digest", "size", "headers")
@@ -62,7 +65,7 @@ def tables(month: Month) -> Iterator[tuple[str, tuple[str, ...], Iterable[Any]]]
     """
     book = ("~", "order", 1, "bok_~", "~", 1, "KES", AS_OF, "unpaid", None, None)
     fees = [
-        ("~", "fee", SOURCE, place, 1, f"stm_{place}", "~", None, "~", "KES", 0, 1, -1, at, "po")
+        ("~", "fee", SOURCE, place, 1, f"stm_{place}", "~", None, "~", "KES", 0, 1, -1, at, None)
         for place, at in enumerate((START, AS_OF))
     ]
     yield "imports", IMPORT, [(1, "book", "month", "", "bench", START, START, *(0,) * 6)]
@@ -70,7 +73,9 @@ def tables(month: Month) -> Iterator[tuple[str, tuple[str, ...], Iterable[Any]]]
     yield "takings", ledger_line_store.COLUMNS, _takings(month)
     yield "order_due", DUE, _due(month)
     yield "book_lines", BOOK, chain(_book(month), [book])
-    yield "statement_lines", STATEMENT, chain(_statement(month), fees)
+    paid_out = PaidOut()
+    yield "statement_lines", STATEMENT, chain(_statement(month, paid_out), fees)
+    yield "bank_lines", BANK, paid_out.bank_lines()
 
 
 async def _make(url: str) -> None:
@@ -111,12 +116,36 @@ def _book(month: Month) -> Iterator[tuple[Any, ...]]:
             )  # fmt: skip
 
 
-def _statement(month: Month) -> Iterator[tuple[Any, ...]]:
+class PaidOut:
+    """The payouts of the statement, one a day and currency, each of which the bank has."""
+
+    def __init__(self) -> None:
+        self._sums: Counter[tuple[str, str, int]] = Counter()
+
+    def add(self, line: StatementLine) -> str | None:
+        """The payout of a line; None for one without a day."""
+        if line.settled_at is None:
+            return None
+        day = line.settled_at // DAY
+        self._sums[f"PO-{day:07}", line.currency, day] += line.net
+        return f"PO-{day:07}"
+
+    def bank_lines(self) -> Iterator[tuple[Any, ...]]:
+        """A line for each payout, and as many of other business."""
+        for name, currency, day in sorted(self._sums):
+            minor, at = self._sums[name, currency, day], (day + 2) * DAY
+            told = ("main", currency, minor, at, "", "", "PROVIDER", f"PAYOUT {name}")
+            rent = ("main", currency, -minor - 1, at, "", "", "LANDLORD", "RENT")
+            for place, row in enumerate((told, rent)):
+                yield (f"{name}{currency}{place}", 0, 1, f"bnk_{name}{currency}{place}", *row)
+
+
+def _statement(month: Month, paid_out: PaidOut) -> Iterator[tuple[Any, ...]]:
     for case in month.cases():
-        yield from _lines(case)
+        yield from _lines(case, paid_out)
 
 
-def _lines(case: Case) -> Iterator[tuple[Any, ...]]:
+def _lines(case: Case, paid_out: PaidOut) -> Iterator[tuple[Any, ...]]:
     told: Counter[tuple[str | None, str]] = Counter()
     for each in case.lines:
         ordinal = told[each.payment, each.kind]
@@ -125,5 +154,5 @@ def _lines(case: Case) -> Iterator[tuple[Any, ...]]:
         yield (
             f"p:{each.payment}", each.kind, SOURCE, ordinal, 1, subject_of(each.line_id), key,
             each.payment, each.order, each.currency, each.gross, each.fee, each.net,
-            each.settled_at, each.payout,
+            each.settled_at, paid_out.add(each),
         )  # fmt: skip

@@ -23,7 +23,7 @@ from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
-from reconcile.matching.breaks import BREAK_CAUSES
+from reconcile.matching.breaks import ORDER_CAUSES
 from tests.bench import engine, stored
 from tests.bench.__main__ import arguments
 from tests.bench.dataset import fill
@@ -386,7 +386,7 @@ def test_a_month_is_matched_in_a_process_of_its_own_and_compared(tmp_path: Path)
     """Every break of the truth, none besides; and speed with one wrong answer holds nothing."""
     found = match_month(tmp_path, orders=2_500)
     assert (found.false, found.missed, found.ties) == (0, 0, True)
-    assert found.breaks >= len(BREAK_CAUSES)
+    assert found.breaks >= len(ORDER_CAUSES)
     assert found.of_each == 1
     for wrong in (replace(found, false=1), replace(found, missed=1), replace(found, ties=False)):
         assert not match_figures(wrong)[0].holds

@@ -35,6 +35,15 @@ pay_8,ORD-8,99.00,9.00,90.00,USD,2026-11-21,po_1
 
 TWO_ARE_WRONG = STATEMENT + b"pay_9,ORD-9,1.500,00,,KES,2026-11-21,po_1\npay_7,,12.00,,,XXQ,,\n"
 
+BANK = b""":20:STMT
+:25:KE99BANK
+:60F:C241003KES0,00
+:61:2410041004C1258,32NTRFNONREF
+:86:PO-19999
+:62F:C241004KES1258,32
+"""
+"""One booking, as MT940 writes it."""
+
 BOOK = b"Order No.;Amount;Placed at;Status\nORD-1;1.500,00;19.11.2026;paid\n"
 
 MAPPING = """decimal = ","
@@ -115,6 +124,25 @@ async def test_a_file_is_read_looked_at_and_imported(console: RunningConsole) ->
     assert lines_of(console) == 2
     rows = console.driver.rows("SELECT who, subject FROM audit WHERE action='statement_imported'")
     assert rows == [("a finance", "october.csv")]
+
+
+async def test_a_banks_file_is_imported_like_the_others(console: RunningConsole) -> None:
+    """In one of its own formats; only finance may."""
+    async with console.signed_in("finance") as client:
+        found = await read(client, BANK, kind="bank", source="")
+        page = shown((await client.get(f"/imports/{found['upload']}")).text)
+        sent = await confirm(client, found["upload"])
+        text = shown((await client.get(place(sent))).text)
+        listed = (await client.get("/imports.json?kind=bank")).json()["imports"]
+        others = (await client.get("/imports.json?kind=book")).json()["imports"]
+    assert (found["read"], found["problems"]) == (1, [])
+    assert [each["amount"]["amount"] for each in found["money"]] == ["1258.32"]
+    assert "KES 1,258.32" in page
+    assert "Bank file" in text
+    assert ([each["kind"] for each in listed], others) == (["bank"], [])
+    assert console.driver.rows("SELECT minor, told FROM bank_lines") == [(125_832, "PO-19999")]
+    rows = console.driver.rows("SELECT who FROM audit WHERE action='bank_imported'")
+    assert rows == [("a finance",)]
 
 
 async def test_a_mapping_is_chosen_by_its_name(console: RunningConsole) -> None:

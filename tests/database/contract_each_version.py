@@ -15,6 +15,10 @@ CACHE = "takings"
 NEW_TAKINGS = "0022"
 """The version since which takings are written in another form: those of before are let go."""
 
+LISTINGS = "0029"
+"""The version that made what lists of orders are read from of the ledgers that were there; tables
+of it and of later ones are filled without looking at each other."""
+
 
 class EachVersionContract:
     """From each version in turn. A subclass gives `old_url`, a database without any table."""
@@ -48,7 +52,8 @@ class EachVersionContract:
                     assert await connection.run_sync(differences) == [], version
                     if version < TALLIES:
                         assert await differing_tallies(connection) == [], version
-                    assert await differing_listings(connection) == [], version
+                    if version < LISTINGS:
+                        assert await differing_listings(connection) == [], version
                 rows += sum(map(len, before.values()))
         finally:
             await store.close()

@@ -13,7 +13,9 @@ from app.access.operators import Proven, Role, register_operator
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.core.errors import NotFoundError, UsageError
+from app.core.masking import written_pattern
 from app.finance import imports as importing
+from app.finance.bank_store import bank_lines, payouts, rewrite_bank_texts
 from app.finance.book_line_store import (
     LineKey,
     book_lines_of,
@@ -25,16 +27,24 @@ from app.finance.book_line_store import (
     write_book,
 )
 from app.finance.import_store import Import, ImportKind, begin_import, go_on, imports, under_way
-from app.finance.imports import Imported, ImportRequest, import_book, import_statement
+from app.finance.imports import (
+    Imported,
+    ImportRequest,
+    import_bank,
+    import_book,
+    import_statement,
+)
 from app.finance.match_rules import save_rules
 from app.finance.statement_store import statement_lines_of, statement_rows
 from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, withdrawal_kind
+from app.privacy.erase_finding import bank_lines_with
 from app.receiving.store import Store
 from reconcile.instants import EARLIEST, LATEST, TICK
 from tests.database.builders import arrival, context, keep, rows, said
 from tests.reconcile.build import seconds
 
 BOOK = "reference,amount,currency,status,phone,group\n"
+BANK = "booked_at,amount,currency,entry_reference,text\n"
 STATEMENT = "payment_reference,order_reference,gross,fee,currency,payout,type\n"
 
 
@@ -52,6 +62,13 @@ async def statement(store: Store, folder: Path, *lines: str, at: int = 0) -> Imp
     path = folder / "statement.csv"
     path.write_text(STATEMENT + "".join(f"{line}\n" for line in lines))
     return await import_statement(context(store, at=at), ImportRequest(path=path), source="shop")
+
+
+async def bank(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported:
+    """The same with a bank's file."""
+    path = folder / "bank.csv"
+    path.write_text(BANK + "".join(f"{line}\n" for line in lines))
+    return await import_bank(context(store, at=at), ImportRequest(path=path))
 
 
 def counts(done: Imported) -> tuple[int, int, int]:
@@ -199,6 +216,60 @@ class ImportContract:
             found = await statement_lines_of(connection, ["ord3"], payments=["p2"], as_of=LATEST)
         assert {(line.order, line.payment) for line in found} == {("ORD-3", None), (None, "p2")}
 
+    async def test_a_bank_line_is_known_by_what_the_bank_tells_of_it(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """In whatever file: alike lines are counted, another text of one is a new version, and
+        what was known at an instant stays known."""
+        lines = [
+            "2026-01-05,5.00,KES,,COINS",
+            "2026-01-05,5.00,KES,,COINS",
+            "2026-01-06,7,KES,B1,x",
+        ]
+        assert counts(await bank(store, tmp_path, *lines, at=1)) == (3, 0, 0)
+        more = ["2026-01-06,7,KES,B1,y", *lines[:2], "2026-01-05,5.00,KES,,COINS"]
+        assert counts(await bank(store, tmp_path, *more, at=2)) == (1, 1, 2)
+        before, now = [await streamed(store, bank_lines, at=at) for at in (1, 2)]
+        assert sorted(column(before, 7)) == ["COINS", "COINS", "x"]
+        assert sorted(column(now, 7)) == ["COINS", "COINS", "COINS", "y"]
+
+    async def test_a_number_that_was_erased_from_a_banks_text_does_not_come_back(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """What else the text tells stays, so does a longer number of which it is a part; the same
+        file again is the same line."""
+        lines = [
+            "2026-01-05,5.00,KES,,PO-1 of +254 711 223344",
+            "2026-01-06,7,KES,,PO-2547112233449",
+        ]
+        await bank(store, tmp_path, *lines, at=1)
+        written = [written_pattern("254711223344")]
+        async with store.writing() as connection:
+            await rewrite_bank_texts(
+                connection, await bank_lines_with(connection, written, until=None)
+            )
+        assert counts(await bank(store, tmp_path, *lines, at=2)) == (0, 0, 2)
+        told = await rows(store, "SELECT told FROM bank_lines ORDER BY minor")
+        assert told == [("PO-1 of •",), ("PO-2547112233449",)]
+
+    async def test_a_payout_is_the_sum_of_the_lines_that_name_it(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """Of its source and currency; a refund takes, whatever sign a file gives it, and a fee of
+        its own is money that left; what names no payout is none."""
+        await statement(
+            store, tmp_path, "p1,,100.00,3.00,KES,po_1,payment", "p2,,20.00,,KES,po_1,refund",
+            ",,-5.00,,KES,po_1,fee", "p3,,9.00,,USD,po_1,payment", "p4,,1.00,,KES,,payment", at=1,
+        )  # fmt: skip
+        async with store.reading() as connection:
+            found = await payouts(connection, as_of=LATEST)
+        told = {
+            (each.source, each.reference, each.currency, each.minor, each.lines) for each in found
+        }
+        assert told == {("shop", "po_1", "KES", 7_200, 3), ("shop", "po_1", "USD", 900, 1)}
+        async with store.reading() as connection:
+            assert await payouts(connection, as_of=EARLIEST) == []
+
     async def test_an_erased_phone_does_not_come_back(self, store: Store, tmp_path: Path) -> None:
         """Neither with the same file nor with a new version."""
         line = "A,1.00,KES,unpaid,254700000001,"
@@ -254,7 +325,7 @@ class ImportContract:
             (["A=1", "A=2", "A=3"], [1, 2, 3], "", 0),
         ],
     )
-    @pytest.mark.parametrize("kind", ["book", "statement"])
+    @pytest.mark.parametrize("kind", ["book", "statement", "bank"])
     async def test_an_import_that_is_taken_back_was_never_there(
         self,
         store: Store,
@@ -271,6 +342,10 @@ class ImportContract:
             if kind == "book":
                 told = [f"{name},{minor}.00,KES,paid,," for name, minor in pairs]
                 await book(store, tmp_path, *told, at=place)
+            elif kind == "bank":
+                # What is told of an entry may change, its amount makes it another one.
+                told = [f"2026-01-05,7.00,KES,{name},{name}={minor}" for name, minor in pairs]
+                await bank(store, tmp_path, *told, at=place)
             else:
                 told = [f"{name},,{minor}.00,0,KES,," for name, minor in pairs]
                 await statement(store, tmp_path, *told, at=place)
@@ -294,6 +369,8 @@ class ImportContract:
         assert {each.reason for each in found} == {"another shop's"}
 
     async def _standing(self, store: Store, kind: ImportKind, *, at: int) -> str:
+        if kind == "bank":
+            return " ".join(sorted(column(await streamed(store, bank_lines, at=at), 7)))
         read, minor, name = (book_rows, 4, 2) if kind == "book" else (statement_rows, 6, 2)
         found = await streamed(store, read, at=at)
         return " ".join(sorted(f"{row[name]}={row[minor] // 100}" for row in found))

@@ -12,7 +12,7 @@ import pytest
 from app.finance.reports.render import REPORT_FORMATS
 from reconcile.instants import DAY, parse_instant
 from reconcile.matching.books import match_key
-from reconcile.matching.breaks import BREAK_CAUSES
+from reconcile.matching.breaks import ORDER_CAUSES
 from reconcile.money import from_major
 from tests.finance.month import DAYS, Month, Truth
 from tests.finance.plots import pays, unsettled
@@ -88,7 +88,7 @@ def every_break_is_found(run: Any, truth: Truth) -> None:
     }
     assert found == true
     assert len(run["breaks"]) == len(true)
-    assert {cause for cause, _ in true} == set(BREAK_CAUSES)
+    assert {cause for cause, _ in true} == set(ORDER_CAUSES)
     assert run["ties"] is True
 
 
@@ -132,7 +132,7 @@ def every_sum_is_the_truth(report: Any, truth: Truth) -> None:
     assert summed([r for r in report["money"] if r["flow"] == "settled"], "sum") == truth.settled
     untold = [row for row in report["money"] if row["flow"] == "not_notified"]
     assert summed(untold, "sum") == +truth.untold
-    for cause in BREAK_CAUSES:
+    for cause in ORDER_CAUSES:
         rows = [row for row in report["breaks"] if row["cause"] == cause]
         assert sum(row["count"] for row in rows) == truth.count(cause)
         assert summed(rows, "sum") == +truth.at_stake(cause)

@@ -11,7 +11,7 @@ import pytest
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
-from reconcile.matching.breaks import BREAK_CAUSES
+from reconcile.matching.breaks import ORDER_CAUSES
 from tests.api.driving import driving
 from tests.bench.stored import opened
 from tests.database.builders import histories
@@ -76,7 +76,7 @@ def test_every_cause_comes_in_every_currency() -> None:
     told = Counter((story.plot, story.currency) for story in month.stories())
     odd = [plot.__name__ for plot in (*ORDINARY, *BROKEN, *WENT_BACK)]
     assert {told[plot, currency] for plot in odd for currency in CURRENCIES} == {1}
-    assert {gap.cause for gap in month.truth().gaps.values()} == set(BREAK_CAUSES)
+    assert {gap.cause for gap in month.truth().gaps.values()} == set(ORDER_CAUSES)
 
 
 def test_a_month_is_the_same_however_often_it_is_told() -> None:

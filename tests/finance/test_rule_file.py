@@ -8,7 +8,7 @@ from app.core.errors import ConfigurationError
 from app.finance import match_rules
 from app.finance.match_rules import MAX_BYTES, read_rules
 from reconcile.instants import DAY, HOUR
-from reconcile.matching.rules import ExpectedFee, MatchRules, Tolerance
+from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tolerance
 
 WRONG = """
 date_windw = "2 days"
@@ -46,6 +46,13 @@ def test_the_example_in_the_docstring_is_what_it_says() -> None:
         settle_margin=7 * DAY,
         fees=(
             ExpectedFee(source="shop", currency="KES", per_million=29_000, fixed=30, tolerance=1),
+        ),
+        bank_margin=5 * DAY,
+        bank_payers=("Stripe", "Paystack"),
+        rates=(
+            ExpectedRate(
+                currency="USD", into="KES", micros=129_500_000, tolerance_per_million=15_000
+            ),
         ),
     )
     assert rules.alone_max == {"KES": 500_000}

@@ -23,7 +23,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.logs import configure_logging
 from app.evidence.seal import seal_all
 from app.evidence.verify_log import verify_log
-from app.finance.imports import ImportRequest, import_book
+from app.finance.imports import ImportRequest, import_bank, import_book
 from app.orders.pending_session_store import Unanswered, forget, note_unanswered
 from app.orders.prove import prove_orders
 from app.orders.read_orders import order_document
@@ -85,6 +85,14 @@ async def plant(driver: Driver) -> None:
     imported = await import_book(driver.context, ImportRequest(path=book))
     assert imported.new == 2
     book.unlink()
+    bank = driver.path.parent / "bank.csv"
+    bank.write_text(
+        "booked_at,amount,currency,counterparty,text\n"
+        f"2026-11-01,1500,KES,Wanjiku 0711 223344,PO-100200 of {SPELLED}\n"
+        "2026-11-02,7,KES,PROVIDER,PO-100201\n"
+    )
+    assert (await import_bank(driver.context, ImportRequest(path=bank))).new == 2
+    bank.unlink()
     request = json.dumps({"customer": {"phone": PHONE}}).encode()
     for number in range(30):
         async with driver.context.store.writing() as connection:

@@ -145,6 +145,25 @@ def money(minor: int) -> Money:
         ("settled_never_notified", (("settled", 500), ("kind", "payment")), -500, 0),
         ("settled_never_notified", (("settled", 500), ("kind", "refund")), 500, 500),
         ("settled_never_notified", (("settled", 500), ("won", True)), -500, 0),
+        # In another currency, whose sums compare with nothing but what the rate expects.
+        (
+            "amount_differs",
+            (("captured", 9), ("settled", 400), ("against", "statement"), ("expected", 900)),
+            500,
+            500,
+        ),
+        (
+            "amount_differs",
+            (("captured", 9_999), ("settled", 900), ("against", "statement"), ("expected", 400)),
+            -500,
+            0,
+        ),
+        # What was paid out and is not in the bank; what came there is there.
+        ("payout_not_in_bank", (("paid_out", 500),), 500, 500),
+        ("payout_amount_differs", (("paid_out", 900), ("in_bank", 400)), 500, 500),
+        ("payout_amount_differs", (("paid_out", 400), ("in_bank", 900)), -500, 0),
+        ("bank_line_unknown", (("in_bank", 500),), -500, 0),
+        ("bank_line_unknown", (("in_bank", -500),), 500, 500),
     ],
 )
 def test_money_at_risk_is_what_may_be_lost(

@@ -14,7 +14,7 @@ from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break, Step
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.rows import statement_row
-from reconcile.matching.rules import MatchRules
+from reconcile.matching.rules import ExpectedRate, MatchRules
 from reconcile.reporting.input import merged
 from reconcile.reporting.journal import transactions, written_off
 from tests.reconcile.books_cases import AT, case, decided
@@ -37,7 +37,9 @@ def cleared(cases: list[Case], rules: MatchRules = WINDOW) -> Clearing:
     takings = sorted([each for one in cases for each in one.takings], key=lambda each: each.key)
     rows = in_key_order([statement_row(each) for one in cases for each in one.lines])
     posted = [
-        t for seen in merged(takings, rows) for t in transactions(seen, start=EARLIEST, end=end)
+        t
+        for seen in merged(takings, rows)
+        for t in transactions(seen, start=EARLIEST, end=end, rates=rules.rates)
     ]
     for each in decided(*cases, rules=rules)[0]:
         if isinstance(each, Break):
@@ -102,9 +104,22 @@ def troubled(draw: st.DrawFn, reference: str) -> Case:
     return made
 
 
-@given(one=troubled("ORD-1"), other=troubled("ORD-2"), late=st.lists(AMOUNTS, max_size=2))
+RATES = st.sampled_from(
+    [
+        (),
+        (ExpectedRate(currency="KES", into="UGX", micros=1_300_000, tolerance_per_million=50_000),),
+    ]
+)
+
+
+@given(
+    one=troubled("ORD-1"),
+    other=troubled("ORD-2"),
+    late=st.lists(AMOUNTS, max_size=2),
+    rates=RATES,
+)
 def test_once_every_break_is_accepted_clearing_holds_what_is_not_yet_settled(
-    one: Case, other: Case, late: list[int]
+    one: Case, other: Case, late: list[int], rates: tuple[ExpectedRate, ...]
 ) -> None:
     """In each currency, whatever a statement and the ledgers say of two orders; what is not yet
     settled is what came and went back in the last hours."""
@@ -114,7 +129,10 @@ def test_once_every_break_is_accepted_clearing_holds_what_is_not_yet_settled(
         for recent in [case(f"NEW-{place}", minor, AS_OF - 3 * HOUR)]
     ]
     unsettled = {"KES": sum(late) - 60 * len(late)}
-    assert cleared([one, other, *waiting]) == {c: minor for c, minor in unsettled.items() if minor}
+    rules = replace(WINDOW, rates=rates)
+    assert cleared([one, other, *waiting], rules) == {
+        c: minor for c, minor in unsettled.items() if minor
+    }
 
 
 def test_so_it_is_of_every_known_case() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.books import BookStatus
-from reconcile.matching.breaks import BREAK_CAUSES, Break, break_sentence, next_step
+from reconcile.matching.breaks import ORDER_CAUSES, Break, break_sentence, next_step
 from reconcile.matching.match import Match, Matching
 from reconcile.matching.rules import Coverage
 from reconcile.money import MAX_MINOR, Money
@@ -28,7 +28,7 @@ from tests.reconcile.books_truth import (
 )
 
 
-@pytest.mark.parametrize("cause", BREAK_CAUSES)
+@pytest.mark.parametrize("cause", ORDER_CAUSES)
 def test_each_cause_is_found_alone_with_its_money(cause: str) -> None:
     """One case of one trouble gives one break, of that cause, with that money at stake."""
     trouble = TROUBLES[cause](case())
@@ -347,7 +347,7 @@ def test_what_may_have_been_taken_is_at_stake(
         assert said == any(each.currency == money.currency for each in in_doubt)
 
 
-@pytest.mark.parametrize("cause", BREAK_CAUSES)
+@pytest.mark.parametrize("cause", ORDER_CAUSES)
 def test_every_break_says_what_differs_and_what_to_do(cause: str) -> None:
     """Whole sentences, in which no fact is missing."""
     for made in (case(), case(minor=77)):
@@ -493,5 +493,5 @@ def test_a_month_with_every_trouble_has_none_false_and_none_missed(seed: int) ->
     breaks = [each for each in told if isinstance(each, Break)]
     assert sorted((e.cause, str(e.order), e.money.minor) for e in breaks) == expected
     assert sorted((e.kind, str(e.order)) for e in told if isinstance(e, Match)) == matches
-    assert len(expected) == 9 * (len(BREAK_CAUSES) + len(FURTHER))
+    assert len(expected) == 9 * (len(ORDER_CAUSES) + len(FURTHER))
     assert matching.control().holds

@@ -26,7 +26,8 @@ from reconcile.reporting.journal import ROLES, transactions
 from reconcile.reporting.orders import standing, stretches
 from reconcile.reporting.report import FINDING_WORDS, REASON_WORDS, PeriodReport, Step
 from reconcile.reporting.tables import report_document, report_of
-from reconcile.reporting.tally import PeriodTally, ties
+from reconcile.reporting.tally import PeriodTally
+from reconcile.reporting.ties import ties
 from tests.finance.reports.samples import (
     END,
     START,

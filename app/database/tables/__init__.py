@@ -4,7 +4,8 @@ SQLModel validates nothing in a table model, so every value that enters has been
 events by the provider's profile, records by the operation that makes them.
 
     truth   deliveries  records  revisions  rejections  tokens  signoffs
-            operators  audit  imports  book_lines  statement_lines  closings  closing_prints
+            operators  audit  imports  book_lines  statement_lines  bank_lines  closings
+            closing_prints
             match_rules  runs  breaks  break_versions  break_seen  break_turns  break_deeds
             erasures  credentials  proposals  proposal_decisions  bookmarks
     index   events  links  contested        rebuilt from deliveries by `reindex`

@@ -227,6 +227,28 @@ class BookLineRow(Table, table=True):
     phone: str | None = text_column(null=True)
 
 
+class BankLineRow(Table, table=True):
+    """One version of one line of a bank account: the `ordinal`-th of those that the bank tells
+    alike; `subject` is the digest of what it tells. Of texts, numbers of phones that were erased
+    show as dots."""
+
+    __tablename__ = "bank_lines"
+    __table_args__ = CLUSTERED
+    subject: str = text_column(primary=True)
+    ordinal: int = big_column(primary=True)
+    since: int = big_column(primary=True)
+    until: int | None = big_column(null=True)
+    line: str = text_column()
+    account: str = text_column()
+    currency: str = text_column()
+    minor: int = big_column()
+    booked_at: int = big_column()
+    entry: str = text_column()
+    reference: str = text_column()
+    counterparty: str = text_column()
+    told: str = text_column()
+
+
 class StatementLineRow(Table, table=True):
     """One version of one line of a statement: the `ordinal`-th movement of this kind of one
     payment (`subject`), or of one order or payout where no payment is named."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from app.core.errors import NotFoundError, UsageError
 from app.finance.files.amounts import read_currencies
 from app.finance.files.books import Form
 from app.finance.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
-from app.finance.files.opening import open_table
+from app.finance.files.opening import Check, open_table
 from app.finance.files.presets import (
     COMMANDS,
     KIND_NAMES,
@@ -45,6 +45,14 @@ class Asked:
     currency: str | None = None
 
 
+class Open(Protocol):
+    """Opens a file as a table; as `open_table` does, or so that it knows more formats."""
+
+    def __call__(
+        self, path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
+    ) -> SourceTable: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     """How a file is to be read.
@@ -57,10 +65,10 @@ class Chosen:
     preset: Preset | None = None
     notes: Sequence[str] = ()
 
-    def open(self, path: Path, form: Form) -> SourceTable:
+    def open(self, path: Path, form: Form, *, opens: Open = open_table) -> SourceTable:
         """The file's table. Raises as `open_table` does, also for a file of another export."""
         check = None if self.preset is None else self.preset.check
-        return open_table(path, self.mapping, form.FIELDS, check=check)
+        return opens(path, self.mapping, form.FIELDS, check=check)
 
 
 def choose(request: Asked, kind: PresetKind, *, zone: tzinfo | None) -> Chosen:
@@ -69,7 +77,16 @@ def choose(request: Asked, kind: PresetKind, *, zone: tzinfo | None) -> Chosen:
 
     Raises UsageError or NotFoundError for one that is none, and where several presets fit.
     """
-    found = _chosen(request, kind)
+    return _in_zone(_chosen(request, kind), zone)
+
+
+def choose_mapping(request: Asked, fields: Fields, *, zone: tzinfo | None) -> Chosen:
+    """As `choose`, for a kind of file that has no presets: the mapping that is said, else the usual
+    names of columns."""
+    return _in_zone(Chosen(mapping=_mapping(request, fields)), zone)
+
+
+def _in_zone(found: Chosen, zone: tzinfo | None) -> Chosen:
     if found.mapping.zone is not None:
         return found
     return replace(found, mapping=replace(found.mapping, zone=zone))

@@ -475,20 +475,29 @@ _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """How a JSON array of objects begins, and no heading of a table does."""
 
+Check = Callable[[SourceTable], None]
+"""Raises RefusedTable for a table that is not the one that is meant."""
+
 
 def open_table(
     path: Path,
     mapping: FileMapping,
     fields: Fields,
     *,
-    check: Callable[[SourceTable], None] | None = None,
+    check: Check | None = None,
 ) -> SourceTable:
     """The table in a file, of which only the rows that are its data are told. Raises RefusedTable,
     NotFoundError or UsageError where there is none, and OSError where it cannot be read.
 
     check  looks at the heading before anything else is looked for in it
     """
-    table = _opened(path, mapping, fields)
+    return as_mapped(_opened(path, mapping, fields), mapping, fields, check=check)
+
+
+def as_mapped(
+    table: SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
+) -> SourceTable:
+    """A table that is open, as `open_table` gives it. Raises as `check` and `Shaped` do."""
     if check is not None:
         check(table)
     return Shaped(table, mapping, fields) if mapping.shape.changes_rows else table
@@ -520,7 +529,7 @@ FileForm = Literal["workbook", "json_lines", "text"]
 
 def form_of(path: Path) -> FileForm:
     """What a file is, by its first bytes. Raises as `open_table` does."""
-    start = _start(path)
+    start = start_of(path)
     if start.startswith(_OLD_OFFICE):
         raise RefusedTable(
             1,
@@ -544,13 +553,14 @@ def _begins_an_object(start: bytes) -> bool:
 
 def digest_of(path: Path) -> str:
     """The SHA-256 of a file, in hex. Raises as `open_table` does."""
-    _start(path)
+    start_of(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _start(path: Path) -> bytes:
-    """The first bytes."""
+def start_of(path: Path) -> bytes:
+    """The first bytes. Raises NotFoundError or UsageError where there is no file, RefusedTable for
+    one that is too large."""
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():

@@ -20,12 +20,15 @@ from reconcile.reporting.journal import Role, Transaction
 
 DEFAULTS: Final[Mapping[Role, str]] = {
     "clearing": "Assets:Clearing:Provider",
+    "in_transit": "Assets:Clearing:InTransit",
     "bank": "Assets:Bank",
     "sales": "Income:Sales",
     "refunds": "Income:Refunds",
     "disputes": "Expenses:Disputes",
     "fees": "Expenses:Fees:Payments",
     "write_offs": "Expenses:WriteOffs",
+    "exchange": "Equity:Exchange",
+    "exchange_gains": "Income:ExchangeGains",
 }
 
 _NAME = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
@@ -36,7 +39,7 @@ NAME_MAX: Final = 200
 
 
 MAX_BYTES: Final = 16 * 1024
-"""Bytes of a mapping of accounts; it has seven lines."""
+"""Bytes of a mapping of accounts; it has ten lines."""
 
 
 def _account(usual: str) -> Callable[[Any], str]:

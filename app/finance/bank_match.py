@@ -1,0 +1,126 @@
+"""Bank lines with their match, for whoever looks: each with where it stands and its payouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.errors import NotFoundError, UsageError
+from app.finance.break_store import hand_matches
+from app.finance.match_rules import read_rules
+from app.finance.matching_store import rules_in_force
+from app.finance.reconcile_rows import bank_leg
+from app.receiving.context import AppContext
+from reconcile.instants import Instant, format_instant, format_known
+from reconcile.matching.bank import BankLeg, BankLine, Payout
+from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
+from reconcile.matching.exchange import implied_rate
+from reconcile.matching.rows import subject_of
+from reconcile.matching.rules import MatchRules
+from reconcile.money import Money, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booked:
+    """A bank line, where it stands, and the payouts that it is matched with."""
+
+    line: BankLine
+    bucket: Bucket
+    payouts: tuple[Payout, ...] = ()
+    rate: str | None = None
+
+    def document(self, *, whole: bool = False) -> dict[str, Any]:
+        """For JSON. whole: with what names people, the counterparty and the bank's text."""
+        line = self.line
+        told = {"counterparty": line.counterparty, "text": line.text} if whole else {}
+        return {
+            "line": line.line_id,
+            "account": line.account,
+            "booked_at": format_instant(line.booked_at),
+            "amount": to_json(Money(minor=line.minor, currency=line.currency)),
+            "reference": line.reference,
+            **told,
+            "family": FAMILIES[self.bucket],
+            "stands": self.bucket,
+            "rate": self.rate,
+            "payouts": [payout_document(each) for each in self.payouts],
+        }
+
+
+def check_bucket(name: str | None) -> None:
+    """Raises UsageError for what is no place where a line can stand."""
+    if name is not None and name not in BUCKETS:
+        raise UsageError(f"--stands is one of: {', '.join(BUCKETS)}")
+
+
+def payout_document(payout: Payout) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "payout": payout.payout_id,
+        "reference": payout.reference,
+        "source": payout.source,
+        "amount": to_json(Money(minor=payout.minor, currency=payout.currency)),
+        "paid_at": format_known(payout.paid_at),
+        "lines": payout.lines,
+    }
+
+
+async def booked_lines(
+    context: AppContext,
+    *,
+    as_of: Instant | None = None,
+    stands: str | None = None,
+    after: str = "",
+    limit: int,
+) -> list[Booked]:
+    """Bank lines with their match, the newest first: as they are known, or were at an instant.
+
+    stands  only those that stand in this bucket; None: all
+    after   the id of the line after which to go on; empty: from the first one
+    Raises NotFoundError where that line is not among them.
+    """
+    found = await _leg_of(context, as_of)
+    if found is None:
+        return []
+    lines = [each for each in _booked(found) if stands in (None, each.bucket)]
+    lines.sort(key=lambda each: (-each.line.booked_at, each.line.line_id))
+    begin = 0
+    if after:
+        names = [subject_of(each.line.line_id) for each in lines]
+        if subject_of(after) not in names:
+            raise NotFoundError(f"there is no bank line {after[:40]!r} in this list")
+        begin = names.index(subject_of(after)) + 1
+    return lines[begin : begin + limit]
+
+
+async def booked_line(context: AppContext, name: str, *, as_of: Instant | None = None) -> Booked:
+    """One bank line. Raises NotFoundError where there is none of this id."""
+    found = await _leg_of(context, as_of)
+    wanted = subject_of(name)
+    for each in () if found is None else _booked(found):
+        if subject_of(each.line.line_id) == wanted:
+            return each
+    raise NotFoundError(f"there is no bank line {name[:40]!r}; `tallyhook bank list` shows them")
+
+
+async def _leg_of(context: AppContext, as_of: Instant | None) -> BankLeg | None:
+    at = context.clock.now() if as_of is None else as_of
+    async with context.store.reading() as connection:
+        saved = await rules_in_force(connection, as_of=at)
+        return await bank_leg(
+            connection,
+            as_of=at,
+            rules=MatchRules() if saved is None else read_rules(saved.toml).match,
+            hands=tuple(await hand_matches(connection, as_of=at)),
+        )
+
+
+def _booked(leg: BankLeg) -> Iterator[Booked]:
+    for link in leg.links:
+        rate = None if link.expected is None else implied_rate(link.paid, link.booked)
+        for line in link.lines:
+            yield Booked(line=line, bucket=link.bucket, payouts=link.payouts, rate=rate)
+    for each in leg.alone:
+        if each.line is not None:
+            yield Booked(line=each.line, bucket=each.bucket)

@@ -1,0 +1,629 @@
+"""Tables of bank statements: CAMT.053, MT940 and OFX, one booked entry a row.
+
+    CAMT.053   ISO 20022 BankToCustomerStatement, any version    streamed, no entities
+    MT940      SWIFT customer statement message                  streamed, line by line
+    OFX        Open Financial Exchange, 1.x (SGML) and 2.x (XML)  whole, up to MAX_OFX_BYTES
+
+All three give the columns of HEADING. A row is numbered by its place among the entries, in MT940 by
+the line of its `:61:`. What is not booked yet is no row. Where a statement says what was in the
+account before and after, its entries must add up to that, or nothing of the file is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from html import unescape
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+from xml.parsers import expat
+
+from app.finance.files.mapping import Fields as FieldsOf
+from app.finance.files.mapping import FileMapping
+from app.finance.files.opening import Check, as_mapped, open_table, start_of
+from app.finance.files.tables import (
+    BATCH,
+    MAX_ROWS,
+    Batch,
+    CellMoment,
+    Number,
+    RefusedTable,
+    SourceTable,
+    encoding_of,
+    known_encoding,
+    lines,
+)
+
+HEADING: Final = (
+    "account",
+    "booked_at",
+    "amount",
+    "currency",
+    "entry_reference",
+    "reference",
+    "counterparty",
+    "text",
+)
+
+MAX_TEXT: Final = 4_000
+"""Characters kept of the texts of one entry; CAMT.053 allows 140 a line, and batches have many."""
+
+Row = tuple[int, Sequence[str]]
+"""Its number and its cells, in the order of HEADING."""
+
+
+def open_bank_table(
+    path: Path, mapping: FileMapping, fields: FieldsOf, *, check: Check | None = None
+) -> SourceTable:
+    """The table in a bank's file: one of the three formats, else as any other table is opened.
+    Raises as `open_table` does."""
+    table = _of_bank(path, mapping)
+    if table is None:
+        return open_table(path, mapping, fields, check=check)
+    return as_mapped(table, mapping, fields, check=check)
+
+
+def _of_bank(path: Path, mapping: FileMapping) -> SourceTable | None:
+    start = start_of(path)
+    text = start.decode("latin-1").lstrip("\ufeff\xef\xbb\xbf \t\r\n")
+    plain = text.replace("\0", "")
+    if plain.startswith("OFXHEADER") or "<OFX>" in plain or "<?OFX" in plain:
+        return OfxTable(path, encoding=mapping.encoding)
+    if plain.startswith("<"):
+        return CamtTable(path)
+    if _SWIFT.match(text):
+        return Mt940Table(path, encoding=mapping.encoding)
+    return None
+
+
+_SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
+"""An envelope, or a message without one, perhaps after a bank's own lines."""
+
+
+class _BankTable:
+    """What the three have in common: a heading of ours, and rows in batches."""
+
+    heading: Sequence[str] = HEADING
+    heading_row = 1
+    notes: Sequence[str] = ()
+    of_ours = False
+
+    def batches(self) -> Iterator[Batch]:
+        """All booked entries."""
+        rows, read = self._rows(), 0
+        while part := list(islice(rows, BATCH)):
+            read += len(part)
+            if read > MAX_ROWS:
+                raise RefusedTable(
+                    part[0][0], f"there are more than {MAX_ROWS:,} entries: import it in parts"
+                )
+            yield Batch([cells for _, cells in part], [number for number, _ in part])
+
+    def _rows(self) -> Iterator[Row]:
+        raise NotImplementedError
+
+
+def _cells(**found: str) -> Sequence[str]:
+    return [found.get(name, "") for name in HEADING]
+
+
+def _amount(text: str, *, debit: bool) -> str:
+    """A cell with the amount; what is none stays as it is, for the form to say so."""
+    if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
+        return text
+    return Number(("-" if debit and text.strip("0.") else "") + text.removesuffix("."))
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Texts as one line, each once."""
+    told = " ".join(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
+    return told[:MAX_TEXT]
+
+
+@dataclass(slots=True)
+class _Balance:
+    """What one statement says was in the account, and what its entries come to."""
+
+    opening: Decimal | None = None
+    closing: Decimal | None = None
+    moved: Decimal = Decimal(0)
+
+    def add(self, cell: str) -> None:
+        """One booked entry; one whose amount is not clear is a problem of its own."""
+        try:
+            self.moved += Decimal(cell)
+        except InvalidOperation:
+            self.opening = None
+
+    def check(self, row: int) -> None:
+        """Raises RefusedTable where the entries are not what lies between the balances."""
+        if self.opening is None or self.closing is None:
+            return
+        if self.opening + self.moved != self.closing:
+            raise RefusedTable(
+                row,
+                "the entries of the statement that ends here are not what lies between its opening "
+                "and its closing balance: the file is cut or was changed; fetch it anew",
+            )
+
+
+# --- CAMT.053 -------------------------------------------------------------------------------------
+
+
+MAX_DEPTH: Final = 40
+"""Elements within each other; the schema nests fifteen."""
+
+MAX_VALUE: Final = 8 * 1024
+"""Characters of one element's text; the schema allows 500."""
+
+_PART: Final = 64 * 1024
+
+_TEXTS: Final = ("Ustrd", "AddtlTxInf", "AddtlRmtInf")
+
+_CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
+"""ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
+
+
+class CamtTable(_BankTable):
+    """One file of CAMT.053. Document types and entities are refused, whatever they declare: the
+    format has none, and they are how XML is made to read other files or to fill memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def _rows(self) -> Iterator[Row]:
+        reading = _Camt()
+        with self._path.open("rb") as file:
+            while part := file.read(_PART):
+                reading.feed(part, last=False)
+                yield from reading.ready()
+            reading.feed(b"", last=True)
+            yield from reading.ready()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One `Ntry` while it is read."""
+
+    amount: str = ""
+    currency: str = ""
+    debit: bool = False
+    status: str = ""
+    booked: str = ""
+    valued: str = ""
+    servicer: str = ""
+    own: str = ""
+    end_to_end: list[str] = field(default_factory=list)
+    parties: dict[str, list[str]] = field(default_factory=lambda: {"Dbtr": [], "Cdtr": []})
+    texts: list[str] = field(default_factory=list)
+
+
+class _Camt:
+    """Follows the elements of one document; only where an element stands says what it means."""
+
+    def __init__(self) -> None:
+        self._parser = expat.ParserCreate(namespace_separator=" ")
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
+        self._parser.StartDoctypeDeclHandler = self._refuse
+        self._parser.EntityDeclHandler = self._refuse
+        self._parser.ExternalEntityRefHandler = self._refuse
+        self._path: list[str] = []
+        self._value: list[str] = []
+        self._length = 0
+        self._entry: _Entry | None = None
+        self._account: dict[str, str] = {}
+        self._balance, self._code, self._debit = _Balance(), "", False
+        self._balance_amount = ""
+        self._number = 0
+        self._ready: list[Row] = []
+
+    def feed(self, part: bytes, *, last: bool) -> None:
+        """Read on. Raises RefusedTable for what is no such document."""
+        try:
+            self._parser.Parse(part, last)
+        except expat.ExpatError as error:
+            raise RefusedTable(
+                error.lineno, f"the XML breaks here: {expat.ErrorString(error.code)}"
+            ) from None
+
+    def ready(self) -> list[Row]:
+        """The entries that were read since this was last asked."""
+        found, self._ready = self._ready, []
+        return found
+
+    def _refuse(self, *_: Any) -> int:
+        raise RefusedTable(
+            self._parser.CurrentLineNumber,
+            "the XML declares a document type or entities, which no bank statement has: fetch the "
+            "file anew from the bank",
+        )
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        space, _, tag = name.rpartition(" ")
+        if not self._path and "camt.053" not in space:
+            raise RefusedTable(
+                self._parser.CurrentLineNumber,
+                "the XML is no CAMT.053 statement: ask the bank for camt.053 (end of day "
+                "statement), or export CSV",
+            )
+        self._path.append(tag)
+        if len(self._path) > MAX_DEPTH:
+            raise RefusedTable(
+                self._parser.CurrentLineNumber, f"the XML nests more than {MAX_DEPTH} elements"
+            )
+        self._value, self._length = [], 0
+        if tag == "Stmt":
+            self._account, self._balance = {}, _Balance()
+        elif tag == "Ntry":
+            self._entry = _Entry()
+        elif tag == "Bal":
+            self._code, self._debit, self._balance_amount = "", False, ""
+        elif tag == "Amt" and self._entry is not None and self._path[-2] == "Ntry":
+            self._entry.currency = attributes.get("Ccy", "")
+
+    def _text(self, text: str) -> None:
+        self._length += len(text)
+        if self._length > MAX_VALUE:
+            raise RefusedTable(
+                self._parser.CurrentLineNumber,
+                f"an element holds more than {MAX_VALUE:,} characters",
+            )
+        self._value.append(text)
+
+    def _end(self, name: str) -> None:
+        value, self._value = "".join(self._value).strip(), []
+        tag = self._path[-1]
+        if tag == "Ntry" and self._entry is not None:
+            self._take(self._entry)
+            self._entry = None
+        elif self._entry is not None:
+            self._of_entry(self._entry, tag, value)
+        elif tag == "Stmt":
+            self._balance.check(max(self._number, 1))
+        else:
+            self._of_statement(tag, value)
+        self._path.pop()
+
+    def _of_statement(self, tag: str, value: str) -> None:
+        within = self._path[-5:]
+        if within[-2:] == ["Id", "IBAN"] and "Acct" in within:
+            self._account.setdefault("IBAN", value)
+        elif within[-3:] == ["Id", "Othr", "Id"] and "Acct" in within:
+            self._account.setdefault("Othr", value)
+        elif within[-2:] == ["CdOrPrtry", "Cd"] and "Bal" in within:
+            self._code = value
+        elif within[-2:] == ["Bal", "Amt"]:
+            self._balance_amount = value
+        elif within[-2:] == ["Bal", "CdtDbtInd"]:
+            self._debit = value == "DBIT"
+        elif tag == "Bal":
+            side = _CODES_OF_BALANCES.get(self._code)
+            amount = _amount(self._balance_amount, debit=self._debit)
+            if side is not None and isinstance(amount, Number):
+                setattr(self._balance, side, Decimal(amount))
+
+    def _of_entry(self, entry: _Entry, tag: str, value: str) -> None:
+        above = self._path[-2]
+        if above == "Ntry":
+            if tag == "Amt":
+                entry.amount = value
+            elif tag == "CdtDbtInd":
+                entry.debit = value == "DBIT"
+            elif tag == "Sts":
+                entry.status = entry.status or value
+            elif tag == "AcctSvcrRef":
+                entry.servicer = value
+            elif tag == "NtryRef":
+                entry.own = value
+            elif tag == "AddtlNtryInf":
+                entry.texts.append(value)
+        elif above == "Sts":
+            entry.status = value
+        elif above == "BookgDt":
+            entry.booked = value
+        elif above == "ValDt":
+            entry.valued = value
+        else:
+            self._of_details(entry, tag, value)
+
+    def _of_details(self, entry: _Entry, tag: str, value: str) -> None:
+        above = self._path[-2]
+        if above == "Refs" and tag in ("EndToEndId", "InstrId", "TxId", "PmtInfId", "MsgId"):
+            if value != "NOTPROVIDED":
+                (entry.end_to_end if tag == "EndToEndId" else entry.texts).append(value)
+        elif tag == "Nm" and above in entry.parties:
+            entry.parties[above].append(value)
+        elif tag == "Nm" and above == "Pty" and self._path[-3] in entry.parties:
+            entry.parties[self._path[-3]].append(value)
+        elif tag in _TEXTS or (tag, above) == ("Ref", "CdtrRefInf"):
+            entry.texts.append(value)
+
+    def _take(self, entry: _Entry) -> None:
+        """Only what is booked (EntryStatus1Code BOOK) has moved money."""
+        self._number += 1
+        if entry.status not in ("BOOK", ""):
+            return
+        amount = _amount(entry.amount, debit=entry.debit)
+        self._balance.add(amount)
+        other = entry.parties["Cdtr" if entry.debit else "Dbtr"]
+        end_to_end = list(dict.fromkeys(entry.end_to_end))
+        if len(end_to_end) > 1:
+            entry.texts += end_to_end
+        cells = _cells(
+            account=self._account.get("IBAN") or self._account.get("Othr", ""),
+            booked_at=_day_in(entry.booked or entry.valued),
+            amount=amount,
+            currency=entry.currency,
+            entry_reference=entry.servicer or entry.own,
+            reference=end_to_end[0] if len(end_to_end) == 1 else "",
+            counterparty=_joined(other[:1]),
+            text=_joined(entry.texts),
+        )
+        self._ready.append((self._number, cells))
+
+
+def _day_in(text: str) -> str:
+    """The bank's day: a moment is of the day that it bears in the bank's own zone."""
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:T.*|Z|[+-]\d\d:\d\d)?", text)
+    return CellMoment(found[1]) if found else text
+
+
+# --- MT940 ----------------------------------------------------------------------------------------
+
+
+_TAG: Final = re.compile(r":(\d\d[A-Z]?):(.*)", re.DOTALL)
+
+_ENTRY: Final = re.compile(
+    r"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{4})?(?P<mark>R?[CD])(?P<funds>[A-Z])?"
+    r"(?P<amount>\d{1,12},\d{0,3})(?P<type>[A-Z][A-Z0-9]{3})"
+    r"(?P<own>(?:(?!//)[^\n]){0,16})(?://(?P<bank>[^\n]{0,34}))?(?:\n(?P<more>.*))?",
+    re.DOTALL,
+)
+"""SWIFT, Standards Category 9, MT940 field 61: 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x]. Some banks
+give the bank's reference more characters."""
+
+_BALANCE: Final = re.compile(
+    r"(?P<mark>[CD])\d{6}(?P<currency>[A-Z]{3})(?P<amount>\d{1,15},\d{0,3})"
+)
+"""Fields 60F, 60M, 62F and 62M: 1!a6!n3!a15d."""
+
+_CODE: Final = re.compile(r"\?(\d\d)")
+_PURPOSE: Final = (*range(20, 30), *range(60, 64))
+_NAMES: Final = (32, 33)
+_NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
+
+MAX_FIELD: Final = 64
+"""Lines of one field; field 86 has six."""
+
+
+class Mt940Table(_BankTable):
+    """One file of MT940 messages."""
+
+    heading_row = 1
+
+    def __init__(self, path: Path, *, encoding: str | None) -> None:
+        self._path = path
+        self._encoding = encoding_of(path, encoding)
+
+    def _rows(self) -> Iterator[Row]:
+        account, currency, balance = "", "", None
+        waiting: tuple[int, re.Match[str]] | None = None
+        number, ended = 1, False
+        for number, tag, value in self._fields():
+            if waiting is not None and tag != "86":
+                yield _swift_row(waiting, account, currency, "")
+                waiting = None
+            if tag == "20":
+                account, currency, balance = "", "", None
+            elif tag == "25":
+                account = value.strip()
+            elif tag in ("60F", "60M"):
+                found = _balance_in(number, value)
+                currency = found["currency"]
+                balance = _Balance(opening=_signed(found))
+            elif tag == "61":
+                waiting = number, _entry_in(number, value)
+                if balance is None:
+                    raise RefusedTable(number, "an entry comes before any opening balance (:60F:)")
+                balance.moved += _signed(waiting[1])
+            elif tag == "86" and waiting is not None:
+                yield _swift_row(waiting, account, currency, value)
+                waiting = None
+            elif tag in ("62F", "62M") and balance is not None:
+                balance.closing = _signed(_balance_in(number, value))
+                balance.check(number)
+                balance, ended = None, True
+        if waiting is not None or balance is not None or not ended:
+            raise RefusedTable(
+                number, "the file ends before the closing balance (:62F:): fetch it anew"
+            )
+
+    def _fields(self) -> Iterator[tuple[int, str, str]]:
+        """(line, tag, value) of each field; its further lines belong to it."""
+        begun: tuple[int, str, list[str]] | None = None
+        for number, line in enumerate(lines(self._path, self._encoding), 1):
+            text = line.rstrip("\r\n")
+            found = _TAG.match(text)
+            ends = text.startswith(("-}", "{")) or text.strip() == "-"
+            if found is None and begun is not None and not ends:
+                begun[2].append(text)
+                if len(begun[2]) > MAX_FIELD:
+                    raise RefusedTable(begun[0], f"the field has more than {MAX_FIELD} lines")
+                continue
+            if begun is not None:
+                yield begun[0], begun[1], "\n".join(begun[2])
+                begun = None
+            block = _TAG.search(text) if text.startswith("{") else found
+            if block is not None:
+                begun = (number, block[1], [block[2]])
+        if begun is not None:
+            yield begun[0], begun[1], "\n".join(begun[2])
+
+
+def _entry_in(number: int, value: str) -> re.Match[str]:
+    found = _ENTRY.fullmatch(value)
+    if found is None:
+        raise RefusedTable(
+            number,
+            "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, "
+            "reference): a part of an entry cannot be left out, so nothing is taken",
+        )
+    return found
+
+
+def _balance_in(number: int, value: str) -> re.Match[str]:
+    found = _BALANCE.fullmatch(value.strip())
+    if found is None:
+        raise RefusedTable(number, "the balance is not as SWIFT has it, such as C261101KES1000,00")
+    return found
+
+
+def _signed(found: re.Match[str]) -> Decimal:
+    """RC takes a credit back, RD a debit."""
+    amount = Decimal(found["amount"].replace(",", ".").removesuffix("."))
+    return -amount if found["mark"] in ("D", "RC") else amount
+
+
+def _swift_row(
+    entry: tuple[int, re.Match[str]], account: str, currency: str, told: str
+) -> tuple[int, Sequence[str]]:
+    number, found = entry
+    text, name = _information(told)
+    own = "" if found["own"].strip() in ("NONREF", "") else found["own"].strip()
+    amount = _signed(found)
+    return number, _cells(
+        account=account,
+        booked_at=_swift_day(found),
+        amount=Number(format(amount, "f")),
+        currency=currency,
+        entry_reference=(found["bank"] or "").strip(),
+        reference=own,
+        counterparty=name,
+        text=_joined([found["more"] or "", text]),
+    )
+
+
+def _swift_day(found: re.Match[str]) -> str:
+    """The entry's day. It has no year: it is the one that is near to the value date."""
+    year, month, day = 2000 + int(found["year"]), int(found["month"]), int(found["day"])
+    if found["entry"]:
+        booked, day = int(found["entry"][:2]), int(found["entry"][2:])
+        year += (booked < month - 6) - (booked > month + 6)
+        month = booked
+    return CellMoment(f"{year:04}-{month:02}-{day:02}")
+
+
+def _information(told: str) -> tuple[str, str]:
+    """The text and the counterparty of field 86, in codes (`?20…?32…`), with SWIFT's own words
+    (`/NAME/`), or as it stands."""
+    flat = told.replace("\n", "")
+    parts = _CODE.split(flat)
+    if len(parts) < 3:
+        named = _NAMED.search(flat)
+        return told.replace("\n", " "), "" if named is None else named[1].strip()
+    fields = [(int(code), text) for code, text in zip(parts[1::2], parts[2::2], strict=True)]
+    purpose = "".join(text for code, text in fields if code in _PURPOSE)
+    return purpose, "".join(text for code, text in fields if code in _NAMES).strip()
+
+
+# --- OFX ------------------------------------------------------------------------------------------
+
+
+MAX_OFX_BYTES: Final = 64 * 1024 * 1024
+"""Its elements may end anywhere, so it is read whole; a busy account has some megabytes a year."""
+
+_ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]+)[^<>]*>([^<]*)")
+_CHARSET: Final = re.compile(r"^CHARSET:\s*(\S+)", re.MULTILINE)
+_DECLARED: Final = re.compile(r"""^\s*<\?xml[^>]*encoding=["']([\w.-]+)["']""")
+_POSTED: Final = re.compile(r"(\d{4})(\d\d)(\d\d)(?:\d{6}.*)?")
+_ACCOUNTS: Final = ("BANKACCTFROM", "CCACCTFROM")
+
+
+class OfxTable(_BankTable):
+    """One file of OFX, of bank or card accounts."""
+
+    def __init__(self, path: Path, *, encoding: str | None) -> None:
+        size = path.stat().st_size
+        if size > MAX_OFX_BYTES:
+            raise RefusedTable(
+                1, f"the file is larger than {MAX_OFX_BYTES >> 20} MiB: fetch it month by month"
+            )
+        self._body = _ofx_text(path.read_bytes(), encoding)
+
+    def _rows(self) -> Iterator[Row]:
+        within: list[str] = []
+        account, currency, number = "", "", 0
+        entry: dict[str, str] | None = None
+        for close, tag, text in _ELEMENT.findall(self._body):
+            name, value = tag.upper(), unescape(text).strip()
+            if close:
+                if name in within:
+                    while within.pop() != name:
+                        pass
+                if name == "STMTTRN" and entry is not None:
+                    yield number, _ofx_row(entry, account, currency)
+                    entry = None
+                continue
+            if name == "STMTTRN":
+                if entry is not None:
+                    raise RefusedTable(number, "a transaction begins before the last one ends")
+                entry, number = {}, number + 1
+            elif value and entry is not None:
+                entry.setdefault(name, value)
+            elif name == "CURDEF":
+                currency = value
+            elif name == "ACCTID" and any(each in within for each in _ACCOUNTS):
+                account = value
+            if not value:
+                within.append(name)
+        if entry is not None or not re.search(r"</OFX>\s*\Z", self._body, re.IGNORECASE):
+            raise RefusedTable(max(number, 1), "the file ends before </OFX>: fetch it anew")
+
+
+def _ofx_text(content: bytes, encoding: str | None) -> str:
+    """The document after its heading. Raises RefusedTable for entities of its own, and for bytes
+    that are no such text."""
+    head = content[:2_000].decode("latin-1")
+    declared = _DECLARED.search(head)
+    charset = _CHARSET.search(head)
+    name = encoding or (declared[1] if declared else "utf-8")
+    if encoding is None and charset is not None and charset[1].isdigit():
+        name = f"cp{charset[1]}"
+    try:
+        text = content.decode(known_encoding(name))
+    except UnicodeDecodeError as error:
+        raise RefusedTable(
+            1, f"byte {error.start:,} of the file is not {name}: say --encoding NAME"
+        ) from None
+    if "<!" in text:
+        raise RefusedTable(1, "the file declares a document type or entities: fetch it anew")
+    begins = re.search(r"<OFX>", text, re.IGNORECASE)
+    if begins is None:
+        raise RefusedTable(1, "there is no <OFX> in the file: fetch it anew")
+    return text[begins.start() :]
+
+
+def _ofx_row(entry: dict[str, str], account: str, currency: str) -> Sequence[str]:
+    amount = entry.get("TRNAMT", "")
+    found = re.fullmatch(r"([+-]?)([0-9]{1,30})(?:[.,]([0-9]{1,60}))?", amount)
+    if found is not None:
+        sign = "-" if found[1] == "-" else ""
+        amount = Number(f"{sign}{found[2]}" + (f".{found[3]}" if found[3] else ""))
+    posted = _POSTED.fullmatch(entry.get("DTPOSTED", ""))
+    day = "-".join(posted.groups()) if posted else entry.get("DTPOSTED", "")
+    return _cells(
+        account=account,
+        booked_at=CellMoment(day) if posted else day,
+        amount=amount,
+        currency=currency,
+        entry_reference=entry.get("FITID", ""),
+        reference=entry.get("REFNUM", ""),
+        counterparty=entry.get("NAME", ""),
+        text=_joined([entry.get("MEMO", ""), entry.get("CHECKNUM", "")]),
+    )

@@ -1,0 +1,625 @@
+"""Payouts against bank lines: whether what the provider says it paid out is in the bank.
+
+Leaves out: reading and storing, and what a payout is made of. A payout is the sum of the statement
+lines that name it; a bank line is one booking of an account, credit positive. Both lie in memory:
+there are as many as transfers, not as many as payments.
+
+    1 join       by hand, by the payout's reference in the line's texts, then by amount and date
+    2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or another sum
+    3 explain    what stays alone: it waits, is none of ours, or is a break
+
+Every payout and every line is in one place exactly; in which one does not depend on their order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconcile.instants import DAY, Duration, Instant
+from reconcile.ledger.ledger import Facts, FactValue
+from reconcile.matching.books import match_key
+from reconcile.matching.breaks import Break, Candidate
+from reconcile.matching.candidates import Index, Searchable, entry_of
+from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
+from reconcile.matching.exchange import expected_of, implied_rate
+from reconcile.matching.funds import left_of
+from reconcile.matching.judge import MATCH_KINDS, Decision, Match
+from reconcile.matching.period import Period
+from reconcile.matching.rows import subject_of
+from reconcile.matching.rules import HandMatch, MatchRules
+from reconcile.money import MAX_MINOR, Money
+from reconcile.values import frozen
+
+# --- what is matched ------------------------------------------------------------------------------
+
+
+@frozen
+class Payout:
+    """One transfer to the bank, by the provider's statement: the sum of the lines that name it.
+
+    payout_id  stable from one version of its lines to the next: `pyt_…`
+    reference  what the provider calls it
+    minor      the net of its lines; negative where the provider takes money back
+    paid_at    the latest date of its lines; None where none has one
+    """
+
+    payout_id: str
+    source: str
+    reference: str
+    currency: str
+    minor: int
+    paid_at: Instant | None
+    lines: int = 1
+
+
+@frozen
+class BankLine:
+    """One booking of the merchant's account.
+
+    line_id    names this version of the line
+    minor      credit positive, debit negative
+    reference  what the payer, or the bank, calls the transfer
+    text       counterparty and remittance information, in which a payout may be named
+    """
+
+    line_id: str
+    account: str
+    currency: str
+    minor: int
+    booked_at: Instant
+    reference: str | None = None
+    counterparty: str | None = None
+    text: str | None = None
+
+
+@frozen
+class Link:
+    """Payouts and bank lines that are one transfer of money.
+
+    expected  of an exchange: what the bank should have by the rule's rate, in the bank's currency;
+              what it has where there is no rule. None: both are of one currency
+    """
+
+    bucket: Bucket
+    payouts: tuple[Payout, ...]
+    lines: tuple[BankLine, ...]
+    expected: Money | None = None
+
+    @property
+    def paid(self) -> Money:
+        """What the provider says it paid out."""
+        return Money(
+            minor=sum([each.minor for each in self.payouts]), currency=self.payouts[0].currency
+        )
+
+    @property
+    def booked(self) -> Money:
+        """What the bank has of it."""
+        return Money(
+            minor=sum([each.minor for each in self.lines]), currency=self.lines[0].currency
+        )
+
+    @property
+    def missing(self) -> Money:
+        """What the bank has too little, in its currency; negative where it has too much."""
+        due = self.paid if self.expected is None else self.expected
+        return Money(minor=due.minor - self.booked.minor, currency=due.currency)
+
+    @property
+    def at(self) -> Instant:
+        """By which it belongs to a period, whole: the payout's date, else the bank's."""
+        paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
+        return max(paid) if paid else min([each.booked_at for each in self.lines])
+
+
+@frozen
+class Alone:
+    """A payout or a bank line that no other side was found for, and where it stands.
+
+    due_at  when a payout must have been in the bank, where it must
+    """
+
+    bucket: Bucket
+    payout: Payout | None = None
+    line: BankLine | None = None
+    due_at: Instant | None = None
+
+    @property
+    def at(self) -> Instant | None:
+        """By which it belongs to a period."""
+        return self.line.booked_at if self.line else self.payout.paid_at if self.payout else None
+
+
+# --- what names a payout --------------------------------------------------------------------------
+
+
+SHORTEST: Final = 4
+"""Characters of a reference that is looked for in texts; of digits alone SHORTEST_DIGITS: shorter
+ones stand in texts by chance, as years and amounts do."""
+
+SHORTEST_DIGITS: Final = 6
+
+WORDS_OF_ONE: Final = 3
+"""Words that may be one reference, which a bank broke at the end of a line."""
+
+MOST_WORDS: Final = 200
+"""Words of a line's texts that are looked at; MT940 has some sixty."""
+
+NAMED_WITHIN: Final[Duration] = 90 * DAY
+"""A line that names a payout, and is farther from it, is of another one of that name."""
+
+EARLY: Final[Duration] = DAY
+"""A bank may date a transfer a day before the provider does: they keep other hours."""
+
+_WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|]+")
+
+
+def named_in(texts: Iterable[str | None]) -> set[str]:
+    """The keys (`match_key`) of every reference that these texts may hold."""
+    found: set[str] = set()
+    for text in texts:
+        if not text:
+            continue
+        words = _WORD.findall(text)[:MOST_WORDS]
+        for at in range(len(words)):
+            for count in range(1, min(WORDS_OF_ONE, len(words) - at) + 1):
+                found.add(match_key(" ".join(words[at : at + count])))
+        found.add(match_key(text))
+    return found
+
+
+def telling(key: str) -> bool:
+    """Whether a payout's key is long enough to be looked for in texts."""
+    return len(key) >= (SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST)
+
+
+# --- payouts against bank lines -------------------------------------------------------------------
+
+
+NAMES_TOLD: Final = 3
+"""Payouts of a group that a sentence names."""
+
+
+class BankLeg:
+    """All payouts and all bank lines, matched as of one instant.
+
+    links  groups that belong together; `alone`: what is left. Both are sorted
+    """
+
+    def __init__(
+        self,
+        *,
+        payouts: Iterable[Payout],
+        lines: Iterable[BankLine],
+        rules: MatchRules,
+        as_of: Instant,
+        hands: Iterable[HandMatch] = (),
+    ) -> None:
+        """Raises ValueError where sums do not fit in 64 bits."""
+        self._rules, self._as_of = rules, as_of
+        self._payouts = sorted(payouts, key=_payout_order)
+        self._lines = sorted(lines, key=_line_order)
+        self._payers = tuple([each.casefold() for each in rules.bank_payers])
+        self._joined: set[str] = set()
+        links = [*self._by_name(hands), *self._by_date()]
+        self.links = tuple(sorted(links, key=lambda link: link.payouts[0].payout_id))
+        self._reach = self._reaches()
+        self.alone = (*map(self._alone_payout, self._left_payouts()),
+                      *map(self._alone_line, self._left_lines()))  # fmt: skip
+
+    # --- 1 join, 2 judge
+
+    def _left_payouts(self) -> list[Payout]:
+        return [each for each in self._payouts if each.payout_id not in self._joined]
+
+    def _left_lines(self) -> list[BankLine]:
+        return [each for each in self._lines if each.line_id not in self._joined]
+
+    def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
+        """Whom people, then references, bring together; of one currency before all others."""
+        by_hand = frozenset((hand.one, hand.other) for hand in hands)
+        edges = self._edges(by_hand)
+        same = [edge for edge in edges if edge.payout.currency == edge.line.currency]
+        yield from self._grouped(same)
+        rest = [
+            edge
+            for edge in edges
+            if not {edge.payout.payout_id, edge.line.line_id} & self._joined
+            and edge.payout.minor > 0 < edge.line.minor
+        ]
+        yield from self._grouped(rest)
+
+    def _edges(self, by_hand: frozenset[tuple[str, str]]) -> list[_Edge]:
+        by_key: dict[str, list[Payout]] = defaultdict(list)
+        by_id = {each.payout_id: each for each in self._payouts}
+        for payout in self._payouts:
+            if telling(key := match_key(payout.reference)):
+                by_key[key].append(payout)
+        pairs = by_hand | {(other, one) for one, other in by_hand}
+        given: dict[str, list[str]] = defaultdict(list)
+        for one, other in sorted(pairs):
+            given[one].append(other)
+        found = []
+        for line in self._lines:
+            for name in given.get(subject_of(line.line_id), ()):
+                if name in by_id:
+                    found.append(_Edge(payout=by_id[name], line=line, by_hand=True))
+            keys = named_in((line.reference, line.text)) & by_key.keys()
+            for payout in (each for key in keys for each in by_key[key]):
+                if _near(payout, line):
+                    found.append(_Edge(payout=payout, line=line))
+        return found
+
+    def _grouped(self, edges: Sequence[_Edge]) -> Iterator[Link]:
+        for group in _connected(edges):
+            link = self._judged(group)
+            if link is not None:
+                self._joined |= {each.payout_id for each in link.payouts}
+                self._joined |= {each.line_id for each in link.lines}
+                yield link
+
+    def _judged(self, edges: Sequence[_Edge]) -> Link | None:
+        """Where a group stands. None for one of more than two currencies: nobody could tell what
+        was exchanged for what."""
+        payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
+        lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
+        link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
+        if len({each.currency for each in payouts}) > 1 or len({e.currency for e in lines}) > 1:
+            return None
+        _bounded(link)
+        if link.paid.currency != link.booked.currency:
+            return self._exchanged(link)
+        if not link.missing.minor:
+            many = len(payouts) > 1 or len(lines) > 1
+            by_hand = any(edge.by_hand for edge in edges)
+            return _at(link, "by_hand" if by_hand else "by_group" if many else "by_reference")
+        within = abs(link.missing.minor) <= self._tolerance(link.paid.currency)
+        return _at(link, "by_tolerance" if within else "payout_amount_differs")
+
+    def _tolerance(self, currency: str) -> int:
+        return next((e.minor for e in self._rules.tolerances if e.currency == currency), 0)
+
+    def _exchanged(self, link: Link) -> Link:
+        """The rate is what the two sums imply; a rule may say which one was expected."""
+        due, within = expected_of(link.paid, link.booked, self._rules.rates)
+        return _at(link, "by_exchange" if within else "payout_amount_differs", expected=due)
+
+    def _by_date(self) -> Iterator[Link]:
+        """Equal sums, each line within the margin of its payout. Equal sums of one currency are
+        exchangeable: the earliest payout takes the earliest line that it can."""
+        payouts: dict[tuple[str, int], list[Payout]] = defaultdict(list)
+        for payout in self._left_payouts():
+            if payout.paid_at is not None and payout.minor:
+                payouts[payout.currency, payout.minor].append(payout)
+        lines: dict[tuple[str, int], list[BankLine]] = defaultdict(list)
+        for line in self._left_lines():
+            if not self._payers or self._is_payers(line):
+                lines[line.currency, line.minor].append(line)
+        for key, some in payouts.items():
+            for payout, line in self._paired(some, lines.get(key, [])):
+                self._joined |= {payout.payout_id, line.line_id}
+                yield Link(bucket="by_date_window", payouts=(payout,), lines=(line,))
+
+    def _paired(
+        self, payouts: Sequence[Payout], lines: Sequence[BankLine]
+    ) -> Iterator[tuple[Payout, BankLine]]:
+        waiting = iter(lines)
+        line = next(waiting, None)
+        for payout in payouts:
+            assert payout.paid_at is not None
+            while line is not None and line.booked_at < payout.paid_at - EARLY:
+                line = next(waiting, None)
+            if line is not None and line.booked_at <= payout.paid_at + self._rules.bank_margin:
+                yield payout, line
+                line = next(waiting, None)
+
+    # --- 3 explain
+
+    def _reaches(self) -> Mapping[str, _Reaches]:
+        """How far each currency's payouts and bank lines reach. Where payouts were found in some
+        accounts, only these tell how far the bank reaches: others have nothing to do with them."""
+        found: dict[str, _Reaches] = defaultdict(_Reaches)
+        for payout in self._payouts:
+            if payout.paid_at is not None:
+                found[payout.currency].payouts.append(payout.paid_at)
+        known = {(e.account, e.currency) for link in self.links for e in link.lines}
+        with_payouts = {currency for _, currency in known}
+        for line in self._lines:
+            if line.currency not in with_payouts or (line.account, line.currency) in known:
+                found[line.currency].bank.append(line.booked_at)
+        return found
+
+    def _alone_payout(self, payout: Payout) -> Alone:
+        bank = self._reach[payout.currency].bank if payout.currency in self._reach else []
+        if not payout.minor:
+            return Alone(bucket="nothing_due", payout=payout)
+        if not bank or payout.paid_at is None or payout.paid_at < min(bank):
+            return Alone(bucket="not_covered", payout=payout)
+        due = payout.paid_at + self._rules.bank_margin
+        if due > min(max(bank), self._as_of):
+            return Alone(bucket="awaiting_bank", payout=payout, due_at=due)
+        return Alone(bucket="payout_not_in_bank", payout=payout, due_at=due)
+
+    def _alone_line(self, line: BankLine) -> Alone:
+        payouts = self._reach[line.currency].payouts if line.currency in self._reach else []
+        ours = self._is_payers(line) if self._payers else line.minor > 0
+        if not line.minor or not ours:
+            return Alone(bucket="other_business", line=line)
+        if not payouts or line.booked_at < min(payouts):
+            return Alone(bucket="not_covered", line=line)
+        late = line.booked_at > max(payouts)
+        return Alone(bucket="awaiting_statement" if late else "bank_line_unknown", line=line)
+
+    def _is_payers(self, line: BankLine) -> bool:
+        told = f"{line.counterparty or ''}\n{line.reference or ''}\n{line.text or ''}".casefold()
+        return any(payer in told for payer in self._payers)
+
+    # --- what it came to
+
+    def decisions(self, period: Period | None = None) -> Iterator[Decision]:
+        """The breaks, and the matches that are not plain, of a period or of all time."""
+        near = _Near(self.alone, self._rules)
+        for link in self.links:
+            if period is None or link.at in period:
+                if link.bucket == "payout_amount_differs":
+                    yield _differs(link)
+                elif link.bucket in MATCH_KINDS:
+                    yield _match(link)
+        for each in self.alone:
+            if (period is None or each.at in period) and each.bucket in _ALONE:
+                yield _alone(each, near)
+
+    def control(self, period: Period | None = None) -> Control:
+        """Every payout and line of a period, or of all time, in its bucket."""
+        sums = _Sums()
+        for link in self.links:
+            if period is None or link.at in period:
+                for payout in link.payouts:
+                    sums.add("payouts", payout.currency, link.bucket, payout.minor)
+                for line in link.lines:
+                    sums.add("bank", line.currency, link.bucket, line.minor)
+        for each in self.alone:
+            if period is None or each.at in period:
+                sums.add_alone(each)
+        for told in self.decisions(period):
+            if isinstance(told, Break):
+                sums.tell(told)
+        return sums.control(self._as_of)
+
+
+@dataclass(slots=True)
+class _Reaches:
+    payouts: list[Instant] = field(default_factory=list)
+    bank: list[Instant] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Edge:
+    payout: Payout
+    line: BankLine
+    by_hand: bool = False
+
+
+def _payout_order(payout: Payout) -> tuple[bool, Instant, str]:
+    return payout.paid_at is None, payout.paid_at or Instant(0), payout.payout_id
+
+
+def _line_order(line: BankLine) -> tuple[Instant, str]:
+    return line.booked_at, line.line_id
+
+
+def _near(payout: Payout, line: BankLine) -> bool:
+    return payout.paid_at is None or abs(line.booked_at - payout.paid_at) <= NAMED_WITHIN
+
+
+def _at(link: Link, bucket: Bucket, *, expected: Money | None = None) -> Link:
+    return Link(bucket=bucket, payouts=link.payouts, lines=link.lines, expected=expected)
+
+
+def _bounded(link: Link) -> None:
+    """Raises ValueError for sums that no one can keep."""
+    for some in (link.payouts, link.lines):
+        if sum([abs(each.minor) for each in some]) > MAX_MINOR:
+            raise ValueError(
+                f"the sums of payout {link.payouts[0].reference} do not fit in 64 bits"
+            )
+
+
+def _connected(edges: Sequence[_Edge]) -> list[list[_Edge]]:
+    """The edges that hang together, in an order that does not depend on theirs."""
+    parent: dict[str, str] = {}
+
+    def root(node: str) -> str:
+        while (up := parent.setdefault(node, node)) != node:
+            parent[node] = parent[up]
+            node = up
+        return node
+
+    for edge in edges:
+        one, other = sorted((root(edge.payout.payout_id), root(edge.line.line_id)))
+        parent[other] = one
+    found: dict[str, list[_Edge]] = defaultdict(list)
+    for edge in edges:
+        found[root(edge.payout.payout_id)].append(edge)
+    return [found[name] for name in sorted(found)]
+
+
+# --- breaks and matches ---------------------------------------------------------------------------
+
+
+_ALONE: Final = frozenset(("payout_not_in_bank", "bank_line_unknown"))
+
+
+def _match(link: Link) -> Match:
+    facts: Facts = ()
+    if link.bucket == "by_exchange":
+        facts = (("rate", implied_rate(link.paid, link.booked)), ("in_bank", link.booked))
+    elif link.missing.minor:
+        facts = (("difference", link.missing),)
+    ids = [*[each.payout_id for each in link.payouts], *[each.line_id for each in link.lines]]
+    return Match(
+        kind=link.bucket,  # type: ignore[arg-type]
+        order=None,
+        payment=None,
+        lines=tuple(sorted(ids)),
+        money=link.paid,
+        facts=facts,
+    )
+
+
+def _differs(link: Link) -> Break:
+    missing = link.missing
+    facts: list[tuple[str, FactValue]] = [
+        ("payout", ", ".join([each.reference for each in link.payouts][:NAMES_TOLD])),
+        ("paid_out", link.paid),
+        ("in_bank", link.booked),
+        ("difference", Money(minor=abs(missing.minor), currency=missing.currency)),
+    ]
+    if link.expected is not None:
+        facts += [("rate", implied_rate(link.paid, link.booked)), ("expected", link.expected)]
+    return Break(
+        cause="payout_amount_differs",
+        order=None,
+        payment=None,
+        subject=min([each.payout_id for each in link.payouts]),
+        money=Money(minor=abs(missing.minor), currency=missing.currency),
+        since=max([each.booked_at for each in link.lines]),
+        cites=tuple(
+            [each.payout_id for each in link.payouts] + [each.line_id for each in link.lines]
+        ),
+        facts=tuple(facts),
+        left=left_of([missing]),
+    )
+
+
+def _alone(each: Alone, near: _Near) -> Break:
+    if each.payout is not None:
+        payout = each.payout
+        assert payout.paid_at is not None
+        assert each.due_at is not None
+        money = Money(minor=payout.minor, currency=payout.currency)
+        return Break(
+            cause="payout_not_in_bank",
+            order=None,
+            payment=None,
+            subject=payout.payout_id,
+            money=_positive(money),
+            since=payout.paid_at,
+            cites=(payout.payout_id,),
+            facts=(("payout", payout.reference), ("paid_out", money), ("due_at", each.due_at)),
+            candidates=near.lines(payout),
+            left=left_of([money]),
+        )
+    assert each.line is not None
+    line = each.line
+    money = Money(minor=line.minor, currency=line.currency)
+    return Break(
+        cause="bank_line_unknown",
+        order=None,
+        payment=None,
+        subject=subject_of(line.line_id),
+        money=_positive(money),
+        since=line.booked_at,
+        cites=(line.line_id,),
+        facts=(("in_bank", money), ("booked_at", line.booked_at)),
+        candidates=near.payouts(line),
+        left=left_of([Money(minor=-line.minor, currency=line.currency)]),
+    )
+
+
+def _positive(money: Money) -> Money:
+    return Money(minor=abs(money.minor), currency=money.currency)
+
+
+class _Near:
+    """What is alone, as each side is searched for the nearest of the other."""
+
+    def __init__(self, alone: Sequence[Alone], rules: MatchRules) -> None:
+        self._window = rules.bank_margin
+        self._payouts = Index([_of_payout(e.payout) for e in alone if e.payout is not None])
+        lines = [e.line for e in alone if e.line is not None and e.bucket != "other_business"]
+        self._lines = Index([_of_line(each) for each in lines])
+
+    def lines(self, payout: Payout) -> tuple[Candidate, ...]:
+        """The bank lines that are nearest to a payout."""
+        return self._lines.nearest(_of_payout(payout), window=self._window)
+
+    def payouts(self, line: BankLine) -> tuple[Candidate, ...]:
+        """The payouts that are nearest to a bank line."""
+        return self._payouts.nearest(_of_line(line), window=self._window)
+
+
+def _of_payout(payout: Payout) -> Searchable:
+    return entry_of(
+        payout.payout_id,
+        names=[payout.reference],
+        minor=payout.minor,
+        currency=payout.currency,
+        at=payout.paid_at,
+    )
+
+
+def _of_line(line: BankLine) -> Searchable:
+    """By its id alone: its texts are other people's, and what is kept of a break is for ever."""
+    return entry_of(
+        line.line_id,
+        names=[subject_of(line.line_id)],
+        minor=line.minor,
+        currency=line.currency,
+        at=line.booked_at,
+    )
+
+
+# --- totals ---------------------------------------------------------------------------------------
+
+
+class _Sums:
+    """Counts each payout and line twice, apart: as it came, and in its bucket."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[Side, str], list[int]] = defaultdict(lambda: [0, 0])
+        self._placed: dict[tuple[Side, str, Bucket], list[int]] = defaultdict(lambda: [0, 0])
+        self._breaks: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+
+    def add(self, side: Side, currency: str, bucket: Bucket, minor: int) -> None:
+        """One payout or line."""
+        for sums in (self._read[side, currency], self._placed[side, currency, bucket]):
+            sums[0] += 1
+            sums[1] += minor
+
+    def add_alone(self, each: Alone) -> None:
+        """One that is alone."""
+        if each.payout is not None:
+            self.add("payouts", each.payout.currency, each.bucket, each.payout.minor)
+        elif each.line is not None:
+            self.add("bank", each.line.currency, each.bucket, each.line.minor)
+
+    def tell(self, found: Break) -> None:
+        """One break."""
+        sums = self._breaks[found.cause, found.money.currency]
+        sums[0] += 1
+        sums[1] += found.money.minor
+
+    def control(self, as_of: Instant) -> Control:
+        """The totals."""
+        return Control(
+            as_of=as_of,
+            lines=tuple(
+                ControlLine(side=side, currency=currency, bucket=bucket, count=count, sum=minor)
+                for (side, currency, bucket), (count, minor) in sorted(
+                    self._placed.items(), key=lambda each: each[0]
+                )
+            ),
+            read=tuple(
+                Read(side=side, currency=currency, count=count, sum=minor)
+                for (side, currency), (count, minor) in sorted(self._read.items())
+            ),
+            breaks=tuple(
+                BreakTotal(cause=cause, currency=currency, count=count, minor=minor)  # type: ignore[arg-type]
+                for (cause, currency), (count, minor) in sorted(self._breaks.items())
+            ),
+        )

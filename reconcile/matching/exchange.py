@@ -1,0 +1,123 @@
+"""Money that arrives in another currency than it left in: which it is, and at which rate.
+
+Leaves out: what becomes of it. The rate is what the two sums imply; a rule may say which one was
+expected. A payment is exchanged by its statement only where nothing else is said of it there: one
+capture, and lines of it alone, all in one other currency.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
+
+from reconcile.instants import Instant
+from reconcile.matching.books import StatementKind
+from reconcile.matching.rules import ExpectedRate
+from reconcile.money import Money, exponent_of
+
+MICROS: Final = 1_000_000
+"""A rate is so many millionths of one major unit for one major unit."""
+
+
+def rate_for(rates: Iterable[ExpectedRate], currency: str, into: str) -> ExpectedRate | None:
+    """The rule for two currencies, if there is one."""
+    return next((each for each in rates if (each.currency, each.into) == (currency, into)), None)
+
+
+def exchanged(amount: Money, rate: ExpectedRate) -> int:
+    """Minor units of the other currency at this rate, rounded half away from zero."""
+    above = abs(amount.minor) * rate.micros * 10 ** exponent_of(rate.into)
+    below = MICROS * 10 ** exponent_of(amount.currency)
+    found = (2 * above + below) // (2 * below)
+    return int(found if amount.minor >= 0 else -found)
+
+
+def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
+    """What should have arrived, and whether what did is as near to it as the rule tolerates. By no
+    rule it is what arrived."""
+    rate = rate_for(rates, came.currency, arrived.currency)
+    if rate is None:
+        return arrived, True
+    due = exchanged(came, rate)
+    most = abs(due) * rate.tolerance_per_million // 1_000_000
+    return Money(minor=due, currency=arrived.currency), abs(due - arrived.minor) <= most
+
+
+def implied_rate(came: Money, arrived: Money) -> str:
+    """What one major unit of the one came to in the other, with six decimals."""
+    above = abs(arrived.minor) * MICROS * 10 ** exponent_of(came.currency)
+    below = abs(came.minor) * 10 ** exponent_of(arrived.currency)
+    micros = (2 * above + below) // (2 * below)
+    return f"{micros // MICROS}.{micros % MICROS:06}"
+
+
+# --- payments that a statement settles in another currency ----------------------------------------
+
+
+class Came(Protocol):
+    """A capture: of the ledger, or as a match looks at it."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def payment(self) -> str: ...
+    @property
+    def minor(self) -> int: ...
+    @property
+    def currency(self) -> str: ...
+
+
+class Arrived(Protocol):
+    """A statement line, as a value or as a row."""
+
+    @property
+    def payment(self) -> str | None: ...
+    @property
+    def kind(self) -> StatementKind: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def currency(self) -> str: ...
+    @property
+    def gross(self) -> int: ...
+    @property
+    def settled_at(self) -> Instant | None: ...
+
+
+AnyCame = TypeVar("AnyCame", bound=Came)
+AnyArrived = TypeVar("AnyArrived", bound=Arrived)
+
+
+def exchanges(
+    captures: Sequence[AnyCame], lines: Iterable[AnyArrived]
+) -> Iterator[tuple[AnyCame, list[AnyArrived]]]:
+    """The captures of one order that its statement lines settle in another currency, each with its
+    lines."""
+    currencies = {each.currency for each in captures}
+    strange: dict[str, list[AnyArrived]] = defaultdict(list)
+    others = False
+    for line in lines:
+        if line.kind == "payment" and line.payment is not None:
+            strange[line.payment].append(line)
+            others = others or line.currency not in currencies or len(currencies) > 1
+    if not others:
+        return
+    for payment in sorted(strange):
+        of_it = [each for each in captures if each.payment == payment]
+        if len(of_it) == 1 and _is_exchange(of_it[0], strange[payment]):
+            yield of_it[0], strange[payment]
+
+
+def _is_exchange(came: Came, lines: Sequence[Arrived]) -> bool:
+    """The same number in another currency is none: somebody wrote the wrong currency."""
+    (currency, *more) = sorted({each.currency for each in lines})
+    if more or currency == came.currency:
+        return False
+    if not all(
+        each.gross > 0 and each.settled_at is not None and each.source in ("", came.source)
+        for each in lines
+    ):
+        return False
+    arrived = sum([each.gross for each in lines]) * 10 ** exponent_of(came.currency)
+    return bool(arrived != came.minor * 10 ** exponent_of(currency))

@@ -1,0 +1,324 @@
+"""Files of banks: what each format says, and what is refused.
+
+The samples are made after the formats' public descriptions: CAMT.053 after the ISO 20022 message
+definition report (BankToCustomerStatement, versions 02 and 08), MT940 after SWIFT's Standards
+Category 9 and the structured field 86 of German banks (DK, "Anlage 3"), OFX after the Open
+Financial Exchange specifications 1.0.2 and 2.2. Names and numbers are invented.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.finance.files import bank_formats
+from app.finance.files.bank import BankForm
+from app.finance.files.bank_formats import open_bank_table
+from app.finance.files.books import Understanding
+from app.finance.files.mapping import read_mapping
+from app.finance.files.tables import RefusedTable
+
+Found = tuple[list[dict[str, Any]], list[tuple[int, str | None, str]]]
+
+CAMT = """<?xml version="1.0" encoding="UTF-8"?>
+<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.02">
+ <BkToCstmrStmt>
+  <GrpHdr><MsgId>M-1</MsgId><CreDtTm>2026-11-04T00:00:00+03:00</CreDtTm></GrpHdr>
+  <Stmt>
+   <Id>S-1</Id>
+   <Acct><Id><IBAN>XX00TEST0000000001</IBAN></Id><Ccy>KES</Ccy></Acct>
+   <Bal><Tp><CdOrPrtry><Cd>OPBD</Cd></CdOrPrtry></Tp><Amt Ccy="KES">1000.00</Amt>
+    <CdtDbtInd>CRDT</CdtDbtInd><Dt><Dt>2026-11-02</Dt></Dt></Bal>
+   <Bal><Tp><CdOrPrtry><Cd>CLBD</Cd></CdOrPrtry></Tp><Amt Ccy="KES">51489.75</Amt>
+    <CdtDbtInd>CRDT</CdtDbtInd><Dt><Dt>2026-11-03</Dt></Dt></Bal>
+   <Ntry><NtryRef>1</NtryRef><Amt Ccy="KES">50500.00</Amt><CdtDbtInd>CRDT</CdtDbtInd>
+    <Sts>BOOK</Sts><BookgDt><Dt>2026-11-02</Dt></BookgDt><ValDt><Dt>2026-11-03</Dt></ValDt>
+    <AcctSvcrRef>BANK-1</AcctSvcrRef>
+    <NtryDtls><TxDtls>
+     <Refs><EndToEndId>PO-100200</EndToEndId></Refs>
+     <RltdPties><Dbtr><Nm>PROVIDER LTD</Nm></Dbtr><Cdtr><Nm>THE SHOP</Nm></Cdtr></RltdPties>
+     <RmtInf><Ustrd>PAYOUT</Ustrd><Ustrd>PO-100200</Ustrd></RmtInf>
+    </TxDtls></NtryDtls></Ntry>
+   <Ntry><Amt Ccy="KES">10.25</Amt><CdtDbtInd>DBIT</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts>
+    <BookgDt><DtTm>2026-11-03T23:30:00+03:00</DtTm></BookgDt>
+    <AddtlNtryInf>MONTHLY FEE &amp; TAX</AddtlNtryInf></Ntry>
+   <Ntry><Amt Ccy="KES">77.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts>PDNG</Sts></Ntry>
+  </Stmt>
+ </BkToCstmrStmt>
+</Document>
+"""
+
+MT940 = """{1:F01TESTXX00AXXX0000000000}{2:I940TESTXX00XXXXN}{4:
+:20:STMT1
+:25:12345678/0123456789
+:28C:00001/001
+:60F:C261231EUR1000,00
+:61:2612310102C500,5NTRFNONREF//BANK-1
+SUPPLEMENT
+:86:166?00GUTSCHRIFT?20EREF+PO-100200?21SVWZ+PAYOUT PO-1002?2200 THANKS?32PROVIDE
+R GMBH
+:61:270103D1,NMSCNONREF
+:86:FEE OF DECEMBER
+:61:270104RC0,50NTRFOWN-REF-1//BANK-3
+:86:/NAME/PROVIDER BV/REMI/RETURNED/
+:62F:C270104EUR1499,00
+-}
+"""
+
+OFX = """OFXHEADER:100
+DATA:OFXSGML
+VERSION:102
+SECURITY:NONE
+ENCODING:USASCII
+CHARSET:1252
+
+<OFX><SIGNONMSGSRSV1><SONRS><STATUS><CODE>0<SEVERITY>INFO</STATUS></SONRS></SIGNONMSGSRSV1>
+<BANKMSGSRSV1><STMTTRNRS><TRNUID>1<STMTRS><CURDEF>USD
+<BANKACCTFROM><BANKID>011<ACCTID>000999<ACCTTYPE>CHECKING</BANKACCTFROM>
+<BANKTRANLIST><DTSTART>20261101<DTEND>20261130
+<STMTTRN><TRNTYPE>CREDIT<DTPOSTED>20261102120000.000[-5:EST]<TRNAMT>1050.5<FITID>F1
+<NAME>PROVIDER &amp; CO<MEMO>PO-100200</STMTTRN>
+<STMTTRN><TRNTYPE>FEE<DTPOSTED>20261103<TRNAMT>-1.00<FITID>F2<NAME>FEE</STMTTRN>
+</BANKTRANLIST><LEDGERBAL><BALAMT>1049.50<DTASOF>20261130</LEDGERBAL>
+</STMTRS></STMTTRNRS></BANKMSGSRSV1></OFX>
+"""
+
+OFX_2 = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
+<?OFX OFXHEADER="200" VERSION="220" SECURITY="NONE" OLDFILEUID="NONE" NEWFILEUID="NONE"?>
+<OFX><BANKMSGSRSV1><STMTTRNRS><STMTRS><CURDEF>EUR</CURDEF>
+<BANKACCTFROM><ACCTID>42</ACCTID></BANKACCTFROM><BANKTRANLIST>
+<STMTTRN><TRNTYPE>CREDIT</TRNTYPE><DTPOSTED>20261102</DTPOSTED><TRNAMT>+5,25</TRNAMT>
+<FITID>F9</FITID><REFNUM>PO-7</REFNUM><NAME>Ünal</NAME><BANKACCTTO><ACCTID>7</ACCTID></BANKACCTTO>
+</STMTTRN></BANKTRANLIST></STMTRS></STMTTRNRS></BANKMSGSRSV1></OFX>
+"""
+
+CSV = """booked_at,credit,debit,currency,text
+2026-11-02,500.00,,KES,PAYOUT PO-100200
+2026-11-03,,10.25,KES,FEE
+"""
+
+
+def read(content: str | bytes, folder: Path, mapping: str = "") -> Found:
+    """The rows as they are shown, and (row, column, sentence)."""
+    path = folder / "statement"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    said = read_mapping(mapping.encode(), BankForm.FIELDS)
+    form = BankForm(said)
+    rows: list[dict[str, Any]] = []
+    problems = []
+    try:
+        table = open_bank_table(path, said, form.FIELDS)
+        understanding = Understanding(table, form, said)
+        for batch in table.batches():
+            found = understanding.batch(batch)
+            rows += [form.shown(row) for row in found.rows]
+            problems += found.problems
+    except RefusedTable as refused:
+        problems.append(refused.problem)
+    return rows, [(each.row, each.column, each.sentence) for each in problems]
+
+
+def told(found: Found) -> list[tuple[Any, ...]]:
+    """(row, day, amount, currency, bank's reference, reference, counterparty, text)"""
+    rows, problems = found
+    assert not problems
+    return [
+        (
+            row["row"],
+            row["booked_at"][:10],
+            row["amount"]["amount"],
+            row["amount"]["currency"],
+            row["entry_reference"],
+            row["reference"],
+            row["counterparty"],
+            row["text"],
+        )
+        for row in rows
+    ]
+
+
+def test_camt_053(tmp_path: Path) -> None:
+    """Booked entries with their texts, on the bank's own day; what is pending is no row."""
+    found = read(CAMT, tmp_path)
+    assert told(found) == [
+        (1, "2026-11-02", "50500.00", "KES", "BANK-1", "PO-100200", "PROVIDER LTD",
+         "PAYOUT PO-100200"),
+        (2, "2026-11-03", "-10.25", "KES", "", "", "", "MONTHLY FEE & TAX"),
+    ]  # fmt: skip
+    assert {row["account"] for row in found[0]} == {"XX00TEST0000000001"}
+
+
+def test_camt_053_of_a_later_version(tmp_path: Path) -> None:
+    """Parties stand one level deeper there, and an account may have no IBAN."""
+    later = CAMT.replace("camt.053.001.02", "camt.053.001.08")
+    later = later.replace("<Dbtr><Nm>PROVIDER LTD</Nm></Dbtr>",
+                          "<Dbtr><Pty><Nm>PROVIDER LTD</Nm></Pty></Dbtr>")  # fmt: skip
+    later = later.replace("<IBAN>XX00TEST0000000001</IBAN>", "<Othr><Id>0100</Id></Othr>")
+    found = read(later, tmp_path)
+    assert (told(found)[0][6], found[0][0]["account"]) == ("PROVIDER LTD", "0100")
+
+
+def test_a_batch_of_several_transfers_is_one_row_with_all_their_references(tmp_path: Path) -> None:
+    more = "<TxDtls><Refs><EndToEndId>PO-100201</EndToEndId></Refs></TxDtls></NtryDtls>"
+    ((_, _, _, _, _, reference, _, text), _) = told(
+        read(CAMT.replace("</NtryDtls>", more, 1), tmp_path)
+    )
+    assert (reference, text) == ("", "PAYOUT PO-100200 PO-100201")
+
+
+def test_mt940(tmp_path: Path) -> None:
+    """The entry's day has no year: that of 2 January is the next one. Codes of field 86 are read,
+    and lines that the bank broke are whole again."""
+    found = read(MT940, tmp_path)
+    assert told(found) == [
+        (6, "2027-01-02", "500.50", "EUR", "BANK-1", "", "PROVIDER GMBH",
+         "SUPPLEMENT EREF+PO-100200SVWZ+PAYOUT PO-100200 THANKS"),
+        (10, "2027-01-03", "-1.00", "EUR", "", "", "", "FEE OF DECEMBER"),
+        (12, "2027-01-04", "-0.50", "EUR", "BANK-3", "OWN-REF-1", "PROVIDER BV",
+         "/NAME/PROVIDER BV/REMI/RETURNED/"),
+    ]  # fmt: skip
+    assert {row["account"] for row in found[0]} == {"12345678/0123456789"}
+
+
+def test_mt940_without_an_envelope_and_in_another_encoding(tmp_path: Path) -> None:
+    bare = MT940.split("{4:\n")[1].replace("-}", "-").replace("FEE OF", "GEBÜHR")
+    rows, _ = read(bare.encode("cp1252"), tmp_path, 'encoding = "cp1252"')
+    assert [row["text"] for row in rows][1] == "GEBÜHR DECEMBER"
+
+
+def test_ofx(tmp_path: Path) -> None:
+    """1.x, whose elements need no end, and 2.x, which is XML."""
+    found = read(OFX, tmp_path)
+    assert told(found) == [
+        (1, "2026-11-02", "1050.50", "USD", "F1", "", "PROVIDER & CO", "PO-100200"),
+        (2, "2026-11-03", "-1.00", "USD", "F2", "", "FEE", ""),
+    ]
+    assert {row["account"] for row in found[0]} == {"000999"}
+    later = read(OFX_2, tmp_path)
+    assert told(later) == [(1, "2026-11-02", "5.25", "EUR", "F9", "PO-7", "Ünal", "")]
+    assert later[0][0]["account"] == "42"
+
+
+def test_a_table_with_credit_and_debit(tmp_path: Path) -> None:
+    rows = told(read(CSV, tmp_path))
+    assert [row[:4] for row in rows] == [
+        (2, "2026-11-02", "500.00", "KES"),
+        (3, "2026-11-03", "-10.25", "KES"),
+    ]
+
+
+def test_a_table_under_a_mapping(tmp_path: Path) -> None:
+    """Names, marks and dates are the bank's; the account is said for all rows."""
+    mapping = """
+        dates = "day_first"
+        decimal = ","
+        thousands = "."
+        [columns]
+        booked_at = "Buchungstag"
+        amount = "Betrag"
+        text = "Verwendungszweck"
+        [defaults]
+        currency = "EUR"
+        account = "main"
+    """
+    content = "Buchungstag;Betrag;Verwendungszweck\n02.11.2026;-1.500,25;RENT\n"
+    rows, problems = read(content, tmp_path, mapping)
+    assert not problems
+    assert (rows[0]["amount"]["amount"], rows[0]["account"]) == ("-1500.25", "main")
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("2026-11-02,1.00,1.00,KES,x", "the row has more than one of amount, credit and debit"),
+        ("2026-11-02,,,KES,x", "the row has no amount"),
+        ("2026-11-02,-1.00,,KES,x", "a credit is negative: money that leaves is a debit"),
+        (",1.00,,KES,x", "is empty: a booking has a day"),
+    ],
+)
+def test_a_row_that_is_not_clear_is_told_alone(tmp_path: Path, row: str, sentence: str) -> None:
+    rows, problems = read(CSV + row + "\n", tmp_path)
+    assert (len(rows), [(each[0], each[2]) for each in problems]) == (2, [(4, sentence)])
+
+
+def test_an_entry_of_a_bank_that_is_not_clear_is_told_by_its_place(tmp_path: Path) -> None:
+    """The others are read; a balance cannot be checked then, and nothing is imported but by
+    --accept-good."""
+    rows, problems = read(CAMT.replace('"KES">10.25', '"KES">10.2x'), tmp_path)
+    assert ([row["row"] for row in rows], problems[0][:2]) == ([1], (2, "amount"))
+
+
+ENTITY = '<!DOCTYPE d [<!ENTITY e "x"><!ENTITY f "&e;&e;&e;">]>'
+FILE = '<!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]>'
+REFUSED: dict[str, tuple[str, str]] = {
+    "entities": (CAMT.replace("?>\n", f"?>\n{ENTITY}\n", 1), "declares a document type"),
+    "a file of the machine": (
+        CAMT.replace("?>\n", f"?>\n{FILE}\n", 1).replace("MONTHLY", "&e;"),
+        "declares a document type",
+    ),
+    "an entity that nobody declared": (CAMT.replace("MONTHLY", "&e;"), "the XML breaks here"),
+    "another message": (CAMT.replace("camt.053", "camt.054"), "is no CAMT.053 statement"),
+    "XML that ends early": (CAMT[:1200], "the XML breaks here"),
+    "XML without end of depth": (
+        CAMT.replace("<GrpHdr>", "<GrpHdr>" + "<a>" * 50, 1),
+        "nests more than 40 elements",
+    ),
+    "an element without end": (
+        CAMT.replace("MONTHLY", "x" * 9_000),
+        "holds more than 8,192 characters",
+    ),
+    "an entry less than the balances say": (
+        CAMT.replace(">51489.75<", ">51500.00<"),
+        "not what lies between its opening and its closing balance",
+    ),
+    "MT940 that does not add up": (
+        MT940.replace("C270104EUR1499,00", "C270104EUR1499,01"),
+        "not what lies between its opening and its closing balance",
+    ),
+    "MT940 with an amount of another country": (
+        MT940.replace(":61:270103D1,NMSC", ":61:270103D1.25,00NMSC"),
+        "field :61: is not as SWIFT has it",
+    ),
+    "MT940 that ends early": (MT940.split(":62F:")[0], "before the closing balance"),
+    "MT940 without an opening balance": (
+        MT940.replace(":60F:C261231EUR1000,00\n", ""),
+        "before any opening balance",
+    ),
+    "MT940 with a field without end": (
+        MT940.replace("FEE OF DECEMBER", "FEE" + "\nx" * 80),
+        "the field has more than 64 lines",
+    ),
+    "OFX that ends early": (OFX.replace("</OFX>", ""), "the file ends before </OFX>"),
+    "OFX with entities": (
+        OFX_2.replace("<OFX>", f"{ENTITY}<OFX>"),
+        "declares a document type or entities",
+    ),
+    "a table of something else": ("a,b\n1,2\n", "there is no column 'booked_at'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_as_a_whole(tmp_path: Path, name: str) -> None:
+    """With one sentence that says what to do, and without a word of what stands in it."""
+    content, sentence = REFUSED[name]
+    _, problems = read(content, tmp_path)
+    assert sentence in problems[-1][2]
+    assert "root:" not in str(problems)
+
+
+def test_a_file_of_ofx_beyond_the_bound_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bank_formats, "MAX_OFX_BYTES", 100)
+    _, problems = read(OFX, tmp_path)
+    assert "fetch it month by month" in problems[0][2]
+
+
+@pytest.mark.parametrize("content", [CAMT, MT940, OFX])
+def test_a_file_cut_anywhere_is_refused_or_told(tmp_path: Path, content: str) -> None:
+    """No cut passes for a whole statement, and none is a fault of ours."""
+    for end in range(0, len(content.rstrip()) - 2, 37):
+        _, problems = read(content[:end], tmp_path)
+        assert problems, end

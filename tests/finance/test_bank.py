@@ -1,0 +1,369 @@
+"""The bank's side from the first file to the journal: imported, matched, reported, posted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from app.access.operator_store import audit_entries
+from app.access.operators import register_operator
+from app.core.errors import NotFoundError, UsageError
+from app.finance.bank_match import booked_line, booked_lines, check_bucket
+from app.finance.break_acts import SeenBreak, accept_break, breaks_of_run, match_break, one_break
+from app.finance.imports import (
+    Imported,
+    ImportRequest,
+    import_bank,
+    import_statement,
+    past_imports,
+)
+from app.finance.match_rules import preview_rules, read_rules
+from app.finance.reconcile_period import Ran, RunRequest, reconcile_period
+from app.finance.report_period import report_journal, report_period
+from app.finance.reports.journal import DEFAULTS, head, writer
+from app.receiving.context import AppContext
+from reconcile.instants import DAY, parse_instant
+from reconcile.matching.breaks import BANK_CAUSES
+from reconcile.money import Money
+from reconcile.reporting.journal import Transaction
+from reconcile.reporting.report import PeriodReport, Scope
+from tests.database.builders import context as context_of
+from tests.database.builders import opened, rows
+from tests.reconcile.build import T
+from tests.waiting import PATIENCE_S
+
+START = parse_instant("2026-01-01T00:00:00Z")
+BEAN_CHECK = Path(sys.executable).with_name("bean-check")
+
+STATEMENT = """payment_reference,gross,fee,currency,settled_at,payout,type
+pay_1,1000.00,30.00,KES,2026-01-05,PO-100200,payment
+pay_2,500.00,15.00,KES,2026-01-05,PO-100200,payment
+pay_3,200.00,6.00,KES,2026-01-06,PO-100201,payment
+pay_4,300.00,9.00,KES,2026-01-07,PO-100202,payment
+pay_5,100.00,3.00,USD,2026-01-07,PO-100203,payment
+pay_6,70.00,1.00,KES,2026-01-08,,payment
+pay_7,40.00,1.00,KES,2026-01-30,PO-100205,payment
+"""
+
+BANK = """account,booked_at,amount,currency,entry_reference,reference,counterparty,text
+main,2026-01-04,1.00,KES,B0,,,OPENING
+main,2026-01-06,1455.00,KES,B1,,PROVIDER LTD,PAYOUT PO-100200
+main,2026-01-07,190.00,KES,B2,PO-100201,PROVIDER LTD,
+main,2026-01-08,12610.00,KES,B3,,PROVIDER LTD,PO-100203 AT 130.00
+main,2026-01-09,88.00,KES,B4,,Jane Doe,GIFT
+main,2026-01-20,-25.00,KES,B5,,LANDLORD,RENT
+"""
+"""PO-100200 is there, PO-100201 lacks 4.00, PO-100202 is missing, PO-100203 was exchanged; B4 is
+nobody's; PO-100205 may still come."""
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        yield context_of(store, at=60)
+
+
+async def bank(context: AppContext, folder: Path, content: str = BANK, **said: object) -> Imported:
+    """Import a bank's table of this content."""
+    path = folder / "bank.csv"
+    path.write_text(content)
+    return await import_bank(context, ImportRequest(path=path, **said))  # type: ignore[arg-type]
+
+
+async def both(context: AppContext, folder: Path) -> AppContext:
+    """Import the statement and the bank's file; the context some minutes later."""
+    path = folder / "statement.csv"
+    path.write_text(STATEMENT)
+    done = await import_statement(context, ImportRequest(path=path), source="shop")
+    assert not done.problems
+    assert not (await bank(context, folder)).problems
+    return replace(context, clock=context_of(context.store, at=600).clock)
+
+
+def counts(done: Imported) -> tuple[int, int, int]:
+    """New, changed, unchanged."""
+    assert not done.problems
+    return done.new, done.changed, done.unchanged
+
+
+async def test_the_same_lines_again_change_nothing(context: AppContext, tmp_path: Path) -> None:
+    """In the same file, in one that overlaps, in any order; a dry run writes nothing."""
+    assert (await bank(context, tmp_path, dry_run=True)).number is None
+    assert await rows(context.store, "SELECT * FROM bank_lines") == []
+    assert counts(await bank(context, tmp_path)) == (6, 0, 0)
+    heading, *lines = BANK.splitlines(keepends=True)
+    assert counts(await bank(context, tmp_path, heading + "".join(lines[::-1]))) == (0, 0, 6)
+    more = "main,2026-01-21,5.00,KES,B6,,,\n"
+    assert counts(await bank(context, tmp_path, heading + lines[3] + more)) == (1, 0, 1)
+    other = lines[1].replace("PAYOUT", "TRANSFER")
+    assert counts(await bank(context, tmp_path, heading + other)) == (0, 1, 0)
+    assert [each.read for each in await past_imports(context, kind="bank", limit=9)] == [1, 2, 6, 6]
+    async with context.store.reading() as connection:
+        trail = await audit_entries(connection, limit=9)
+    assert {each.action for each in trail} == {"bank_imported"}
+
+
+async def test_another_zone_makes_no_other_lines(context: AppContext, tmp_path: Path) -> None:
+    """The days of the same file begin at another moment, and are the same days."""
+    assert counts(await bank(context, tmp_path)) == (6, 0, 0)
+    nairobi = replace(context, zone=ZoneInfo("Africa/Nairobi"))
+    assert counts(await bank(nairobi, tmp_path)) == (0, 6, 0)
+    assert counts(await bank(nairobi, tmp_path)) == (0, 0, 6)
+
+
+async def test_bookings_that_look_alike_are_as_many_as_the_file_has(
+    context: AppContext, tmp_path: Path
+) -> None:
+    heading = BANK.splitlines(keepends=True)[0]
+    alike = "main,2026-01-09,5.00,KES,,,TILL,COINS\n"
+    assert counts(await bank(context, tmp_path, heading + alike * 3)) == (3, 0, 0)
+    assert counts(await bank(context, tmp_path, heading + alike * 4)) == (1, 0, 3)
+    assert len(await rows(context.store, "SELECT DISTINCT line FROM bank_lines")) == 4
+
+
+async def test_one_row_that_is_not_clear_keeps_all_others_out(
+    context: AppContext, tmp_path: Path
+) -> None:
+    done = await bank(context, tmp_path, BANK + "main,2026-01-22,x,KES,B9,,,\n")
+    assert [(each.row, each.column) for each in done.problems] == [(8, "amount")]
+    assert await rows(context.store, "SELECT * FROM bank_lines") == []
+    good = await bank(context, tmp_path, BANK + "main,2026-01-22,x,KES,B9,,,\n", accept_good=True)
+    assert (good.new, good.rejected) == (6, 1)
+
+
+async def test_who_only_looks_may_not_import(context: AppContext, tmp_path: Path) -> None:
+    await register_operator(context, name="Ann", role="admin", by=None)
+    await register_operator(context, name="Vic", role="viewer", by="Ann")
+    with pytest.raises(UsageError, match="Vic"):
+        await bank(context, tmp_path, by="Vic")
+
+
+async def test_a_run_finds_every_difference_and_ties(context: AppContext, tmp_path: Path) -> None:
+    later = await both(context, tmp_path)
+    ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
+    assert ran.control.holds
+    assert {each.seen.cause: str(each.seen.money) for each in await told(later, ran)} == {
+        "payout_not_in_bank": "KES 291.00",
+        "payout_amount_differs": "KES 4.00",
+        "bank_line_unknown": "KES 88.00",
+    }
+    lines = await booked_lines(later, limit=9)
+    assert {(each.line.text or each.line.reference, each.bucket) for each in lines} == {
+        ("OPENING", "not_covered"),
+        ("PAYOUT PO-100200", "by_reference"),
+        ("PO-100201", "payout_amount_differs"),
+        ("PO-100203 AT 130.00", "by_exchange"),
+        ("GIFT", "bank_line_unknown"),
+        ("RENT", "other_business"),
+    }
+    (exchanged,) = [each for each in lines if each.bucket == "by_exchange"]
+    assert exchanged.document()["rate"] == "130.000000"
+
+
+async def test_without_a_file_of_the_bank_there_is_no_such_side(
+    context: AppContext, tmp_path: Path
+) -> None:
+    path = tmp_path / "statement.csv"
+    path.write_text(STATEMENT)
+    await import_statement(context, ImportRequest(path=path), source="shop")
+    later = replace(context, clock=context_of(context.store, at=600).clock)
+    ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
+    assert {line.side for line in ran.control.lines} == {"statement"}
+    assert await booked_lines(later, limit=9) == []
+
+
+async def test_a_match_by_hand_closes_both_and_an_acceptance_holds(
+    context: AppContext, tmp_path: Path
+) -> None:
+    later = await both(context, tmp_path)
+    ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
+    found = {each.seen.cause: each for each in await told(later, ran)}
+    missing, unknown = found["payout_not_in_bank"], found["bank_line_unknown"]
+    line = unknown.seen.cites[0]
+    then = replace(later, clock=context_of(later.store, at=900).clock)
+    await match_break(then, missing.identity, line=line, reason="the bank says so", by=None)
+    accepting = found["payout_amount_differs"].identity
+    await accept_break(then, accepting, reason="the bank's charge", by=None)
+    after = replace(later, clock=context_of(later.store, at=1_200).clock)
+    again = await reconcile_period(after, RunRequest(), progress=lambda _: None)
+    states = [(each.life.state, str(each.seen.money)) for each in await told(after, again)]
+    # The two that belong together differ by 203.00, and nothing else is told of them.
+    assert sorted(states) == [("accepted", "KES 4.00"), ("open", "KES 203.00")]
+    closed = await one_break(after, missing.identity)
+    assert closed.life.state == "closed"
+    assert "match by" in closed.life.because
+
+
+async def told(context: AppContext, ran: Ran) -> list[SeenBreak]:
+    """The breaks of a run that are of the bank's side; nobody told of these payments."""
+    return [
+        each
+        async for part in breaks_of_run(context, ran.number)
+        for each in part
+        if each.seen.cause in BANK_CAUSES
+    ]
+
+
+async def scoped(context: AppContext, first: str, last: str, basis: str = "settled") -> Scope:
+    """A period that ends with a day."""
+    return Scope(
+        start=parse_instant(f"{first}T00:00:00Z"),
+        end=parse_instant(f"{last}T00:00:00Z") + DAY,
+        as_of=context.clock.now(),
+        basis=basis,  # type: ignore[arg-type]
+        environment="sandbox",
+    )
+
+
+async def reported(context: AppContext, first: str, last: str) -> PeriodReport:
+    return await report_period(context, await scoped(context, first, last), progress=lambda _: None)
+
+
+def flows(report: PeriodReport) -> dict[str, str]:
+    """The way from settled to the bank, in shillings and dollars; without what is nothing."""
+    return {
+        f"{row.flow} {row.currency}": str(Money(minor=row.sum, currency=row.currency))
+        for row in report.money
+        if row.sum and row.flow not in ("captured", "fees", "net")
+    }
+
+
+async def test_the_report_goes_on_to_money_in_the_bank_and_ties(
+    context: AppContext, tmp_path: Path
+) -> None:
+    later = await both(context, tmp_path)
+    report = await reported(later, "2026-01-01", "2026-01-31")
+    assert report.ties_hold
+    assert any(tie.name == "settled and the bank" for tie in report.ties)
+    assert flows(report) == {
+        "settled KES": "KES 2,048.00",
+        "in_bank KES": "KES 1,645.00",
+        "bank_differs KES": "KES 4.00",
+        "not_in_bank KES": "KES 330.00",
+        "no_payout KES": "KES 69.00",
+        "settled USD": "USD 97.00",
+        "exchanged USD": "USD 97.00",
+    }
+    assert {row.side for row in report.matching} >= {"payouts", "bank"}
+    assert {each.cause for each in report.break_lines} >= {"payout_not_in_bank"}
+
+
+async def test_two_periods_that_meet_have_together_the_sums_of_the_whole(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """A payout's lines, its bank line and their difference are of one period."""
+    later = await both(context, tmp_path)
+    sums: Counter[tuple[str, str]] = Counter()
+    for first, last in (("2026-01-01", "2026-01-06"), ("2026-01-07", "2026-01-31")):
+        report = await reported(later, first, last)
+        assert report.ties_hold
+        for row in report.money:
+            sums[row.flow, row.currency] += row.sum
+    whole = await reported(later, "2026-01-01", "2026-01-31")
+    assert {key: minor for key, minor in sums.items() if minor} == {
+        (row.flow, row.currency): row.sum for row in whole.money if row.sum
+    }
+
+
+async def test_the_journal_posts_what_the_bank_confirms(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """bean-check takes it; the bank's account is what the bank booked for providers, and what is on
+    its way is what it has not booked, or booked otherwise."""
+    later = await both(context, tmp_path)
+    some: list[Transaction] = []
+    await report_journal(
+        later,
+        await scoped(later, "2026-01-01", "2026-01-31", "captured"),
+        write=some.append,
+        progress=lambda _: None,
+    )
+    sums: Counter[tuple[str, str]] = Counter()
+    for each in some:
+        for posting in each.postings:
+            sums[posting.role, each.currency] += posting.minor
+    # B1, B2, B3 and B4, and the line that names no payout, of which no bank can speak.
+    assert sums["bank", "KES"] == 145_500 + 19_000 + 1_261_000 + 8_800 + 6_900
+    # PO-100202, PO-100205 and what PO-100201 lacks, less what is nobody's.
+    assert sums["in_transit", "KES"] == 29_100 + 3_900 + 400 - 8_800
+    assert sums["in_transit", "USD"] == 0
+    assert (sums["exchange", "USD"], sums["exchange", "KES"]) == (9_700, -1_261_000)
+    lines = writer("beancount", accounts=DEFAULTS)
+    path = tmp_path / "j.beancount"
+    path.write_text(head("beancount", accounts=DEFAULTS, title="t") + "".join(map(lines, some)))
+    assert bean_checked(path) == (0, "", "")
+    assert "confirmed by bank statement" in path.read_text()
+
+
+def bean_checked(path: Path) -> tuple[int, str, str]:
+    """What the real bean-check says."""
+    done = subprocess.run([BEAN_CHECK, path], capture_output=True, text=True, timeout=PATIENCE_S)
+    return done.returncode, done.stdout, done.stderr
+
+
+RULES = """
+bank_margin = "3 days"
+bank_payers = ["PROVIDER"]
+[[exchange]]
+currency = "USD"
+into = "KES"
+rate = "131.5"
+tolerance_percent = "0.5"
+"""
+
+
+def test_rules_of_the_bank_are_read_with_every_mistake() -> None:
+    rules = read_rules(RULES).match
+    assert (rules.bank_margin, rules.bank_payers) == (3 * DAY, ("PROVIDER",))
+    (rate,) = rules.rates
+    assert (rate.micros, rate.tolerance_per_million) == (131_500_000, 5_000)
+    wrong = RULES.replace('"PROVIDER"', '"x"').replace('"131.5"', '"0"').replace("KES", "USD")
+    with pytest.raises(Exception, match="bank_payers") as raised:
+        read_rules(wrong)
+    assert "a rate is more than nothing" in str(raised.value)
+    with pytest.raises(Exception, match="currency and into are the same"):
+        read_rules(RULES.replace("KES", "USD"))
+
+
+async def test_a_preview_of_rules_tells_what_they_change_at_the_bank(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """Jane's gift is of no provider; the bank's rate is farther from the rule's than tolerated."""
+    later = await both(context, tmp_path)
+    found = await preview_rules(later, RULES, progress=lambda _: None)
+    told = {(row["effect"], row["kind"]): row["count"] for row in found.totals()}
+    assert told == {
+        ("gone_break", "bank_line_unknown"): 1,
+        ("no_longer_matched", "by_exchange"): 1,
+        ("new_break", "payout_amount_differs"): 1,
+        ("changed", "payout_not_in_bank"): 1,  # it was due earlier
+    }
+
+
+async def test_bank_lines_are_listed_page_by_page_and_shown_one_by_one(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """The newest first, without what names people unless a whole one is asked for."""
+    later = await both(context, tmp_path)
+    every = await booked_lines(later, limit=9)
+    first = await booked_lines(later, limit=2)
+    rest = await booked_lines(later, after=first[-1].line.line_id, limit=9)
+    assert [*first, *rest] == every
+    assert not any("Jane" in str(each.document()) for each in every)
+    (unknown,) = await booked_lines(later, stands="bank_line_unknown", limit=9)
+    whole = await booked_line(later, unknown.line.line_id)
+    assert whole.document(whole=True)["counterparty"] == "Jane Doe"
+    assert await booked_lines(later, as_of=T, limit=9) == []
+    with pytest.raises(NotFoundError):
+        await booked_line(later, "bnk_none")
+    with pytest.raises(NotFoundError):
+        await booked_lines(later, after="bnk_none", limit=9)
+    with pytest.raises(UsageError, match="by_exchange"):
+        check_bucket("nowhere")
