@@ -104,6 +104,14 @@ def test_the_report_shows_both_sides_of_it_and_ties() -> None:
     }
 
 
+def test_a_line_that_the_matching_found_to_be_of_no_movement_is_no_exchange() -> None:
+    """What is told of as never notified stands with its break alone."""
+    (each,) = seen(abroad())
+    (line,) = each.lines
+    (found,) = settled(each, strange={line.line_id})
+    assert (found.taken, found.exchanged) == ((), False)
+
+
 def test_the_journal_posts_the_exchange_and_its_loss() -> None:
     """Clearing is empty in both currencies; 100 less came than by the rate of the rules."""
     sums: Counter[tuple[str, str]] = Counter()
