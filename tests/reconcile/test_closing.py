@@ -90,7 +90,7 @@ def test_every_field_is_under_the_digest() -> None:
 
 
 def test_a_document_of_a_later_form_is_refused() -> None:
-    document = closing_document(CLOSING) | {"form": 2}
+    document = closing_document(CLOSING) | {"form": 3}
     with pytest.raises(ValueError, match="later version"):
         closing_of(document)
 
