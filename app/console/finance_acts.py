@@ -12,6 +12,7 @@ from app.console.proposals_pages import proposed
 from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
 from app.core.errors import ConfigurationError, UsageError
+from app.core.text import counted
 from app.finance.break_acts import (
     SeenBreak,
     accept_break,
@@ -168,7 +169,7 @@ async def ask_run(view: View) -> Asked:
             "A run matches orders with order books and statements, and finds every difference.",
             "Without days it is of everything, and moves the lives of breaks: new ones open, and "
             "those that evidence has ended close. With days it only looks, and changes no break.",
-            f"It reads about {rows:,} rows, in a process of its own: you may leave the page, and "
+            f"It reads about {counted(rows, 'row')}, in a process of its own: you may leave the page, and "
             "the list of runs says how it goes.",
         ),
         back="/runs",

@@ -83,7 +83,7 @@ def test_a_tie_that_does_not_hold_is_an_exit_code(
         1,
         "Not every tie holds: the report's first lines name those that do not.\n",
     )
-    assert b"1 of 19 ties do not hold: " in out
+    assert f"1 of {len(whole.ties)} ties do not hold: ".encode() in out
 
 
 @pytest.mark.parametrize("form", ["xlsx", "pdf"])
