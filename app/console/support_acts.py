@@ -85,8 +85,8 @@ async def ask_body(view: View) -> Asked:
     """Which body would be seen."""
     entry = await show_delivery(view.context, view.needed("delivery"))
     lines = [
-        f"You get the body as it came: {counted(entry.size, 'byte')}. It may hold the customer's name, "
-        "number and address: keep it no longer than you need it.",
+        f"You get the body as it came: {counted(entry.size, 'byte')}. It may hold the customer's "
+        "name, number and address: keep it no longer than you need it.",
         "The trail keeps that you took it, and why.",
     ]
     if is_refused(entry):
