@@ -30,10 +30,18 @@ def half(target: Target) -> bytes:
     return json.dumps(target.event("half", payment=HALF)).encode()
 
 
+TRIES = 20
+
+
 async def post(
     driver: Driver, path: str, body: bytes, headers: Sequence[Header], method: str = "POST"
 ) -> int:
-    answer = await driver.client.request(method, path, content=body, headers=list(headers))
+    """The status of the answer. A 503 of a disk that is slow for a moment is sent again, as
+    providers do."""
+    for _ in range(TRIES):
+        answer = await driver.client.request(method, path, content=body, headers=list(headers))
+        if answer.status_code != 503:
+            break
     return answer.status_code
 
 
