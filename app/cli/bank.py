@@ -15,16 +15,13 @@ from app.cli.imports import (
     DelimiterOption,
     DryRunOption,
     EncodingOption,
-    ImportArgument,
     LimitOption,
     MappingOption,
-    ReasonOption,
     RejectsOption,
     ZoneOption,
-    list_imports,
+    add_past_imports,
     request_of,
     run_import,
-    run_withdrawal,
 )
 from app.cli.operators import ByOption
 from app.cli.output import (
@@ -143,22 +140,4 @@ def show_bank_line(
         emit(paid, columns=columns, form=form)
 
 
-@bank_group.command("imports")
-def list_bank_imports(limit: LimitOption = 50, form: FormatOption = Format.table) -> None:
-    """List the files of banks that were imported, newest first."""
-    list_imports("bank", limit, form)
-
-
-@bank_group.command("withdraw")
-def withdraw_bank_lines(
-    number: ImportArgument,
-    reason: ReasonOption,
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
-) -> None:
-    """Take an import of a bank's file back, as if its lines had never been there.
-
-    Earlier imports of the same lines count again. Above the limit it is proposed to a second
-    person.
-    """
-    run_withdrawal("bank", number, reason=reason, by=by, form=form)
+add_past_imports(bank_group, "bank", files="the files of banks", one="a bank's file")

@@ -1,11 +1,12 @@
-"""Commands that import: records for order books, statement for the provider's files."""
+"""Commands that import: records for order books, statement for the provider's files; presets, by
+which such files are known."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -29,7 +30,7 @@ from reconcile.instants import EARLIEST, format_instant, format_known
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.finance.imports import Imported, ImportRequest
+    from app.finance.imports import Imported, ImportKind, ImportRequest
     from app.receiving.context import AppContext
     from reconcile.matching.books import BookLine
     from reconcile.money import Money
@@ -191,26 +192,48 @@ def _refund_of(line: BookLine) -> Money:
     return replace(line.money, minor=line.refunded)
 
 
-def list_imports(kind: Any, limit: int, form: Format) -> None:
-    """Print the imports of a kind, newest first."""
-    from app.finance.imports import past_imports
-
-    found = with_context(lambda context, settings: past_imports(context, kind=kind, limit=limit))
-    rows = [
-        {name: getattr(each, name) for name in (*IMPORT_COLUMNS, "reason", "sha256")}
-        | {"published_at": format_instant(each.published_at or EARLIEST)}
-        for each in found
-    ]
-    emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
-
-
 ImportArgument = Annotated[
     int, typer.Argument(metavar="IMPORT", min=1, help="Its number, as `imports` lists it.")
 ]
 ReasonOption = Annotated[str, typer.Option(help="Why, in your words.")]
 
+WITHDRAW: Final = """Take an import of {} back, as if its lines had never been there.
 
-def run_withdrawal(kind: Any, number: int, *, reason: str, by: str | None, form: Format) -> None:
+Earlier imports of the same lines count again. Above the limit it is proposed to a second person.
+"""
+
+
+def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: str) -> None:
+    """Add what every kind of import has: `imports` lists them, `withdraw` takes one back.
+
+    files, one  what was imported, in words: `order books`, `an order book`
+    """
+
+    @group.command("imports", help=f"List {files} that were imported, newest first.")
+    def imports(limit: LimitOption = 50, form: FormatOption = Format.table) -> None:
+        from app.finance.imports import past_imports
+
+        found = with_context(
+            lambda context, settings: past_imports(context, kind=kind, limit=limit)
+        )
+        rows = [
+            {name: getattr(each, name) for name in (*IMPORT_COLUMNS, "reason", "sha256")}
+            | {"published_at": format_instant(each.published_at or EARLIEST)}
+            for each in found
+        ]
+        emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
+
+    @group.command("withdraw", help=WITHDRAW.format(one))
+    def withdraw(
+        number: ImportArgument,
+        reason: ReasonOption,
+        by: ByOption = None,
+        form: DocumentOption = Format.table,
+    ) -> None:
+        _withdraw(kind, number, reason=reason, by=by, form=form)
+
+
+def _withdraw(kind: ImportKind, number: int, *, reason: str, by: str | None, form: Format) -> None:
     """Take an import back, and print what became of its lines."""
     from app.cli.proposals import told_proposal
     from app.finance.withdraw_import import Withdrawn, withdraw_import
@@ -252,7 +275,8 @@ records_group = typer.Typer(
 
 
 @records_group.command(
-    "import", epilog="Such as: tallyhook records import orders.csv --preset shopify --dry-run"
+    "import",
+    epilog="Such as: tallyhook records import orders.csv --preset shopify_orders --dry-run",
 )
 def import_records(
     file: FileArgument,
@@ -335,28 +359,7 @@ def list_records(
     emit_up_to(limit, rows, columns=columns, form=form)
 
 
-@records_group.command("imports")
-def list_book_imports(
-    limit: LimitOption = 50,
-    form: FormatOption = Format.table,
-) -> None:
-    """List the order books that were imported, newest first."""
-    list_imports("book", limit, form)
-
-
-@records_group.command("withdraw")
-def withdraw_records(
-    number: ImportArgument,
-    reason: ReasonOption,
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
-) -> None:
-    """Take an import of an order book back, as if its lines had never been there.
-
-    Earlier imports of the same lines count again. Above the limit it is proposed to a second
-    person.
-    """
-    run_withdrawal("book", number, reason=reason, by=by, form=form)
+add_past_imports(records_group, "book", files="the order books", one="an order book")
 
 
 statement_group = typer.Typer(
@@ -471,25 +474,34 @@ def list_statement_lines(
     emit_up_to(limit, rows, columns=columns, form=form)
 
 
-@statement_group.command("imports")
-def list_statement_imports(
-    limit: LimitOption = 50,
-    form: FormatOption = Format.table,
-) -> None:
-    """List the statements that were imported, newest first."""
-    list_imports("statement", limit, form)
+add_past_imports(statement_group, "statement", files="the statements", one="a statement")
 
 
-@statement_group.command("withdraw")
-def withdraw_statement(
-    number: ImportArgument,
-    reason: ReasonOption,
-    by: ByOption = None,
+presets_group = typer.Typer(
+    help="Exports that are read without a mapping of your own.", no_args_is_help=True
+)
+
+PRESET_COLUMNS = ("preset", "kind", "title", "recognized_by")
+
+
+@presets_group.command("list")
+def list_presets(form: FormatOption = Format.table) -> None:
+    """List the presets that are shipped, and the columns by which their files are known."""
+    from app.finance.files.presets import list_presets
+
+    emit(list_presets(), columns=PRESET_COLUMNS, form=form)
+
+
+@presets_group.command("show")
+def show_preset(
+    name: Annotated[str, typer.Argument(help="A shipped preset's name, or the path of a file.")],
     form: DocumentOption = Format.table,
 ) -> None:
-    """Take an import of a statement back, as if its lines had never been there.
+    """Show a preset's file, which may be copied, changed, and said as --preset FILE."""
+    from app.finance.files.presets import show_preset
 
-    Earlier imports of the same lines count again. Above the limit it is proposed to a second
-    person.
-    """
-    run_withdrawal("statement", number, reason=reason, by=by, form=form)
+    shown = show_preset(name)
+    if form is Format.table:
+        print(shown["file"], end="")
+    else:
+        document(shown, form)

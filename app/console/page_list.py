@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.console.bank_page import bank_document
 from app.console.breaks_pages import break_document, breaks_document, late_money_document
 from app.console.deliveries_pages import deliveries_document, delivery_document
 from app.console.finance_pages import (
+    bank_document,
     period_document,
     periods_document,
     preview_document,

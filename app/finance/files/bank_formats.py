@@ -12,6 +12,7 @@ account before and after, its entries must add up to that, or nothing of the fil
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -83,7 +84,7 @@ _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
 """An envelope, or a message without one, perhaps after a bank's own lines."""
 
 
-class _BankTable:
+class _BankTable(ABC):
     """What the three have in common: a heading of ours, and rows in batches."""
 
     heading: Sequence[str] = HEADING
@@ -102,8 +103,9 @@ class _BankTable:
                 )
             yield Batch([cells for _, cells in part], [number for number, _ in part])
 
+    @abstractmethod
     def _rows(self) -> Iterator[Row]:
-        raise NotImplementedError
+        """Every booked entry, with its row's number."""
 
 
 def _cells(**found: str) -> Sequence[str]:
