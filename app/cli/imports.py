@@ -276,7 +276,7 @@ records_group = typer.Typer(
 
 @records_group.command(
     "import",
-    epilog="Such as: tallyhook records import orders.csv --preset shopify_orders --dry-run",
+    epilog="Such as: tallyhook records import orders.csv --preset shopify_orders",
 )
 def import_records(
     file: FileArgument,

@@ -13,6 +13,7 @@ import typer
 
 from app.cli import main
 from app.cli.help import SECTIONS
+from app.finance.files.presets import shipped_presets
 
 ROOT: Any = typer.main.get_command(main.application)
 
@@ -66,6 +67,7 @@ def test_every_example_is_a_command_with_options_that_it_has() -> None:
         assert len(example) <= 76, "wider than the help of a terminal with 80 columns"
         known = [*shlex.split(words.partition(" <")[0]), "--help"]
         assert ROOT.main(args=known, prog_name="tallyhook", standalone_mode=False) == 0
+        assert set(re.findall(r"--preset (\w+)", example)) <= set(shipped_presets())
 
 
 @pytest.mark.parametrize(
