@@ -394,6 +394,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                     ],
                     "responses": {
                         "200": _answer("A page of bank lines", "BankPage"),
+                        "409": _problem("They are too many to be matched, or their sums too large"),
                         "422": _problem("A parameter is wrong"),
                     },
                 },
