@@ -129,7 +129,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
     "restored": _ADMIN,
     "inbox_adopted": _ADMIN,
-    "proposed": _FINANCE,  # and the act that is proposed, of these four
+    "proposed": _FINANCE,  # and the act itself, by its own action
     "proposal_approved": _FINANCE,
     "proposal_rejected": _FINANCE,
     "proposal_withdrawn": _FINANCE,

@@ -249,7 +249,7 @@ async def _to_file(request: Request, path: Path) -> None:
     if size > MAX_FORM_BYTES:
         raise UsageError(
             f"the file is larger than {MAX_FILE_BYTES >> 20} MiB: cut it in parts, or import it on "
-            "the machine (tallyhook statement import, tallyhook records import)"
+            "the machine (tallyhook statement import, records import or bank import)"
         )
 
 

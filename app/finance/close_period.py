@@ -23,7 +23,7 @@ from typing import Any, Final
 from app.access.operator_store import Operator
 from app.access.operators import Proven, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, Agreed, ProposalKind, propose
+from app.access.proposals import Agree, Agreed, ProposalKind, propose, shown_in
 from app.core.errors import UsageError
 from app.core.masking import looks_like_a_phone
 from app.database.engine import Connection
@@ -168,9 +168,15 @@ def closing_kind(
         name="close_period",
         title="Close a month",
         action="period_closed",
-        state=_months_state,
+        subject_state=_months_state,
         perform=perform,
         takes_long=True,
+        for_good=True,
+        where=shown_in("periods"),
+        particulars={
+            "as_of": "Closed as it was known at",
+            "margin_days": "Days after the month's end before which it is not closed",
+        },
     )
 
 

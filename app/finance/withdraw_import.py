@@ -262,8 +262,9 @@ def withdrawal_kind(context: AppContext) -> ProposalKind:
         name="withdraw_import",
         title="Take an import back",
         action="records_withdrawn",
-        state=_state,
+        subject_state=_state,
         perform=perform,
+        where=lambda proposal: ("imports", proposal.given["import"]),
     )
 
 

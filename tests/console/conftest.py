@@ -57,8 +57,10 @@ class RunningConsole:
         return self.console.context
 
     @asynccontextmanager
-    async def client(self, token: str = "", **headers: str) -> AsyncIterator[httpx2.AsyncClient]:
-        transport = httpx2.ASGITransport(app=self.application, client=("192.0.2.7", 4711))
+    async def client(
+        self, token: str = "", *, address: str = "192.0.2.7", **headers: str
+    ) -> AsyncIterator[httpx2.AsyncClient]:
+        transport = httpx2.ASGITransport(app=self.application, client=(address, 4711))
         cookies = {self.console.cookie: token} if token else {}
         async with httpx2.AsyncClient(
             transport=transport, base_url=ORIGIN, cookies=cookies, headers=headers

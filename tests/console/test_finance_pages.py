@@ -8,11 +8,17 @@ import io
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from app.access.proposal import Proposal
+from app.bootstrap_console import console_of
+from app.bootstrap_sources import compile_sources
+from app.config.load import load_settings
+from app.config.settings import Settings
 from app.console.application import build_console
 from app.console.finance_pages import CHECKS
 from app.console.jobs import Jobs
@@ -20,8 +26,10 @@ from app.console.words import BREAK_STATES, CAUSES, STEPS
 from app.finance.imports import ImportRequest, import_bank, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.providers.source import Source
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
+from tests.api.driving import environ
 from tests.console.conftest import ORIGIN, RunningConsole, until_async
 from tests.console.test_pages import shown
 
@@ -278,6 +286,41 @@ async def test_a_proposal_is_rejected_or_withdrawn(
     assert (found["state"], found["steps"][-1]["reason"]) == (state, "not like this")
     assert "nothing was done" in text
     assert console.driver.rows("SELECT 1 FROM break_deeds") == []
+
+
+async def test_a_kind_says_where_its_subject_is_shown_and_whether_it_is_for_good(
+    console: RunningConsole,
+) -> None:
+    said = {}
+    for name, kind in console.console.proposals.kinds.items():
+        about = Proposal(
+            id="prp_1", kind=name, subject="a thing", sentence="Do it.", subject_state="",
+            given={"import": "7"}, who="a finance", role="finance", reason="so",
+            at=Instant(0), until=Instant(1),
+        )  # fmt: skip
+        said[name] = (None if kind.where is None else kind.where(about), kind.for_good)
+    assert said == {
+        "accept_above_limit": (("breaks", "a thing"), False),
+        "change_rules": (None, False),
+        "close_period": (("periods", "a thing"), True),
+        "erase": (("orders", "a thing"), True),
+        "withdraw_import": (("imports", "7"), False),
+    }
+
+
+async def test_a_console_compiles_its_sources_once(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiled = []
+
+    def counting(settings: Settings) -> dict[str, Source]:
+        compiled.append(settings)
+        return compile_sources(settings)
+
+    for module in ("app.bootstrap_console", "app.bootstrap_proposals"):
+        monkeypatch.setattr(f"{module}.compile_sources", counting)
+    console_of(console.context, load_settings(environ(tmp_path)), host="127.0.0.1", port=8081)
+    assert len(compiled) == 1
 
 
 @pytest.mark.parametrize("alone", [True, False])
