@@ -7,6 +7,7 @@ the same words.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -44,15 +45,20 @@ NOTED_FOR_S: Final = 3600.0
 trail is kept for ever, and must not be filled by who guesses."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
+FORM_WITHIN_S: Final = 30.0
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises UsageError for what is none, or too long."""
+    """The fields of a form. Raises UsageError for what is none, too long, or too slow."""
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_FORM_BYTES:
-            raise UsageError("the form is too long")
+    try:
+        async with asyncio.timeout(FORM_WITHIN_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_FORM_BYTES:
+                    raise UsageError("the form is too long")
+    except TimeoutError:
+        raise UsageError("the form did not come in time: send it again") from None
     try:
         pairs = parse_qsl(
             body.decode(), keep_blank_values=True, strict_parsing=bool(body),

@@ -8,6 +8,7 @@ import fcntl
 import io
 import os
 import tempfile
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,44 @@ async def test_what_is_too_large_or_no_form_is_refused_and_leaves_nothing(
     assert [each.name for each in folder.iterdir()] == ["lock"]
 
 
+async def test_who_sends_nothing_more_gives_the_turn_back(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "RECEIVED_WITHIN_S", 0)
+    never = asyncio.Event()
+    for _ in range(uploads.MOST_RECEIVED - 1):
+        await console.console.uploads._turns.acquire()
+
+    async def dripping() -> AsyncIterator[bytes]:
+        yield b"--abc\r\n"
+        await never.wait()
+
+    head = {"content-type": "multipart/form-data; boundary=abc"}
+    async with console.signed_in("finance") as client:
+        slow = await client.post("/do/upload", content=dripping(), headers=head)
+        monkeypatch.undo()
+        assert (await upload(client, STATEMENT)).status_code == 303
+    assert slow.status_code == 400
+    assert "did not come in time" in shown(slow.text)
+
+
+async def test_who_gets_no_turn_is_told_to_come_again(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the file is not kept; what a browser sends is read to its end, so that it shows this."""
+    monkeypatch.setattr(uploads, "TURN_WITHIN_S", 0)
+    place = console.console.uploads
+    for _ in range(uploads.MOST_RECEIVED):
+        await place._turns.acquire()
+    async with console.signed_in("finance") as client:
+        refused = await upload(client, STATEMENT)
+        place._turns.release()
+        assert (await upload(client, STATEMENT)).status_code == 303
+    assert refused.status_code == 400
+    assert "send it again in a minute" in shown(refused.text)
+    assert len(place.of_person("a finance")) == 1
+
+
 async def test_who_may_not_import_sends_no_file(console: RunningConsole) -> None:
     async with console.signed_in("support") as client:
         refused = await client.post(
@@ -274,6 +313,20 @@ async def test_the_oldest_file_gives_way(
         names = [(await read(client, STATEMENT))["upload"] for _ in range(3)]
         listed = (await client.get("/imports.json")).json()["waiting"]
     assert [each["upload"] for each in listed] == [names[2], names[1]]
+
+
+async def test_ones_own_files_give_way_before_anothers(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MOST_KEPT", 2)
+    async with console.signed_in("admin") as admin, console.signed_in("finance") as finance:
+        older = (await read(admin, STATEMENT))["upload"]
+        for _ in range(2):
+            newest = (await read(finance, STATEMENT))["upload"]
+        of_admin = (await admin.get("/imports.json")).json()["waiting"]
+        of_finance = (await finance.get("/imports.json")).json()["waiting"]
+    assert [each["upload"] for each in of_admin] == [older]
+    assert [each["upload"] for each in of_finance] == [newest]
 
 
 @pytest.mark.parametrize(
@@ -306,6 +359,33 @@ async def test_what_a_killed_console_left_is_deleted(
         place.close()
     assert f"{uploads.PREFIX}killed" not in left
     assert f"{uploads.PREFIX}living" in left
+
+
+@pytest.mark.parametrize("planted", ["link", "linked folder", "another's", "pipe"])
+async def test_what_another_program_planted_is_left_alone(
+    console: RunningConsole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    """The folder for temporary files is everybody's: a name proves nothing."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, elsewhere = tmp_path / f"{uploads.PREFIX}x", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "lock").touch()
+    if planted == "linked folder":
+        folder.symlink_to(elsewhere)
+    else:
+        folder.mkdir()
+    if planted == "link":
+        (folder / "lock").symlink_to(elsewhere / "lock")
+    elif planted == "pipe":
+        os.mkfifo(folder / "lock")
+    elif planted == "another's":
+        (folder / "lock").touch()
+        monkeypatch.setattr("app.console.uploads.os.getuid", lambda: -1)
+    place = Uploads(console.context.clock)
+    place._place()
+    place.close()
+    assert (folder / "lock").exists()
+    assert (elsewhere / "lock").exists()
 
 
 async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningConsole) -> None:
