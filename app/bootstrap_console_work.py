@@ -22,7 +22,7 @@ from app.config.settings import Settings
 from app.console.jobs import Work
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.logs import configure_logging
-from app.finance.close_period import CloseRequest, close_period
+from app.finance.close_period import CloseRequest, against_closing, close_period
 from app.finance.imports import (
     Imported,
     ImportKind,
@@ -34,6 +34,7 @@ from app.finance.imports import (
 from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
 from app.receiving.context import AppContext
+from reconcile.reporting.closing import Blocker
 
 AT_ONCE: Final = 2
 """Processes of a console's jobs: each reads with a core of its own and some 100 MiB."""
@@ -84,6 +85,7 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
         preview=lambda *words: do(_preview, *words),
         import_file=lambda *words: do(_import, *words),
         close=lambda *words: do(_close, *words),
+        against=lambda *words: do(_against, *words),
         approve=lambda *words: do(_approve, *words),
     )
 
@@ -123,6 +125,20 @@ async def _import(
     known = settings.sources.get(source)
     own_orders = known is not None and known.orders == "own"
     return await import_statement(context, request, source=source, own_orders=own_orders)
+
+
+async def _against(
+    context: AppContext, settings: Settings, month: str, by: str
+) -> tuple[Blocker, ...]:
+    request = CloseRequest(
+        period=month,
+        by=by,
+        as_of=None,
+        margin_days=settings.closing_margin_days,
+        sources=compile_sources(settings),
+        still_s=0,
+    )
+    return await against_closing(context, request, progress=lambda _: None)
 
 
 async def _close(

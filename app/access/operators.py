@@ -373,6 +373,10 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
         await note_in_trail(connection, who, action="operator_disabled", subject=name, at=now)
 
 
+AFTER_ALL: Final = 2**62
+"""Above every number of the audit trail."""
+
+
 async def trail(
     context: DatabaseContext,
     *,

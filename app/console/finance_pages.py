@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.jobs import job_document
+from app.access.operators import AFTER_ALL, trail
+from app.console.jobs import Job, job_document
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
@@ -16,12 +17,12 @@ from app.core.errors import NotFoundError, UsageError
 from app.finance.bank_match import booked_page
 from app.finance.break_acts import finished_runs
 from app.finance.calendar import month_in_books, on_the_books
-from app.finance.close_period import CloseRequest, against_closing, months, scope_of
+from app.finance.close_period import months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
 from app.receiving.context import AppContext
-from reconcile.instants import DAY, Instant, format_instant
+from reconcile.instants import DAY, MINUTE, Duration, Instant, format_instant
 from reconcile.periods import Calendar, Month
 from reconcile.reporting.report import Scope
 
@@ -157,7 +158,8 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
+    """GET /periods/{month}: what is against closing it, which a job looks for: as closing does, it
+    folds every order. Raises UsageError where it came to nothing."""
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
     told = await _closing(view, month, under_way=job is not None and job.ended is None)
@@ -174,20 +176,38 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
         "closed_at": None if done is None else format_instant(done.closed_at),
         "digest": None if done is None else done.digest,
         "first": left[0].name if left else None,
+        "looked_since": None,
+        "looked_at": None,
     }
     if done is not None or under_way:
         return told | {"over": True, "checks": []}
-    request = CloseRequest(
-        period=month.name,
-        by=view.person.name,
-        as_of=None,
-        margin_days=view.console.closing_margin_days,
-        sources=view.console.sources,
-        still_s=0,
-    )
-    blockers = await against_closing(view.context, request, progress=lambda _: None)
+    look = await _look(view, month)
     over = month.end <= view.context.clock.now()
-    return told | {"over": over, "checks": _checks(blockers, over=over)}
+    return told | {
+        "looked_since": format_instant(look.began),
+        "looked_at": _said(look.ended),
+        "over": over,
+        "checks": [] if look.ended is None else _checks(look.result, over=over),
+    }
+
+
+LOOKED_FOR: Final[Duration] = MINUTE
+"""A look at what is against closing a month is good for so long, where nobody did anything."""
+
+
+async def _look(view: View, month: Month) -> Job:
+    """A look that is under way or still good; else it is begun. Waits a little for its end. Raises
+    UsageError where it came to nothing."""
+    jobs, by, work = view.console.jobs, view.person.name, view.console.work
+    mark = str([each.number for each in await trail(view.context, before=AFTER_ALL, limit=1)])
+    job, now = jobs.newest("look", month.name), view.context.clock.now()
+    over = job is not None and job.ended is not None
+    if job is None or (over and (job.mark != mark or now - job.began >= LOOKED_FOR)):
+        job = jobs.begin(
+            "look", month.name, by=by, mark=mark, work=lambda: work.against(month.name, by)
+        )
+    await jobs.wait(job)
+    return job
 
 
 def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:

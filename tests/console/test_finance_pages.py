@@ -15,6 +15,7 @@ import httpx2
 import pytest
 
 from app.access.proposal import Proposal
+from app.access.sessions import note_failure
 from app.bootstrap_console import console_of
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
@@ -29,6 +30,7 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.providers.source import Source
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
+from reconcile.reporting.closing import Blocker
 from tests.api.driving import environ
 from tests.console.conftest import ORIGIN, RunningConsole, until_async
 from tests.console.test_pages import shown
@@ -434,6 +436,49 @@ async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> 
         "SELECT who, reason FROM audit WHERE action='reconciled' ORDER BY at"
     )
     assert sorted(rows) == [("a finance", "a look"), ("a finance", "month end")]
+
+
+async def test_what_is_against_closing_is_looked_for_in_a_job(
+    console: RunningConsole,
+) -> None:
+    """A page that does not wait says that it is looked for; the look is shared, and made anew once
+    somebody did something, or after a minute."""
+    looks, go_on = [], asyncio.Event()
+
+    async def against(month: str, by: str) -> tuple[Blocker, ...]:
+        looks.append((month, by))
+        await go_on.wait()
+        return (Blocker(code="pending", sentence="Two are pending.", do="Wait."),)
+
+    jobs = Jobs(console.context.clock, patience_s=0)
+    work = replace(console.console.work, against=against)
+    made = replace(console.console, jobs=jobs, work=work)
+    slow = RunningConsole(console=made, application=build_console(made), driver=console.driver)
+    async with slow.signed_in("finance") as client:
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+        path = f"/periods/{month}"
+        for _ in range(2):
+            page = (await client.get(path)).text
+        unseen = (await client.get(f"{path}.json")).json()
+        go_on.set()
+        job = jobs.newest("look", month)
+        assert job is not None
+        await until_async(lambda: job.ended is not None)
+        seen = [(await client.get(f"{path}.json")).json() for _ in range(2)]
+        async with slow.signed_in("admin") as another:
+            await another.get(path)
+        assert looks == [(month, "a finance")]
+        await note_failure(console.context)
+        await client.get(path)
+        console.driver.clock.put(Instant(console.driver.clock.now() + 2 * MINUTE))
+        await client.get(path)
+    assert "It is being looked for since" in shown(page)
+    assert "/do/close" not in page
+    assert (unseen["checks"], unseen["looked_at"]) == ([], None)
+    assert seen[0] == seen[1]
+    failed = [each["sentence"] for each in seen[0]["checks"] if each["state"] == "failed"]
+    assert failed == ["Two are pending."]
+    assert len(looks) == 3
 
 
 async def test_a_month_says_what_is_against_closing_it(console: RunningConsole) -> None:
