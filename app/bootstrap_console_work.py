@@ -22,6 +22,7 @@ from app.config.settings import Settings
 from app.console.jobs import Work
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.logs import configure_logging
+from app.finance.bank_match import BookedPage, booked_page
 from app.finance.close_period import CloseRequest, against_closing, close_period
 from app.finance.imports import (
     Imported,
@@ -84,6 +85,7 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
         reconcile=lambda *words: do(_reconcile, *words),
         preview=lambda *words: do(_preview, *words),
         import_file=lambda *words: do(_import, *words),
+        booked=lambda *words: do(_booked, *words),
         close=lambda *words: do(_close, *words),
         against=lambda *words: do(_against, *words),
         approve=lambda *words: do(_approve, *words),
@@ -125,6 +127,12 @@ async def _import(
     known = settings.sources.get(source)
     own_orders = known is not None and known.orders == "own"
     return await import_statement(context, request, source=source, own_orders=own_orders)
+
+
+async def _booked(
+    context: AppContext, settings: Settings, stands: str | None, skip: int, limit: int
+) -> BookedPage:
+    return await booked_page(context, stands=stands, skip=skip, limit=limit)
 
 
 async def _against(

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.access.operators import AFTER_ALL, trail
-from app.console.jobs import Job, job_document
+from app.console.jobs import job_document
+from app.console.looks import look
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
 from app.core.errors import NotFoundError, UsageError
-from app.finance.bank_match import booked_page
+from app.finance.bank_match import BookedPage
 from app.finance.break_acts import finished_runs
 from app.finance.calendar import month_in_books, on_the_books
 from app.finance.close_period import months, scope_of
@@ -22,7 +22,7 @@ from app.finance.closed_periods import CLOSING_BASIS, closed_report
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
 from app.receiving.context import AppContext
-from reconcile.instants import DAY, MINUTE, Duration, Instant, format_instant
+from reconcile.instants import DAY, Instant, format_instant
 from reconcile.periods import Calendar, Month
 from reconcile.reporting.report import Scope
 
@@ -181,33 +181,15 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     }
     if done is not None or under_way:
         return told | {"over": True, "checks": []}
-    look = await _look(view, month)
+    by, work = view.person.name, view.console.work
+    seen = await look(view, "look", month.name, work=lambda: work.against(month.name, by))
     over = month.end <= view.context.clock.now()
     return told | {
-        "looked_since": format_instant(look.began),
-        "looked_at": _said(look.ended),
+        "looked_since": format_instant(seen.began),
+        "looked_at": _said(seen.ended),
         "over": over,
-        "checks": [] if look.ended is None else _checks(look.result, over=over),
+        "checks": [] if seen.ended is None else _checks(seen.result, over=over),
     }
-
-
-LOOKED_FOR: Final[Duration] = MINUTE
-"""A look at what is against closing a month is good for so long, where nobody did anything."""
-
-
-async def _look(view: View, month: Month) -> Job:
-    """A look that is under way or still good; else it is begun. Waits a little for its end. Raises
-    UsageError where it came to nothing."""
-    jobs, by, work = view.console.jobs, view.person.name, view.console.work
-    mark = str([each.number for each in await trail(view.context, before=AFTER_ALL, limit=1)])
-    job, now = jobs.newest("look", month.name), view.context.clock.now()
-    over = job is not None and job.ended is not None
-    if job is None or (over and (job.mark != mark or now - job.began >= LOOKED_FOR)):
-        job = jobs.begin(
-            "look", month.name, by=by, mark=mark, work=lambda: work.against(month.name, by)
-        )
-    await jobs.wait(job)
-    return job
 
 
 def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:
@@ -286,12 +268,18 @@ async def _reported(view: View, scope: Scope, form: ReportFormat) -> bytes:
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank: the newest lines first, of one place where one is asked for."""
+    """GET /bank: the newest lines first, of one place where one is asked for. A job matches all of
+    them. Raises UsageError where they cannot be matched."""
     stands = view.choice("stands", tuple(BANK_PLACES))
-    skip = view.number("skip") or 0
-    found = await booked_page(view.context, stands=stands, skip=skip, limit=ROWS)
+    skip, work = view.number("skip") or 0, view.console.work
+    seen = await look(
+        view, "bank", f"{stands} {skip}", work=lambda: work.booked(stands, skip, ROWS)
+    )
+    found = BookedPage(lines=[], counts={}, more=False) if seen.ended is None else seen.result
     return {
         "filters": {"stands": stands},
+        "looked_since": format_instant(seen.began),
+        "looked_at": _said(seen.ended),
         "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},
         "lines": [each.document() for each in found.lines],
         "skip": skip,

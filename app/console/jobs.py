@@ -17,6 +17,7 @@ from app.access.proposal import Proposal
 from app.core.clock import Clock
 from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_id
+from app.finance.bank_match import BookedPage
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from app.finance.reconcile_period import RunRequest
 from reconcile.instants import Instant, format_instant
@@ -24,7 +25,7 @@ from reconcile.reporting.closing import Blocker
 
 log = structlog.get_logger()
 
-JobKind = Literal["import", "run", "preview", "look", "close", "approve"]
+JobKind = Literal["import", "run", "preview", "look", "bank", "close", "approve"]
 
 PATIENCE_S: Final = 8.0
 """Seconds that a page waits: most jobs have ended by then, and no proxy has given up."""
@@ -43,6 +44,7 @@ class Work:
     close        (month, by whom, why) → the proposal, where the rules let nobody close alone; None:
                  it is closed. Raises UsageError with everything that is against it
     against      (month, by whom) → what is against closing it; nothing is written
+    booked       (where they stand, lines left out, lines at most) → bank lines with their match
     approve      (proposal, by whom, why), for what takes long
     """
 
@@ -51,6 +53,7 @@ class Work:
     import_file: Callable[[ImportKind, ImportRequest, str], Awaitable[Imported]]
     close: Callable[[str, str, str], Awaitable[Proposal | None]]
     against: Callable[[str, str], Awaitable[tuple[Blocker, ...]]]
+    booked: Callable[[str | None, int, int], Awaitable[BookedPage]]
     approve: Callable[[str, str, str], Awaitable[None]]
 
 

@@ -24,7 +24,6 @@ from app.console.application import build_console
 from app.console.finance_pages import CHECKS
 from app.console.jobs import Jobs
 from app.console.words import BREAK_STATES, CAUSES, STEPS
-from app.finance.imports import ImportRequest, import_bank, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.providers.source import Source
@@ -32,7 +31,7 @@ from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
 from reconcile.reporting.closing import Blocker
 from tests.api.driving import environ
-from tests.console.conftest import ORIGIN, RunningConsole, until_async
+from tests.console.conftest import ORIGIN, RunningConsole, import_bank_and_statement, until_async
 from tests.console.test_pages import shown
 
 
@@ -389,23 +388,9 @@ async def test_late_money_is_listed_with_what_is_proposed(
 
 async def test_the_bank_shows_each_booking_with_its_payout(console: RunningConsole) -> None:
     """For finance, without the names of payers; of one place where that is asked for."""
-    folder, context = console.driver.path.parent, console.context
-    statement, bank = folder / "s.csv", folder / "b.csv"
-    statement.write_text(
-        "payment_reference,gross,currency,settled_at,payout\n"
-        "p1,5.00,KES,2026-10-05,PO-100200\np2,6.00,KES,2026-10-09,PO-100201\n"
-    )
-    bank.write_text(
-        "booked_at,amount,currency,counterparty,text\n"
-        "2026-10-06,5.00,KES,Wanjiku,PO-100200\n2026-10-07,7.00,KES,Wanjiku,\n"
-    )
     async with console.signed_in("finance") as client:
         empty = shown((await client.get("/bank")).text)
-        await import_statement(
-            context, ImportRequest(path=statement, by="a finance"), source="shop"
-        )
-        await import_bank(context, ImportRequest(path=bank, by="a finance"))
-        console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
+        await import_bank_and_statement(console)
         text = shown((await client.get("/bank")).text)
         found = (await client.get("/bank.json?stands=by_reference")).json()
         wrong = await client.get("/bank?stands=nowhere")
