@@ -14,6 +14,7 @@ from app.console.words import address, plain_money
 from app.core.errors import UsageError
 from app.core.ids import new_token
 from app.core.text import counted
+from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import MINUTE
 
@@ -31,6 +32,13 @@ WHOSE: Final[dict[ImportKind, str]] = {
     "book": "an",
     "bank": "a",
 }
+
+
+PRESETS: Final = (
+    ("", "recognize it"),
+    *((name, f"{title} ({KIND_NAMES[kind]})") for name, kind, title in known_exports()),
+    (NO_PRESET, "no export that is known"),
+)
 
 
 async def ask_upload(view: View) -> Asked:
@@ -61,10 +69,17 @@ async def ask_upload(view: View) -> Asked:
                 required=False,
             ),
             Field(
+                name="preset",
+                label="Whose export",
+                choices=PRESETS,
+                hint="Of a bank file this says nothing: its format is found out.",
+                required=False,
+            ),
+            Field(
                 name="mapping",
                 label="Mapping",
                 choices=(
-                    ("", "none: its columns have the usual names"),
+                    ("", "none: it is a known export, or its columns have the usual names"),
                     *((name, name) for name in mappings_in(console.mappings)),
                 ),
                 hint="The mappings of TALLYHOOK_CONSOLE__MAPPINGS, by the names of their files.",
@@ -96,9 +111,10 @@ async def do_upload(view: View, reason: str) -> str:
     upload.job = view.console.jobs.begin("import", upload.name, by=upload.by, work=work)
     try:
         await view.console.jobs.wait(upload.job)
-    except UsageError:
+    except UsageError as error:
         view.console.uploads.forget(upload)
-        raise
+        said = str(error).replace("--preset ", "the export ")
+        raise UsageError(said.replace("--mapping", "a mapping")) from None
     return address("imports", upload.name)
 
 
@@ -115,12 +131,18 @@ def _upload(view: View) -> Upload:
     mappings, mapping = mappings_in(view.console.mappings), given.get("mapping", "")
     if mapping and mapping not in mappings:
         raise UsageError("there is no mapping of this name any more")
+    preset = given.get("preset", "") if kind != "bank" else ""
+    if preset not in dict(PRESETS):
+        raise UsageError("there is no known export of this name")
+    if preset and mapping:
+        raise UsageError("choose a known export or a mapping, not both")
     delimiter = given.get("delimiter", "")
     if delimiter not in dict(DELIMITERS):
         raise UsageError("this is nothing that divides cells")
     request = ImportRequest(
         path=file.path,
         mapping=mappings.get(mapping),
+        preset=preset or None,
         delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
         encoding=given.get("encoding", "").strip() or None,
         by=view.person.name,
@@ -134,6 +156,7 @@ def _upload(view: View) -> Upload:
         kind=kind,
         source=source,
         mapping=mapping,
+        preset=preset,
         request=request,
     )
 

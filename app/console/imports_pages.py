@@ -133,6 +133,13 @@ def _told(told: Imported | None, upload: Upload) -> dict[str, Any]:
         ],
         "problems_left_out": told.left_out,
         "rejects": told.rejects,
+        "preset": seen.preset,
+        "notes": seen.notes,
+        "rows_ignored": [
+            {"column": column, "word": word or None, "rows": rows}
+            for (column, word), rows in seen.ignored.items()
+        ],
+        "told_with_others": seen.told_with,
         "columns_not_read": seen.passed_over,
         "totals_left_out": seen.totals_found,
         "rows": seen.rows,

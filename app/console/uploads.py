@@ -98,6 +98,7 @@ class Upload:
 
     kind, source  what it is, and of a statement whose
     mapping       the name of the mapping; empty: the usual names
+    preset        the export that it is said to be; empty: what it looks like
     job           the dry run, then the import
     seen          what the dry run found; None before its end
     done          what became of the import; None before its end
@@ -110,6 +111,7 @@ class Upload:
     kind: ImportKind
     source: str
     mapping: str
+    preset: str
     request: ImportRequest
     job: Job | None = None
     seen: Imported | None = None

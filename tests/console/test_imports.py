@@ -45,6 +45,12 @@ BANK = b""":20:STMT
 """
 """One booking, as MT940 writes it."""
 
+EXPORT = b"""Reference,Status,Amount paid,Channel,Transaction date,Paystack fee,Currency
+pay_1,success,"1,500.00",card,2026-11-21,52.50,KES
+pay_2,failed,20.00,card,2026-11-21,0,KES
+"""
+"""As a provider's dashboard exports it."""
+
 BOOK = b"Order No.;Amount;Placed at;Status\nORD-1;1.500,00;19.11.2026;paid\n"
 
 MAPPING = """decimal = ","
@@ -167,6 +173,31 @@ async def test_a_mapping_is_chosen_by_its_name(console: RunningConsole) -> None:
     assert (gone.status_code, sent.status_code, wrong.status_code) == (400, 303, 400)
     assert "colour" in shown(wrong.text)
     assert console.driver.rows("SELECT count(*) FROM book_lines") == [(1,)]
+
+
+async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -> None:
+    """The dry run says what the file was read as, and why; what it is not is told, too."""
+    async with console.signed_in("finance") as client:
+        form = shown((await client.get("/do/upload")).text)
+        found = await read(client, EXPORT)
+        page = shown((await client.get(f"/imports/{found['upload']}")).text)
+        plain = await read(client, EXPORT, preset="none")
+        wrong = await read(client, STATEMENT, preset="paystack_transactions")
+        of_book = await upload(client, EXPORT, kind="book", preset="paystack_transactions")
+        unknown = await upload(client, EXPORT, preset="../../etc/passwd")
+        bank = await read(client, BANK, kind="bank", preset="paystack_transactions")
+        sent = await confirm(client, found["upload"])
+    assert "recognize it" in form
+    assert "Paystack, transactions (a statement)" in form
+    assert (found["preset"], found["ready"]) == ("paystack_transactions", True)
+    assert found["rows_ignored"] == [{"column": "Status", "word": "failed", "rows": 1}]
+    assert "Read with the preset paystack_transactions (Paystack, transactions), for row 1" in page
+    assert "1 row, of which Status is failed" in page
+    assert (plain["preset"], plain["refused"]) == (None, True)
+    assert "this is not the file that the preset paystack_transactions reads" in str(wrong)
+    assert {of_book.status_code, unknown.status_code} == {400}
+    assert bank["ready"] is True, "banks have no presets, and their formats are recognized"
+    assert (sent.status_code, lines_of(console)) == (303, 1)
 
 
 async def test_rows_that_are_not_clear_are_told_and_set_aside(console: RunningConsole) -> None:
