@@ -34,6 +34,7 @@ from app.finance.imports import (
 )
 from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
+from app.finance.withdraw_import import Withdrawable, withdraw_import, withdrawable
 from app.receiving.context import AppContext
 from reconcile.reporting.closing import Blocker
 
@@ -86,6 +87,8 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
         preview=lambda *words: do(_preview, *words),
         import_file=lambda *words: do(_import, *words),
         booked=lambda *words: do(_booked, *words),
+        withdrawable=lambda *words: do(_withdrawable, *words),
+        withdraw=lambda *words: do(_withdraw, *words),
         close=lambda *words: do(_close, *words),
         against=lambda *words: do(_against, *words),
         approve=lambda *words: do(_approve, *words),
@@ -133,6 +136,25 @@ async def _booked(
     context: AppContext, settings: Settings, stands: str | None, skip: int, limit: int
 ) -> BookedPage:
     return await booked_page(context, stands=stands, skip=skip, limit=limit)
+
+
+async def _withdrawable(
+    context: AppContext, settings: Settings, number: int, kind: ImportKind, by: str
+) -> Withdrawable:
+    return await withdrawable(context, number, kind=kind, by=by)
+
+
+async def _withdraw(
+    context: AppContext,
+    settings: Settings,
+    number: int,
+    kind: ImportKind,
+    by: str,
+    reason: str,
+    seen: str,
+) -> Proposal | None:
+    done = await withdraw_import(context, number, kind=kind, by=by, reason=reason, seen_as=seen)
+    return done if isinstance(done, Proposal) else None
 
 
 async def _against(

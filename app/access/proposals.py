@@ -224,10 +224,13 @@ class Proposals:
             return await _known(connection, identity)
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Why this person cannot approve it now, in a sentence; None where they can."""
+        """Why this person cannot approve it now, in a sentence; None where they can. Whether the
+        subject of what takes long has changed is seen when it is approved."""
+        kind = self.kinds.get(proposal.kind)
+        look = kind is None or not kind.takes_long
         async with self._context.store.reading() as connection:
             try:
-                await self._may_approve(connection, proposal.id, by=by)
+                await self._may_approve(connection, proposal.id, by=by, look=look)
             except (NotFoundError, UsageError) as error:
                 return str(error)
         return None
@@ -269,14 +272,17 @@ class Proposals:
         return await self.one(identity)
 
     async def _may_approve(
-        self, connection: Connection, identity: str, *, by: str | None
+        self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, Operator, Operator]:
-        """The proposal, who approves it, and its proposer, if it may be approved now."""
+        """The proposal, who approves it, and its proposer, if it may be approved now. look: also at
+        its subject."""
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)
         kind = self.kinds[proposal.kind]
         proposer = await _still_may(connection, proposal, kind.action)
+        if not look:
+            return proposal, second, proposer
         state = await kind.subject_state(connection, proposal.subject, proposal.given)
         if state != proposal.subject_state:
             raise UsageError(

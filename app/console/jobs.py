@@ -20,12 +20,15 @@ from app.core.ids import new_id
 from app.finance.bank_match import BookedPage
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from app.finance.reconcile_period import RunRequest
+from app.finance.withdraw_import import Withdrawable
 from reconcile.instants import Instant, format_instant
 from reconcile.reporting.closing import Blocker
 
 log = structlog.get_logger()
 
-JobKind = Literal["import", "run", "preview", "look", "bank", "close", "approve"]
+JobKind = Literal[
+    "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve"
+]
 
 PATIENCE_S: Final = 8.0
 """Seconds that a page waits: most jobs have ended by then, and no proxy has given up."""
@@ -45,6 +48,9 @@ class Work:
                  it is closed. Raises UsageError with everything that is against it
     against      (month, by whom) → what is against closing it; nothing is written
     booked       (where they stand, lines left out, lines at most) → bank lines with their match
+    withdrawable  (import, kind, by whom) → what taking it back would do
+    withdraw     (import, kind, by whom, why, mark of what was seen) → the proposal, where its money
+                 is above what one person may accept; None: it is taken back
     approve      (proposal, by whom, why), for what takes long
     """
 
@@ -54,6 +60,8 @@ class Work:
     close: Callable[[str, str, str], Awaitable[Proposal | None]]
     against: Callable[[str, str], Awaitable[tuple[Blocker, ...]]]
     booked: Callable[[str | None, int, int], Awaitable[BookedPage]]
+    withdrawable: Callable[[int, ImportKind, str], Awaitable[Withdrawable]]
+    withdraw: Callable[[int, ImportKind, str, str, str], Awaitable[Proposal | None]]
     approve: Callable[[str, str, str], Awaitable[None]]
 
 

@@ -47,7 +47,7 @@ from app.finance.withdrawal_store import (
     withdrawal_of,
 )
 from app.receiving.context import AppContext
-from reconcile.instants import EARLIEST
+from reconcile.instants import EARLIEST, Instant
 from reconcile.money import Money
 
 ACTIONS: Final[Mapping[ImportKind, Action]] = {
@@ -89,39 +89,101 @@ class Withdrawn:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person must know of it, a sentence each."""
-        found = []
-        group = GROUPS[self.withdrawn.kind]
-        if self.closed:
-            found.append(
-                f"{counted(self.closed, 'line is', 'lines are')} of closed months: those stay as "
-                "they were closed, and the report of the first open month tells what changes as "
-                "adjustments."
-            )
-        if self.unchanged:
-            told = ", ".join(map(str, self.unchanged))
-            found.append(
-                f"Later imports ({told}) had rows that were unchanged then, maybe these: import "
-                f"their files again (`tallyhook {group} imports` names them)."
-            )
-        if self.named:
-            orders = counted(self.named, "order was", "orders were")
-            found.append(f"What it said {orders} paid by stays: events follow it already.")
-        return tuple(found)
+        return _notes(self.withdrawn.kind, self.closed, self.unchanged, self.named)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawable:
+    """An import, and what taking it back would do now.
+
+    lines    how many are in force by it; money: theirs by currency, without signs
+    notes    what a person must know of it, a sentence each
+    because  why one person may not do it alone; None: they may
+    mark     of what was seen, for `withdraw_import`
+    """
+
+    found: Import
+    lines: int
+    money: tuple[Money, ...]
+    notes: tuple[str, ...]
+    because: str | None
+    mark: str
+
+
+def _notes(
+    kind: ImportKind, closed: int, unchanged: tuple[int, ...], named: int
+) -> tuple[str, ...]:
+    found = []
+    if closed:
+        found.append(
+            f"{counted(closed, 'line is', 'lines are')} of closed months: those stay as "
+            "they were closed, and the report of the first open month tells what changes as "
+            "adjustments."
+        )
+    if unchanged:
+        told = ", ".join(map(str, unchanged))
+        found.append(
+            f"Later imports ({told}) had rows that were unchanged then, maybe these: import "
+            f"their files again (`tallyhook {GROUPS[kind]} imports` names them)."
+        )
+    if named:
+        orders = counted(named, "order was", "orders were")
+        found.append(f"What it said {orders} paid by stays: events follow it already.")
+    return tuple(found)
+
+
+async def withdrawable(
+    context: AppContext, number: int, *, kind: ImportKind, by: str | None
+) -> Withdrawable:
+    """What `withdraw_import` would do now; nothing is written. Raises as it does."""
+    async with context.store.reading() as connection:
+        await permitted(connection, by=by, action=ACTIONS[kind])
+        found = await _withdrawable(connection, number, kind=kind)
+        seen = await in_force(connection, found, before=await _closed_until(connection))
+        return Withdrawable(
+            found=found,
+            lines=seen.lines,
+            money=tuple(Money(minor=seen.sums[each], currency=each) for each in sorted(seen.sums)),
+            notes=_notes(
+                kind,
+                seen.before,
+                await later_imports(connection, found),
+                await named_by(connection, author_of_import(number)),
+            ),
+            because=await _too_much(connection, seen),
+            mark=_mark(seen),
+        )
+
+
+async def withdrawn_by(context: AppContext, number: int) -> Import | None:
+    """The import that took this one back; None: it stands."""
+    async with context.store.reading() as connection:
+        return await withdrawal_of(connection, number)
 
 
 async def withdraw_import(
-    context: AppContext, number: int, *, kind: ImportKind, by: str | None, reason: str
+    context: AppContext,
+    number: int,
+    *,
+    kind: ImportKind,
+    by: str | None,
+    reason: str,
+    seen_as: str = "",
 ) -> Withdrawn | Proposal:
     """Take it back, or propose that where its money is above what one person may accept.
 
+    seen_as  the mark of what the person saw of it; empty: they did not look
+
     Raises NotFoundError where there is no such import, UsageError for who may not, for one that was
-    taken back, and while another import is under way.
+    taken back, for one that has changed since it was seen, and while another import is under way.
     """
     _check_reason(reason)
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action=ACTIONS[kind])
         found = await _withdrawable(connection, number, kind=kind)
         seen = await in_force(connection, found)
+        if seen_as not in ("", _mark(seen)):
+            raise UsageError("what stands by this import has changed since you saw it: look again")
         because = await _too_much(connection, seen)
         if because is None:
             return await _take_back(context, connection, found, who, reason=reason)
@@ -190,6 +252,12 @@ async def _too_much(connection: Connection, seen: InForce) -> str | None:
     return None
 
 
+async def _closed_until(connection: Connection) -> Instant:
+    """The end of the last closed month; the beginning of time where none is closed."""
+    closed = await closed_periods(connection)
+    return (await closing_named(connection, closed[-1].period)).month.end if closed else EARLIEST
+
+
 async def _take_back(
     context: AppContext,
     connection: Connection,
@@ -200,9 +268,7 @@ async def _take_back(
     agreed: Agreed | None = None,
 ) -> Withdrawn:
     now = context.clock.now()
-    closed = await closed_periods(connection)
-    end = (await closing_named(connection, closed[-1].period)).month.end if closed else EARLIEST
-    seen = await in_force(connection, found, before=end)
+    seen = await in_force(connection, found, before=await _closed_until(connection))
     wanted = Import(
         kind=found.kind,
         file=found.file,
@@ -264,6 +330,7 @@ def withdrawal_kind(context: AppContext) -> ProposalKind:
         action="records_withdrawn",
         subject_state=_state,
         perform=perform,
+        takes_long=True,
         where=lambda proposal: ("imports", proposal.given["import"]),
     )
 
@@ -275,5 +342,8 @@ async def _given(connection: Connection, given: Mapping[str, str]) -> Import:
 
 async def _state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     """How many lines would be taken back, and their money."""
-    seen = await in_force(connection, await _given(connection, given))
+    return _mark(await in_force(connection, await _given(connection, given)))
+
+
+def _mark(seen: InForce) -> str:
     return json.dumps([seen.lines, seen.sums], sort_keys=True)

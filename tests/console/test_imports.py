@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import fcntl
+import html
 import io
 import os
 import tempfile
@@ -23,6 +24,7 @@ from app.console.application import build_console
 from app.console.jobs import Jobs
 from app.console.uploads import Uploads
 from app.core.errors import UsageError
+from app.finance.match_rules import save_rules
 from reconcile.instants import HOUR
 from tests.api.driving import environ
 from tests.console.conftest import RunningConsole
@@ -248,6 +250,70 @@ async def test_a_form_that_was_sent_twice_imports_once(console: RunningConsole) 
     assert (first.status_code, again.status_code) == (303, 404)
     assert lines_of(console) == 2
     assert len(console.driver.rows("SELECT 1 FROM imports")) == 1
+
+
+async def imported(client: httpx2.AsyncClient, content: bytes, **fields: str) -> str:
+    """The page of what was sent and imported."""
+    found = await read(client, content, **fields)
+    return place(await confirm(client, found["upload"]))
+
+
+async def take_back(client: httpx2.AsyncClient, path: str, reason: str) -> httpx2.Response:
+    """Open the form and send it as it is."""
+    page = (await client.get(path)).text
+    mark = html.unescape(page.partition('name="seen" value="')[2].partition('"')[0])
+    return await send(client, path, reason=reason, seen=mark)
+
+
+async def test_an_import_is_taken_back_after_a_look(console: RunningConsole) -> None:
+    """It says what would no longer count; it is in the trail; and it is done once."""
+    async with console.signed_in("finance") as client:
+        page = await imported(client, STATEMENT)
+        path = f"/do/withdraw-import?import={page.rpartition('/')[2]}"
+        asked = shown((await client.get(path)).text)
+        blind = await send(client, path, reason="the wrong shop's")
+        assert console.driver.rows("SELECT count(*) FROM imports") == [(1,)]
+        done = await take_back(client, path, "the wrong shop's")
+        after, listed = await client.get(page), (await client.get("/imports.json")).json()
+        second = await client.get(path)
+        withdrawal = shown((await client.get(f"/imports/{listed['imports'][0]['import']}")).text)
+    assert "2 lines of it are in force, KES 1,500.00, USD 99.00" in asked
+    assert (blind.status_code, done.status_code, place(done)) == (400, 303, page)
+    assert "the wrong shop's" in shown(after.text)
+    assert "Take it back" not in shown(after.text)
+    assert [each["withdraws"] for each in listed["imports"]] == [1, None]
+    assert second.status_code == 400
+    assert "taken back already" in shown(second.text)
+    assert "import 1 was taken back" in withdrawal
+    assert console.driver.rows(
+        "SELECT who, subject, reason FROM audit WHERE action = 'statement_withdrawn'"
+    ) == [("a finance", "import 1", "the wrong shop's")]
+
+
+async def test_a_large_import_is_taken_back_by_two(console: RunningConsole) -> None:
+    """Proposed, shown on its page, approved by another; what changed since it was seen is not."""
+    await save_rules(console.context, '[accept_alone_max]\nKES = "10.00"\n', by="a finance")
+    async with console.signed_in("finance") as client:
+        page = await imported(client, STATEMENT)
+        path = f"/do/withdraw-import?import={page.rpartition('/')[2]}"
+        asked = shown((await client.get(path)).text)
+        stale = await send(client, path, reason="not ours", seen="[7, {}]")
+        sent = await take_back(client, path, "not ours")
+        waits = (await client.get(f"{page}.json")).json()
+        offered = (await client.get(page)).text
+        name = waits["proposal"]["id"]
+        found = (await client.get(f"/proposals/{name}.json")).json()
+    async with console.signed_in("admin") as client:
+        done = await send(client, f"/do/approve?proposal={name}", reason="I asked them")
+        after = (await client.get(f"{page}.json")).json()
+    assert "more than the KES 10.00 that one person may accept" in asked
+    assert "has changed since you saw it" in shown(stale.text)
+    assert "Proposed to a second person" in shown(sent.text)
+    assert (waits["state"], found["where"]) == ("imported", page)
+    assert "/do/withdraw-import" not in offered
+    assert (done.status_code, after["state"], after["taken_back"]["by"]) == (
+        303, "withdrawn", "a finance",
+    )  # fmt: skip
 
 
 async def test_an_upload_is_its_senders_and_ends_in_time(console: RunningConsole) -> None:

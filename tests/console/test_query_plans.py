@@ -53,9 +53,11 @@ newest refused deliveries, of a table that is a ring of so many."""
 BOUNDED: Final = (
     "SELECT sum(count) FROM unsealed",
     "FROM imports WHERE kind=? AND published_at IS NOT NULL ORDER BY number DESC LIMIT",
+    "FROM imports WHERE withdraws = ?",
 )
 """What waits to be sealed, a row a transaction, which is some seconds' worth where the service
-seals; and a kind's newest imports, a row a file that a person sent."""
+seals; and imports, a row a file that a person sent:
+a kind's newest, and which took another back."""
 
 LISTS: Final = (
     "/orders?outcome=failed",
