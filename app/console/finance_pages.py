@@ -15,10 +15,11 @@ from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
 from app.core.errors import NotFoundError, UsageError
 from app.finance.bank_match import BookedPage
-from app.finance.break_acts import finished_runs
+from app.finance.break_acts import finished_run, finished_runs
 from app.finance.calendar import month_in_books, on_the_books
 from app.finance.close_period import months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
+from app.finance.reconcile_period import ran, run_document
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
 from app.receiving.context import AppContext
@@ -104,6 +105,24 @@ async def runs_document(view: View) -> Document:
         "newest": next((each.number for each in found if each.lived), None),
         "job": job_document(view.console.jobs.newest("run")),
     }
+
+
+async def run_page_document(view: View) -> Document:
+    """GET /runs/{number}: a run's control totals, as the command shows them."""
+    if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
+        raise NotFoundError("a run has a number; the list of runs shows them")
+    found = await ran(view.context, await finished_run(view.context, int(view.subject)))
+    newest = next(
+        (e.number for e in await finished_runs(view.context, limit=ROWS) if e.lived), None
+    )
+    told = run_document(found) | {"breaks": found.breaks, "newest": found.number == newest}
+    return told | {"rules_named": _rules_named(found.rules)}
+
+
+def _rules_named(rules: int | None) -> str:
+    if rules is None:
+        return "of a file"
+    return f"number {rules}" if rules else "those built in"
 
 
 async def preview_document(view: View) -> Document:
