@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.jobs import job_document
+from app.console.jobs import Job, job_document
 from app.console.looks import look
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
@@ -19,6 +19,7 @@ from app.finance.break_acts import finished_run, finished_runs
 from app.finance.calendar import month_in_books, on_the_books
 from app.finance.close_period import months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
+from app.finance.match_rules import current_rules
 from app.finance.reconcile_period import ran, run_document
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
@@ -125,18 +126,37 @@ def _rules_named(rules: int | None) -> str:
     return f"number {rules}" if rules else "those built in"
 
 
-async def preview_document(view: View) -> Document:
-    """GET /previews/{job}: what rules that were tried would change."""
-    job = view.console.jobs.job(view.subject)
+async def tried_as(view: View, rules: str) -> str:
+    """A preview's mark: the number of the rules that are in force now, and those that are tried."""
+    saved = await current_rules(view.context)
+    return f"{0 if saved is None else saved.number} {rules}"
+
+
+def rules_tried(job: Job) -> str:
+    """The rules of a preview."""
+    return job.mark.partition(" ")[2]
+
+
+def preview_of(view: View, name: str) -> Job:
+    """A preview. Raises NotFoundError for one that is kept no longer."""
+    job = view.console.jobs.job(name)
     if job is None or job.kind != "preview":
         raise NotFoundError("this preview is kept no longer: try the rules again")
+    return job
+
+
+async def preview_document(view: View) -> Document:
+    """GET /previews/{job}: what rules that were tried would change."""
+    job = preview_of(view, view.subject)
     told = job.result or {"as_of": None, "totals": [], "changes": [], "not_told": 0}
     changes = [
         {"effect": each["effect"], **(each["after"] or each["before"])}
         for each in told["changes"][:ROWS]
     ]
     return {
+        "preview": job.name,
         "job": job_document(job),
+        "rules": rules_tried(job),
         "as_of": told["as_of"],
         "totals": told["totals"],
         "changes": changes,
