@@ -107,7 +107,7 @@ def check_bundle(
     trusted = None if key is None else trusted_key(key)
     found = verify_evidence(read_bundle(file), trusted=trusted)
     if form is Format.table:
-        print("\n".join(lines_of(list(found.steps))))
+        print("\n".join(lines_of(list(found.steps), found.not_proven)))
     else:
         document(found.document(), form)
     if not found.valid:

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "885b999aad552f4e6ec4264f88f6214aea2da3e49e5bb87edb971d7a0a65537e",
-    "postgresql": "b9bb2e30ef3ec1dfc7fe415d515e0d90b472e38087d10535b0bad13bc30f380b",
+    "sqlite": "ed3529166997c234fac7f97d3a4f307ebae708146bd0cefef59262008932aca0",
+    "postgresql": "fc7d6c181660eb136ed29682bca612190649ccd0c638eae5ce0d3c33c322e49b",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 
