@@ -361,11 +361,14 @@ class EvidenceSettings(BaseModel):
     """With what evidence is signed.
 
     key_file  the ed25519 key in PEM, made at the first start; None: beside the database
+    publish   whether the receiver shows strangers its keys, its newest checkpoint and that the log
+              only grew, under /.well-known/tallyhook/
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     key_file: Path | None = None
+    publish: bool = False
 
 
 class PhonesSettings(BaseModel):

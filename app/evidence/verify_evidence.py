@@ -6,6 +6,7 @@ are those that take more: ed25519, `reconcile`, and the providers' own schemes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,13 @@ from app.evidence.keys import PublicKey
 from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
 from app.evidence.rendering import program, rendered_files
 from app.evidence.rendering import release as this_release
-from app.evidence.seal import NotACheckpoint, endorsed_chain, note_holds, read_checkpoint
+from app.evidence.seal import (
+    MAX_NOTE_BYTES,
+    NotACheckpoint,
+    endorsed_chain,
+    note_holds,
+    read_checkpoint,
+)
 from app.evidence.verify import (
     FORMAT_1,
     MANIFEST,
@@ -49,6 +56,7 @@ from app.receiving.header_codec import read_headers
 from reconcile.instants import parse_instant
 from reconcile.ledger.fold import fold
 from reconcile.transparency.evidence import event_of, history_of
+from reconcile.transparency.merkle import consistency_holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +191,9 @@ def _source(profile: Profile, pem: bytes) -> Source | None:
 
 Found = tuple[bool | None, str]
 
+MAX_PROOF_BYTES: Final = 64 * 1024
+"""Of a consistency proof: two checkpoints and at most 128 hashes in hex."""
+
 MAX_KEY_FILE: Final = 4096
 """Characters of a public key's file, of which ours have some 100."""
 
@@ -244,8 +255,39 @@ def trusted_key(given: str) -> PublicKey:
         ) from None
 
 
-def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> VerifiedBundle:
-    """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCheckpoint:
+    """A checkpoint that left the shop, and was kept by whoever verifies.
+
+    note  its text; path: hashes of a consistency proof between it and the bundle's; None: no proof
+    """
+
+    note: str
+    path: tuple[bytes, ...] | None = None
+
+
+def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
+    """From its file, and from that of `log consistency`. Raises UsageError."""
+    try:
+        note = checkpoint.read_text("utf-8")[: MAX_NOTE_BYTES + 1]
+        if consistency is None:
+            return KeptCheckpoint(note=note)
+        path = json.loads(consistency.read_bytes()[:MAX_PROOF_BYTES])["path"]
+        return KeptCheckpoint(note=note, path=tuple(bytes.fromhex(each) for each in path))
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
+    except NOT_IN_FORM:
+        raise UsageError(
+            "--checkpoint names the text of a checkpoint, and --consistency what `tallyhook log "
+            "consistency`, or the shop's address for it, has printed"
+        ) from None
+
+
+def verify_evidence(
+    archive: bytes, *, trusted: PublicKey | None = None, kept: KeptCheckpoint | None = None
+) -> VerifiedBundle:
+    """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise;
+    `kept`: a checkpoint of the same log that left the shop at some time."""
     checks: list[tuple[str, Callable[[Bundle], Any]]] = [
         ("digests", digests),
         ("signature", lambda bundle: _signature(bundle, trusted)),
@@ -257,6 +299,8 @@ def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> Veri
         ("provider_signatures", provider_signatures),
         ("rendered", rendered),
     ]
+    if kept is not None:
+        checks.append(("kept_checkpoint", lambda bundle: _fits_kept(bundle, kept)))
     bundle, steps = steps_of(archive, checks)
     manifest = {} if bundle is None else bundle.manifest
     return VerifiedBundle(
@@ -411,6 +455,42 @@ def _checkpoint(bundle: Bundle) -> Found:
             f"that it was one: {said}. Compare it with a key that you have from the shop."
         )
     raise Wrong("the checkpoint is not signed with a key of this log")
+
+
+def _fits_kept(bundle: Bundle, kept: KeptCheckpoint) -> Found:
+    """Whether the bundle's log and the one of the kept checkpoint are one: the later began with the
+    earlier (RFC 9162, 2.1.4.2)."""
+    newest = _key(bundle)
+    try:
+        ours = read_checkpoint(_decoded(bundle, "checkpoint.txt"))
+        theirs = read_checkpoint(kept.note)
+    except NotACheckpoint as error:
+        raise Wrong(str(error)) from None
+    if ours.origin != theirs.origin:
+        raise Wrong(f"the kept checkpoint is of another log, {theirs.origin}")
+    signers = (newest, *_endorsed_keys(bundle, newest))
+    if not any(note_holds(kept.note, name=theirs.origin, public=each) for each in signers):
+        raise Wrong("the kept checkpoint is not signed with a key that leads to the bundle's")
+    earlier, later = sorted((ours, theirs), key=lambda each: each.size)
+    if kept.path is None and earlier.size != later.size:
+        return None, (
+            f"The kept checkpoint has {theirs.size} leaves and the bundle's {ours.size}: "
+            f"--consistency takes what `tallyhook log consistency {earlier.size} {later.size}` "
+            "of the shop prints."
+        )
+    if not consistency_holds(
+        old=earlier.size, old_head=earlier.head, size=later.size, head=later.head,
+        proof=kept.path or (),
+    ):  # fmt: skip
+        raise Wrong(
+            "the log of the kept checkpoint and that of the bundle are not one and the same"
+        )
+    leaves = bundle.document("log.json")["leaves"]
+    within = sum(each["index"] < theirs.size for each in leaves)
+    return True, (
+        f"The log that you have a checkpoint of, at {counted(theirs.size, *LEAF)}, is that of the "
+        f"bundle: {within} of the {counted(len(leaves), *LEAF)} here lay in it already then."
+    )
 
 
 def _log_keys(bundle: Bundle) -> list[PublicKey]:

@@ -6,9 +6,10 @@ Leaves out: a forger without the key, and changed bytes (`test_tampering`).
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,15 @@ import pytest
 from app.bootstrap_evidence import key_path, signer_of
 from app.config.load import load_settings
 from app.evidence.keys import EvidenceKey, PublicKey, load_key
-from app.evidence.seal import rotate_key, signed_checkpoint, verified_checkpoint
-from app.evidence.verify import FORMAT_1, MANIFEST, lines_of, unpack
-from app.evidence.verify_evidence import VerifiedBundle, verify_evidence
+from app.evidence.prove_sealed import prove_growth
+from app.evidence.seal import (
+    read_checkpoint,
+    rotate_key,
+    signed_checkpoint,
+    verified_checkpoint,
+)
+from app.evidence.verify import FORMAT_1, MANIFEST, VerifyStep, lines_of, unpack
+from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from reconcile.instants import DAY
 from reconcile.transparency.evidence import ledger_of
 from tests.api.driving import driving, environ, event
@@ -311,6 +318,89 @@ async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
     found = verify_evidence(lost, trusted=third.public)
     assert {each.name: each.passed for each in found.steps}["checkpoint"] is None
     assert load_key(path) is not None
+
+
+# --- a checkpoint that left the shop --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Two bundles of a log, the checkpoint of each, the proof between them, and the key."""
+
+    bundles: tuple[bytes, bytes]
+    notes: tuple[str, str]
+    path: tuple[bytes, ...]
+    key: EvidenceKey
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    folder = tmp_path_factory.mktemp("grown")
+
+    async def world() -> Grown:
+        async with driving(folder, with_worker=False) as driver:
+            found: list[bytes] = []
+            for name in ("e1", "e2"):
+                await driver.send(event(name, "pending"))
+                driver.clock.put(LATER + DAY if found else LATER)
+                found.append(await build(driver, folder, as_of=None))
+            notes = [unpack(each)["checkpoint.txt"].decode() for each in found]
+            sizes = [read_checkpoint(each).size for each in notes]
+            proof = await prove_growth(driver.context, old=sizes[0], new=sizes[1])
+            signer = await signer_of(driver.context, load_settings(environ(folder)))
+        return Grown(
+            bundles=(found[0], found[1]),
+            notes=(notes[0], notes[1]),
+            path=tuple(bytes.fromhex(each) for each in proof["path"]),
+            key=signer.key,
+        )
+
+    return asyncio.run(world())
+
+
+def kept_step(archive: bytes, note: str, path: tuple[bytes, ...] | None = None) -> VerifyStep:
+    found = verify_evidence(archive, kept=KeptCheckpoint(note=note, path=path))
+    (step,) = (each for each in found.steps if each.name == "kept_checkpoint")
+    return step
+
+
+def test_a_kept_checkpoint_shows_that_the_log_is_the_same(grown: Grown) -> None:
+    """An earlier and a later one, with the proof between them; the very one needs none."""
+    (first, second), (earlier, later) = grown.bundles, grown.notes
+    same = kept_step(second, later)
+    assert same.passed is True
+    before, after = kept_step(second, earlier, grown.path), kept_step(first, later, grown.path)
+    assert (before.passed, after.passed) == (True, True)
+    leaves = len(json.loads(unpack(second)["log.json"])["leaves"])
+    within = int(before.sentence.partition(": ")[2].split()[0])
+    assert 0 < within < leaves
+    bare = kept_step(second, earlier)
+    assert bare.passed is None
+    assert "tallyhook log consistency" in bare.sentence
+
+
+def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
+    grown: Grown, forger: EvidenceKey
+) -> None:
+    """The shop's own key signed both; only one of them can be the log that there was."""
+    said = read_checkpoint(grown.notes[0])
+    anew = signed_checkpoint(grown.key, replace(said, head=bytes(32)))
+    smaller = signed_checkpoint(grown.key, replace(said, size=said.size - 1))
+    foreign = signed_checkpoint(forger, said)
+    other = signed_checkpoint(grown.key, replace(said, origin="tallyhook.sandbox/other"))
+    for archive, note, path, why in (
+        (grown.bundles[0], anew, None, "not one and the same"),
+        (grown.bundles[1], anew, grown.path, "not one and the same"),
+        (grown.bundles[1], grown.notes[0], (), "not one and the same"),
+        (grown.bundles[1], grown.notes[0], grown.path[:-1], "not one and the same"),
+        (grown.bundles[0], smaller, grown.path, "not one and the same"),
+        (grown.bundles[0], foreign, None, "not signed with a key"),
+        (grown.bundles[0], other, None, "of another log"),
+        (grown.bundles[0], "hello", None, "no checkpoint"),
+    ):
+        step = kept_step(archive, note, path)
+        assert step.passed is False, why
+        assert why in step.sentence
 
 
 # --- the format before ----------------------------------------------------------------------------
