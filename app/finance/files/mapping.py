@@ -50,12 +50,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
-from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, read_toml
+from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, read_toml, yes_or_no
+from app.core.zones import zone_named
 from app.finance.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks, read_currencies
 from app.finance.files.tables import (
     DELIMITERS,
@@ -113,8 +113,8 @@ def zone_of(name: str) -> tzinfo:
     if offset is not None:
         return _offset(offset)
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return zone_named(name)
+    except UsageError:
         raise UsageError(
             f"{name[:40]!r} is no time zone; say one such as +03:00 or Africa/Nairobi"
         ) from None
@@ -354,7 +354,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """A mapping that makes sense. Nothing said: names and forms are the usual ones."""
+    """A mapping that makes sense. Nothing said: names and forms are the usual ones.
+
+    signed  whether it is a preset's, which is made for what the signs of its file mean
+    """
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -371,6 +374,7 @@ class FileMapping:
     shape: Shape = field(default_factory=Shape)
     defaults: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    signed: bool = False
 
     def looked_for(self, fields: Fields) -> list[str]:
         """The names of all columns that something is read from."""
@@ -457,12 +461,6 @@ def _offsets(value: Any) -> Mapping[str, str]:
     return {name.strip().casefold(): offset for name, offset in value.items()}
 
 
-def _yes_or_no(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")
-    return value
-
-
 MOST_ROWS: Final = 1_000
 """Rows that may be skipped; what is before and after a table is a page at most."""
 
@@ -476,7 +474,7 @@ _Columns = Annotated[Any, AfterValidator(_words_of_columns)]
 class _Sum(TomlTable):
     add: _Texts = NONE
     subtract: _Texts = NONE
-    unsigned: Annotated[Any, AfterValidator(_yes_or_no)] = False
+    unsigned: Annotated[Any, AfterValidator(yes_or_no)] = False
 
 
 class _Fold(TomlTable):
