@@ -8,8 +8,7 @@ from typing import Any
 
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_store import hand_matches
-from app.finance.match_rules import read_rules
-from app.finance.matching_store import rules_in_force
+from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_leg
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant, format_known
@@ -17,7 +16,6 @@ from reconcile.matching.bank import BankLeg, BankLine, Payout
 from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.rows import subject_of
-from reconcile.matching.rules import MatchRules
 from reconcile.money import Money, to_json
 
 
@@ -107,11 +105,11 @@ async def booked_line(context: AppContext, name: str, *, as_of: Instant | None =
 async def _leg_of(context: AppContext, as_of: Instant | None) -> BankLeg | None:
     at = context.clock.now() if as_of is None else as_of
     async with context.store.reading() as connection:
-        saved = await rules_in_force(connection, as_of=at)
+        rules = await rules_known(connection, as_of=at)
         return await bank_leg(
             connection,
             as_of=at,
-            rules=MatchRules() if saved is None else read_rules(saved.toml).match,
+            rules=rules.match,
             hands=tuple(await hand_matches(connection, as_of=at)),
         )
 
