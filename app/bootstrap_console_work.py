@@ -2,7 +2,8 @@
 
 A job opens the store as a command does. Its process is kept for some minutes for the next one, and
 killed where the console ends before it: a run, an import or a closing that is killed has changed
-nothing, as when its command is.
+nothing, as when its command is. An approval that is killed may have been kept: an erasure is
+approved before its first row goes, and what is left of it is carried out by the next erasure.
 """
 
 from __future__ import annotations
@@ -37,6 +38,16 @@ from app.receiving.context import AppContext
 AT_ONCE: Final = 2
 """Processes of a console's jobs: each reads with a core of its own and some 100 MiB."""
 
+UNCHANGED: Final = (
+    "the process that did it has ended before its time, and nothing was changed: begin again, and "
+    "look whether memory was short"
+)
+BEGUN: Final = (
+    "the process that did it has ended before its time. It may have been approved and begun: look "
+    "at the proposal and at Personal data before you begin again, and whether memory was short"
+)
+"""An erasure keeps its approval before the first row goes."""
+
 Use = Callable[..., Awaitable[Any]]
 
 
@@ -59,10 +70,7 @@ def work_elsewhere(settings: Settings) -> Work:
                 _in_process, use, settings, words, cancellable=True, limiter=limiter
             )
         except BrokenWorkerProcess as error:
-            raise UnreachableError(
-                "the process that did it has ended before its time, and nothing was changed: begin "
-                "again, and look whether memory was short"
-            ) from error
+            raise UnreachableError(BEGUN if use is _approve else UNCHANGED) from error
         if refused is not None:
             raise UsageError(refused)
         return found

@@ -82,6 +82,8 @@ class ProposalKind:
              writes what follows in the name of `Agreed.who`. Raises UsageError where it cannot be
              done; the proposal then still waits
     takes_long  whether `perform` may take minutes: then no receiver does it
+    unfinished  of a proposal, a sentence on what of it was begun and is not done, with the command
+                that does it; None: nothing. Left out where the act is one transaction
     """
 
     name: str
@@ -90,6 +92,7 @@ class ProposalKind:
     state: Callable[[Connection, str, Mapping[str, str]], Awaitable[str]]
     perform: Callable[[Proposal, Agree], Awaitable[None]]
     takes_long: bool = False
+    unfinished: Callable[[Proposal], Awaitable[str | None]] | None = None
 
 
 def proved(who: Operator) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -21,7 +21,7 @@ from app.access.operator_store import (
     revoke_token,
     token_entry,
 )
-from app.access.operators import Proven, note_in_trail, permitted
+from app.access.operators import MAY_READ, Proven, Reading, note_in_trail, permitted
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import Connection, DatabaseContext
@@ -83,6 +83,9 @@ async def issue_token(
 
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 """What an operator's own token is good for where a program's is asked for: to look."""
+
+OWN_BY_ROLE: Final[Mapping[TokenScope, Reading]] = {"finance": "bank"}
+"""And what for besides, as long as the operator's role may look at that."""
 
 
 async def issue_own_token(
@@ -192,16 +195,34 @@ class ScopeMissing(TallyhookError):
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """The name of the program whose token this is. Raises TokenRefused and ScopeMissing."""
-    entry = await token_of(context, token)
-    if entry is None or not entry.in_force(context.clock.now()):
-        raise _refused(entry)
-    if scope not in entry.scopes:
+    """The name of the token that this is, if it is for this. Raises TokenRefused and
+    ScopeMissing."""
+    async with context.store.reading() as connection:
+        entry = await token_entry(connection, token)
+        if entry is None or not entry.in_force(context.clock.now()):
+            raise _refused(entry)
+        if scope in entry.scopes:
+            return entry.name
+        reading = OWN_BY_ROLE.get(scope)
+        if entry.operator is not None and reading is not None:
+            await _role_reads(connection, entry, entry.operator, reading)
+            return entry.name
+    raise ScopeMissing(
+        f"The token {entry.name} is not for this: it takes the scope {scope}. "
+        f"`tallyhook tokens add NAME --scope {scope}` makes one."
+    )
+
+
+async def _role_reads(
+    connection: Connection, entry: TokenEntry, operator: str, reading: Reading
+) -> None:
+    """Raises ScopeMissing where the role of whose own token it is may not look at this."""
+    who = await _holding(connection, entry, operator)
+    if who.role not in MAY_READ[reading]:
         raise ScopeMissing(
-            f"The token {entry.name} is not for this: it takes the scope {scope}. "
-            f"`tallyhook tokens add NAME --scope {scope}` makes one."
+            f"{who.name} has the role {who.role}, which may not see this: it takes "
+            f"{' or '.join(sorted(MAY_READ[reading]))}."
         )
-    return entry.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +246,16 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
                 f"The token {entry.name} is a program's, and this takes an operator's own. "
                 "`tallyhook operators token NAME --until T` makes one."
             )
-        who = await _in_force(connection, entry.operator)
+        who = await _holding(connection, entry, entry.operator)
         return Holder(name=Proven(who.name), role=who.role)
+
+
+async def _holding(connection: Connection, entry: TokenEntry, operator: str) -> Operator:
+    """Whose own token it is. Raises TokenRefused where they are in force no more."""
+    try:
+        return await _in_force(connection, operator)
+    except NotFoundError:
+        raise _refused(entry) from None
 
 
 def _refused(entry: TokenEntry | None) -> TokenRefused:

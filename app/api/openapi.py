@@ -379,10 +379,11 @@ API_DOCUMENT: Final[dict[str, Any]] = {
         "/api/v1/checkout/sessions": {"post": _guarded("checkout", _STARTING)},
         "/api/v1/bank/lines": {
             "get": _guarded(
-                "read",
+                "finance",
                 {
                     "summary": "What the bank booked, the newest first, with the payouts it is "
-                    "matched with; without the texts that name people",
+                    "matched with; without the texts that name people. An operator's own token may "
+                    "ask for it where their role may see the bank",
                     "parameters": [
                         _parameter(
                             "stands", {"enum": list(BUCKETS)}, "Only lines that stand there."
@@ -393,6 +394,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                     ],
                     "responses": {
                         "200": _answer("A page of bank lines", "BankPage"),
+                        "409": _problem("They are too many to be matched, or their sums too large"),
                         "422": _problem("A parameter is wrong"),
                     },
                 },

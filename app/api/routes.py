@@ -32,9 +32,9 @@ from app.checkout.faults import (
 )
 from app.checkout.open_checkout import open_checkout
 from app.checkout.request import CheckoutRequest
-from app.core.errors import NotFoundError
+from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem, problem
-from app.finance.bank_match import booked_lines
+from app.finance.bank_match import booked_page
 from app.orders.order_facts import ReferenceTaken, tell_order
 from app.orders.read_feed import outcome_document, read_feed, read_from
 from app.orders.read_orders import list_orders, order_document
@@ -123,7 +123,7 @@ class Api:
         """GET /api/v1/bank/lines?stands=&as_of=&after=&limit="""
         limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
         try:
-            found = await booked_lines(
+            page = await booked_page(
                 self._context,
                 as_of=instant_parameter(request, "as_of"),
                 stands=chosen(request, "stands", BUCKETS),
@@ -134,8 +134,10 @@ class Api:
             raise ApiProblem(
                 422, "parameter_invalid", "after is no line of this list: begin without it."
             ) from None
-        following = found[-1].line.line_id if len(found) == limit else None
-        return _json({"lines": [each.document() for each in found], "next": following})
+        except UsageError as error:
+            raise ApiProblem(409, "bank_not_matched", f"{error}.") from None
+        following = page.lines[-1].line.line_id if page.more else None
+        return _json({"lines": [each.document() for each in page.lines], "next": following})
 
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""

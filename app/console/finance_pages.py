@@ -3,7 +3,6 @@ and what the bank booked."""
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import tzinfo
 from typing import Any, Final
 
@@ -14,12 +13,11 @@ from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
 from app.core.errors import NotFoundError, UsageError
-from app.finance.bank_match import booked_lines
+from app.finance.bank_match import booked_page
 from app.finance.break_acts import finished_runs
 from app.finance.calendar import month_in_books, on_the_books
 from app.finance.close_period import CloseRequest, against_closing, months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
-from app.finance.reconcile_rows import MOST
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
 from app.receiving.context import AppContext
@@ -271,14 +269,12 @@ async def bank_document(view: View) -> Document:
     """GET /bank: the newest lines first, of one place where one is asked for."""
     stands = view.choice("stands", tuple(BANK_PLACES))
     skip = view.number("skip") or 0
-    found = await booked_lines(view.context, limit=MOST)
-    counts = Counter(each.bucket for each in found)
-    wanted = [each for each in found if stands in (None, each.bucket)]
+    found = await booked_page(view.context, stands=stands, skip=skip, limit=ROWS)
     return {
         "filters": {"stands": stands},
-        "places": {place: counts[place] for place in BANK_PLACES if counts[place]},
-        "lines": [each.document() for each in wanted[skip : skip + ROWS]],
+        "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},
+        "lines": [each.document() for each in found.lines],
         "skip": skip,
-        "next": skip + ROWS if len(wanted) > skip + ROWS else None,
-        "imported": bool(found),
+        "next": skip + ROWS if found.more else None,
+        "imported": bool(found.counts),
     }

@@ -8,7 +8,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import LAST
 from app.console.jobs import job_document
 from app.console.view import ROWS, Asked, Document, Told, View
-from app.console.words import PROPOSALS, address
+from app.console.words import BEGUN, PROPOSALS, address
 from reconcile.instants import format_instant
 
 SUBJECTS = {"accept_above_limit": "breaks", "close_period": "periods", "erase": "orders"}
@@ -59,7 +59,15 @@ async def proposal_document(view: View) -> Document:
         at = format_instant(decided.at)
         done = {"who": decided.who, "did": decided.decision, "reason": decided.reason}
         steps.append({"at": at, **done})
+    kind = view.console.proposals.kinds.get(found.kind)
+    job = job_document(view.console.jobs.newest("approve", found.id))
+    under_way = job is not None and job["ended"] is None
+    asks = None if kind is None or under_way else kind.unfinished
+    unfinished = None if asks is None else await asks(found)
+    if unfinished is not None and row["state"] == "approved":
+        row["means"] = BEGUN
     return row | {
+        "unfinished": unfinished,
         "where": None if page is None else address(page, found.subject),
         "given": {GIVEN[name]: value for name, value in found.given.items() if name in GIVEN},
         "mine": waits and found.who == view.person.name,
@@ -67,7 +75,7 @@ async def proposal_document(view: View) -> Document:
         if waits
         else None,
         "steps": steps,
-        "job": job_document(view.console.jobs.newest("approve", found.id)),
+        "job": job,
     }
 
 

@@ -188,6 +188,9 @@ PROPOSALS: Final[Mapping[str, str]] = {
 }
 """What each state of a proposal means."""
 
+BEGUN: Final = "Another operator approved it, and it was begun."
+"""And what `approved` means where it is not done to its end."""
+
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is at it",
     "waiting": "waits for somebody else",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_store import hand_matches
 from app.finance.match_rules import rules_known
-from app.finance.reconcile_rows import bank_leg
+from app.finance.reconcile_rows import bank_sides, leg_of
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg, BankLine, Payout
@@ -17,6 +20,8 @@ from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.rows import subject_of
 from reconcile.money import Money, to_json
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,40 @@ def payout_document(payout: Payout) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookedPage:
+    """Some bank lines, of how many.
+
+    counts  lines of each bucket, of all that there are
+    more    whether others follow
+    """
+
+    lines: list[Booked]
+    counts: Mapping[Bucket, int]
+    more: bool
+
+
+async def booked_page(
+    context: AppContext,
+    *,
+    as_of: Instant | None = None,
+    stands: str | None = None,
+    after: str = "",
+    skip: int = 0,
+    limit: int,
+) -> BookedPage:
+    """Bank lines with their match, the newest first: as they are known, or were at an instant.
+
+    stands  only those that stand in this bucket; None: all
+    after   the id of the line after which to go on; empty: from the first one
+    skip    lines to leave out from there
+    Raises NotFoundError where that line is not among them, UsageError for what cannot be matched.
+    """
+    return await _matched(
+        context, as_of, partial(_page, stands=stands, after=after, skip=skip, limit=limit)
+    )
+
+
 async def booked_lines(
     context: AppContext,
     *,
@@ -72,46 +111,59 @@ async def booked_lines(
     after: str = "",
     limit: int,
 ) -> list[Booked]:
-    """Bank lines with their match, the newest first: as they are known, or were at an instant.
+    """The lines of `booked_page`. Raises as it does."""
+    page = await booked_page(context, as_of=as_of, stands=stands, after=after, limit=limit)
+    return page.lines
 
-    stands  only those that stand in this bucket; None: all
-    after   the id of the line after which to go on; empty: from the first one
-    Raises NotFoundError where that line is not among them.
-    """
-    found = await _leg_of(context, as_of)
-    if found is None:
-        return []
-    lines = [each for each in _booked(found) if stands in (None, each.bucket)]
+
+def _page(
+    every: list[Booked], *, stands: str | None, after: str, skip: int, limit: int
+) -> BookedPage:
+    lines = [each for each in every if stands in (None, each.bucket)]
     lines.sort(key=lambda each: (-each.line.booked_at, each.line.line_id))
-    begin = 0
+    begin = skip
     if after:
         names = [subject_of(each.line.line_id) for each in lines]
         if subject_of(after) not in names:
             raise NotFoundError(f"there is no bank line {after[:40]!r} in this list")
-        begin = names.index(subject_of(after)) + 1
-    return lines[begin : begin + limit]
+        begin += names.index(subject_of(after)) + 1
+    return BookedPage(
+        lines=lines[begin : begin + limit],
+        counts=Counter(each.bucket for each in every),
+        more=len(lines) > begin + limit,
+    )
 
 
 async def booked_line(context: AppContext, name: str, *, as_of: Instant | None = None) -> Booked:
     """One bank line. Raises NotFoundError where there is none of this id."""
-    found = await _leg_of(context, as_of)
+    return await _matched(context, as_of, partial(_one, name=name))
+
+
+def _one(every: list[Booked], *, name: str) -> Booked:
     wanted = subject_of(name)
-    for each in () if found is None else _booked(found):
+    for each in every:
         if subject_of(each.line.line_id) == wanted:
             return each
     raise NotFoundError(f"there is no bank line {name[:40]!r}; `tallyhook bank list` shows them")
 
 
-async def _leg_of(context: AppContext, as_of: Instant | None) -> BankLeg | None:
+async def _matched(
+    context: AppContext, as_of: Instant | None, use: Callable[[list[Booked]], T]
+) -> T:
+    """Read under the connection; matched, and looked at, in a thread: with many lines it takes
+    seconds, in which whoever serves must answer others."""
     at = context.clock.now() if as_of is None else as_of
     async with context.store.reading() as connection:
-        rules = await rules_known(connection, as_of=at)
-        return await bank_leg(
-            connection,
-            as_of=at,
-            rules=rules.match,
-            hands=tuple(await hand_matches(connection, as_of=at)),
-        )
+        rules = (await rules_known(connection, as_of=at)).match
+        sides = await bank_sides(connection, as_of=at)
+        hands = tuple(await hand_matches(connection, as_of=at))
+
+    def work() -> T:
+        if sides is None:
+            return use([])
+        return use(list(_booked(leg_of(sides, as_of=at, rules=rules, hands=hands))))
+
+    return await asyncio.to_thread(work)
 
 
 def _booked(leg: BankLeg) -> Iterator[Booked]:

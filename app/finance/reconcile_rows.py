@@ -19,7 +19,7 @@ from app.finance.matching_store import coverage, rows_of, rows_to_read
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
-from reconcile.matching.bank import BankLeg, BankLine
+from reconcile.matching.bank import BankLeg, BankLine, Payout
 from reconcile.matching.joined import joined_dates
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, within
@@ -125,18 +125,17 @@ MOST: Final = 1_000_000
 transfers; a shop that has more of them has payments in the column of payouts."""
 
 
-async def bank_leg(
-    connection: Connection,
-    *,
-    as_of: Instant,
-    rules: MatchRules,
-    hands: tuple[HandMatch, ...],
-) -> BankLeg | None:
-    """Payouts against the bank as of an instant; None where no file of a bank was imported by then:
-    nobody says what it has.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BankSides:
+    """What is matched with each other: payouts of statements, and what the bank booked."""
 
-    Raises UsageError for more payouts or lines than MOST, or sums that do not fit in 64 bits.
-    """
+    payouts: list[Payout]
+    lines: list[BankLine]
+
+
+async def bank_sides(connection: Connection, *, as_of: Instant) -> BankSides | None:
+    """Both sides as of an instant; None where no file of a bank was imported by then: nobody says
+    what it has. Raises UsageError for more payouts or lines than MOST."""
     if not await any_bank_line(connection, as_of=as_of):
         return None
     lines: list[BankLine] = []
@@ -145,10 +144,33 @@ async def bank_leg(
         _bounded(len(lines), "bank lines")
     paid = await payouts(connection, as_of=as_of)
     _bounded(len(paid), "payouts")
+    return BankSides(payouts=paid, lines=lines)
+
+
+def leg_of(
+    sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
+) -> BankLeg:
+    """Both sides matched, which takes a processor's time and no connection. Raises UsageError for
+    sums that do not fit in 64 bits."""
     try:
-        return BankLeg(payouts=paid, lines=lines, rules=rules, as_of=as_of, hands=hands)
+        return BankLeg(
+            payouts=sides.payouts, lines=sides.lines, rules=rules, as_of=as_of, hands=hands
+        )
     except ValueError as error:
         raise UsageError(f"{error}: correct them in their file, and import it again") from None
+
+
+async def bank_leg(
+    connection: Connection,
+    *,
+    as_of: Instant,
+    rules: MatchRules,
+    hands: tuple[HandMatch, ...],
+) -> BankLeg | None:
+    """Payouts against the bank as of an instant. None and errors as of `bank_sides` and
+    `leg_of`."""
+    sides = await bank_sides(connection, as_of=as_of)
+    return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
 
 
 def _bounded(count: int, what: str) -> None:

@@ -19,6 +19,7 @@ is carried out by the next one, whoever it is of.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from typing import Final
 from app.access.operators import Proven, note_in_trail, permitted, who_may
 from app.access.proposal import Proposal
 from app.access.proposals import PROPOSE, Agree, ProposalKind, propose, proved
-from app.core.errors import NotFoundError, UsageError
+from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
@@ -35,7 +36,7 @@ from app.orders.find_orders import understood
 from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder, ErasureRules
 from app.privacy.erase_store import files_with
 from app.privacy.erasure_journal import Kind
-from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journal
+from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journal, is_pending
 from app.providers.source import Source
 from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
@@ -114,6 +115,12 @@ async def _check_may(context: AppContext, asked: ErasureRequest, *, alone: bool)
         raise UsageError(PROPOSE.format(NOT_ALONE))
 
 
+UNFINISHED: Final = (
+    "It was begun, and is not done to its end: it stands in the journal of erasures and is not "
+    "carried out in this database. Where nobody is doing it just now, whoever owns the machine "
+    "carries it out by: {}"
+)
+
 NOT_ALONE: Final = "an erasure cannot be taken back, and takes two operators"
 
 
@@ -168,6 +175,14 @@ def erasure_kind(
     """Erasing the personal data of an order. `seal`: what is deleted must have been sealed as it
     came."""
 
+    async def unfinished(proposal: Proposal) -> str | None:
+        try:
+            pending = await is_pending(context, kind="order", subject=proposal.subject)
+        except ConfigurationError as error:
+            return f"Whether it was done to its end cannot be told: {'; '.join(error.problems)}."
+        command = f"tallyhook erase --order {shlex.quote(proposal.subject)} --reason WHY"
+        return UNFINISHED.format(command) if pending else None
+
     async def perform(proposal: Proposal, agree: Agree) -> None:
         await seal()
         asked = ErasureRequest(
@@ -185,6 +200,7 @@ def erasure_kind(
         state=_order_state,
         perform=perform,
         takes_long=True,
+        unfinished=unfinished,
     )
 
 

@@ -337,6 +337,20 @@ async def journal_state(context: AppContext) -> JournalState:
     return JournalState(path=path, begun=begun, pending=pending, torn=journal.torn)
 
 
+async def is_pending(context: AppContext, *, kind: Kind, subject: str) -> bool:
+    """Whether the journal has this subject, in its normal form, in a line that is not carried out
+    in this database. Raises ConfigurationError where the journal is not as it must be."""
+    path = context.erasure_journal
+    async with context.store.reading() as connection:
+        begun = await journal_name(connection) is not None
+        known = len(await carried_out(connection))
+    if path is None or not begun:
+        return False
+    journal = await _fitting(context, path)
+    digest = journal.key.digest(kind, subject)
+    return any((each.kind, each.digest) == (kind, digest) for each in journal.lines[known:])
+
+
 @dataclass(slots=True, kw_only=True)
 class Replayed:
     """What the journal's lines came to.

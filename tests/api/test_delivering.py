@@ -142,6 +142,39 @@ async def test_told_to_stop_while_it_waits(tmp_path: Path) -> None:
         assert closed
 
 
+@pytest.mark.parametrize("before", [0, 1], ids=["new", "at rest"])
+async def test_a_delivery_on_its_way_while_the_service_is_told_to_stop(
+    tmp_path: Path, before: int
+) -> None:
+    """On a connection that is open already it is taken like any other, and told of the end."""
+    async with door(tmp_path) as there:
+        client = there.connect()
+        for _ in range(before):
+            await client.ask(ONE)
+            await soon(lambda: client.wire.writes and is_at_rest(client))
+        client.wire.writes.clear()
+        client.connection.shutdown()
+        assert not client.wire.is_closing()
+        await client.ask(TWO if before else ONE)
+        await soon(lambda: client.wire.writes)
+        sent, closed = client.wire.sent
+        assert sent.startswith(b"HTTP/1.1 200 ")
+        assert b"\r\nconnection: close\r\n" in sent
+        assert closed
+
+
+async def test_a_silent_connection_ends_with_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a moment, whether it was never used or is at rest; nothing else ends with it."""
+    monkeypatch.setattr("app.receiving.guard.LAST_S", 0)
+    async with door(tmp_path) as there:
+        client = there.connect()
+        client.connection.shutdown()
+        await soon(client.wire.is_closing)
+        assert client.wire.writes == []
+
+
 async def test_a_sender_that_hangs_up(tmp_path: Path, log: io.StringIO) -> None:
     """What was complete is kept, logged and counted."""
     async with door(tmp_path) as there:

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.access.tokens import TOKEN_SCOPES, issue_token, withdraw_token
+from app.access.operators import ROLES, register_operator
+from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token, withdraw_token
 from app.api.application import ApiRoute, OperatorRoute
 from reconcile.instants import HOUR, TICK, format_instant
 from tests.api.driving import Driver
@@ -114,6 +115,30 @@ async def test_every_route_asks_for_its_scope(driver: Driver) -> None:
                 asked = answer.headers["www-authenticate"]
                 assert asked == f'Bearer error="insufficient_scope", scope="{needed}"'
     assert driver.rows("SELECT COUNT(*) FROM records WHERE kind='order_placed'") == [(1,)]
+
+
+async def test_the_banks_lines_are_for_finance(driver: Driver) -> None:
+    """A program's token needs that scope, which none has unasked; a person's own, their role."""
+    context = driver.context
+
+    async def asks(token: str) -> tuple[int, str]:
+        bearer = {"Authorization": f"Bearer {token}"}
+        answer = await driver.client.get("/api/v1/bank/lines", headers=bearer)
+        return answer.status_code, answer.json().get("detail", "")
+
+    assert (await asks(await issue_token(context, name="plain")))[0] == 403
+    named = await issue_token(context, name="books", scopes=["finance"])
+    assert (await asks(named))[0] == 200
+    for role in sorted(ROLES):  # the first of them an admin
+        await register_operator(context, name=f"a {role}", role=role, by="a admin")
+        own, _ = await issue_own_token(context, operator=f"a {role}", until="1h", by="a admin")
+        status, said = await asks(own)
+        assert status == (200 if role in ("admin", "finance") else 403), role
+        assert status == 200 or f"a {role} has the role {role}" in said
+        orders = await driver.client.get(
+            "/api/v1/orders", headers={"Authorization": f"Bearer {own}"}
+        )
+        assert orders.status_code == 200
 
 
 async def test_the_description_names_the_scopes(driver: Driver) -> None:

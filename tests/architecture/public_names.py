@@ -87,6 +87,23 @@ def _of_command(path: str, command: Any) -> Iterator[str]:
         yield from _of_command(f"{path} {name}", inner)
 
 
+def unknown_commands(page: str) -> Iterator[str]:
+    """What a page quotes as `tallyhook …` and is no command, or has an option that it has not. A
+    group of commands is none by itself."""
+    there, root = set(commands()), typer.main.get_command(application)
+    for quoted in re.findall("`(tallyhook [a-z-][^`]*)`", page):
+        said = re.sub("^tallyhook (--token-file [^ ]+|--version|--help)", "tallyhook", quoted)
+        path, *words = said.replace(" …", "").split()
+        command: Any = root
+        while words and words[0] in getattr(command, "commands", {}):
+            command, path = command.commands[words[0]], f"{path} {words.pop(0)}"
+        options = {word.partition("=")[0] for word in words if word.startswith("--")} - {"--help"}
+        is_group = command is not root and not getattr(command, "invoke_without_command", True)
+        is_none = command is root and bool(words)
+        if is_none or is_group or any(f"{path} {option}" not in there for option in options):
+            yield quoted
+
+
 def exit_codes() -> Iterator[str]:
     """Exit codes with their meaning, as help tells them, and those that one command adds."""
     told = str(application.info.epilog).removeprefix("Exit codes: ").removesuffix(".")

@@ -50,13 +50,11 @@ def unexplained(pyproject: str) -> Iterator[str]:
             yield f"pyproject.toml: {name} has no reason beside it"
 
 
-def unlocked(pyproject: str, lock: str) -> Iterator[str]:
+def unlocked(lock: str, wanted: Iterable[str]) -> Iterator[str]:
     """Dependencies that the lock does not hold with a hash."""
-    project = tomllib.loads(pyproject)["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     for name in (re.split(r"[\[><=;~! ]", one)[0] for one in wanted):
         if not re.search(rf"(?m)^{re.escape(name)}==\S+.*\\\n +--hash=sha256:", lock):
-            yield f"requirements.lock: {name} is missing; make lock"
+            yield f"the lock: {name} is missing; make lock"
 
 
 def unfinished(texts: Iterable[str]) -> Iterator[str]:
@@ -76,8 +74,21 @@ def test_another_entry_and_a_missing_one_are_found() -> None:
     assert list(top_level(TOP - {"Makefile"})) == ["Makefile is missing at the top"]
 
 
-def test_the_lock_names_no_host() -> None:
-    assert not list(hosts((ROOT / "requirements.lock").read_text()))
+LOCKS = ("requirements.lock", "app/deploy/requirements.lock")
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_no_lock_names_a_host(lock: str) -> None:
+    assert not list(hosts((ROOT / lock).read_text()))
+
+
+def test_what_is_deployed_is_what_is_tested() -> None:
+    """Its lock holds every dependency of the program, each in the version of the other lock."""
+    tested, deployed = ((ROOT / lock).read_text() for lock in LOCKS)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert not list(unlocked(deployed, project["dependencies"]))
+    pinned = re.compile(r"(?m)^\S+==\S+")
+    assert set(pinned.findall(deployed)) <= set(pinned.findall(tested))
 
 
 @pytest.mark.parametrize(
@@ -88,12 +99,11 @@ def test_a_host_in_the_lock_is_found(line: str) -> None:
 
 
 def test_every_dependency_has_a_reason_and_is_locked() -> None:
-    pyproject, lock = (
-        (ROOT / "pyproject.toml").read_text(),
-        (ROOT / "requirements.lock").read_text(),
-    )
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    project = tomllib.loads(pyproject)["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     assert not list(unexplained(pyproject))
-    assert not list(unlocked(pyproject, lock))
+    assert not list(unlocked((ROOT / "requirements.lock").read_text(), wanted))
 
 
 def test_a_dependency_without_a_reason_or_a_lock_is_found() -> None:
@@ -101,7 +111,10 @@ def test_a_dependency_without_a_reason_or_a_lock_is_found() -> None:
         'optional-dependencies = { dev = ["c>1"] }\n'  # fmt: skip
     assert [line.split()[1] for line in unexplained(text)] == ["b[x]>=1", "c>1"]
     lock = "a==1 \\\n    --hash=sha256:00\nc==2\n"
-    assert [line.split()[1] for line in unlocked(text, lock)] == ["b", "c"]
+    assert [line.split()[2] for line in unlocked(lock, ["a>=1", "b[x]>=1", "c>1"])] == [
+        "b",
+        "c",
+    ]
 
 
 def test_no_text_file_is_unfinished() -> None:

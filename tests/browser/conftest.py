@@ -17,6 +17,15 @@ Seen = TypeVar("Seen")
 Looking = Callable[[Callable[[Any], Seen]], Seen]
 
 
+def new_context(browser: Any, **words: Any) -> Any:
+    """A browser's session of its own, whose waits are as patient as all others of the tests: on a
+    busy machine a page of half a minute is no failure."""
+    context = browser.new_context(**words)
+    context.set_default_timeout(PATIENCE_S * 1_000)
+    context.set_default_navigation_timeout(PATIENCE_S * 1_000)
+    return context
+
+
 @pytest.fixture(scope="session")
 def look() -> Looking[Any]:
     """Opens Chromium, without a window, for a function that returns what it saw there.
@@ -42,6 +51,6 @@ def look() -> Looking[Any]:
 
     def in_a_thread(use: Callable[[Any], Any]) -> Any:
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(looking, use).result(timeout=PATIENCE_S)
+            return thread.submit(looking, use).result()  # a hang ends with its test
 
     return in_a_thread

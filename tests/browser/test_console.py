@@ -38,8 +38,9 @@ from tests.api.driving import (
     of_order,
     signed,
 )
-from tests.browser.conftest import Looking
+from tests.browser.conftest import Looking, new_context
 from tests.console.conftest import session_for, until_async
+from tests.e2e.processes import end
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
@@ -157,8 +158,7 @@ def console_on(folder: Path, port: int, **more: str) -> Iterator[str]:
         until(lambda: _answers(url))
         yield url
     finally:
-        process.terminate()
-        process.wait(30)
+        end(process)
 
 
 def _answers(url: str) -> bool:
@@ -198,8 +198,8 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
         def looks(browser: Any) -> None:
             for width, height in SIZES:
                 for scheme in ("light", "dark"):
-                    context = browser.new_context(
-                        viewport={"width": width, "height": height}, color_scheme=scheme
+                    context = new_context(
+                        browser, viewport={"width": width, "height": height}, color_scheme=scheme
                     )
                     context.add_cookies([cookie])
                     page = context.new_page()
@@ -244,7 +244,7 @@ def listen(page: Any, url: str, found: Seen) -> None:
 
 
 def _by_keyboard(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
-    context = browser.new_context()
+    context = new_context(browser)
     context.add_cookies([cookie])
     page = context.new_page()
     page.goto(f"{url}/orders")
@@ -270,7 +270,7 @@ def _by_keyboard(browser: Any, url: str, cookie: dict[str, str], found: Seen) ->
 
 def _support(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
     """A customer says that they paid, and the shop says no: from the call to the bundle."""
-    context = browser.new_context(accept_downloads=True)
+    context = new_context(browser, accept_downloads=True)
     context.add_cookies([cookie])
     page = context.new_page()
     said = list[str]()
@@ -311,7 +311,7 @@ def _in_many_tabs(
     browser: Any, url: str, cookie: dict[str, str], found: Seen, restart: Callable[[], None]
 ) -> None:
     """One stream feeds them all, and all go on by themselves when the console is back."""
-    context = browser.new_context()
+    context = new_context(browser)
     context.add_cookies([cookie])
     pages = [context.new_page() for _ in range(TABS)]
     for page in pages:
@@ -328,7 +328,7 @@ def _in_many_tabs(
 
 
 def _without_script(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
-    context = browser.new_context(java_script_enabled=False)
+    context = new_context(browser, java_script_enabled=False)
     context.add_cookies([cookie])
     page = context.new_page()
     page.goto(f"{url}/")

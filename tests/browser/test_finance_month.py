@@ -17,7 +17,7 @@ from app.config.load import load_settings
 from app.core.clock import SystemClock
 from reconcile.instants import format_instant, parse_instant
 from tests.api.driving import driving, environ, event
-from tests.browser.conftest import Looking
+from tests.browser.conftest import Looking, new_context
 from tests.browser.test_console import SIZES, VIOLATIONS, WIDE, Seen, axe, console_on, listen
 from tests.console.conftest import until_async
 from tests.ports import free_port
@@ -116,7 +116,7 @@ class Story:
     """What Ann does, one page after another. Each page that is new to the story is measured."""
 
     def __init__(self, page: Any, url: str, found: Seen, measured: Callable[[Any, str], None]):
-        self._page, self._url, self._found = page, url, found
+        self._page, self._url = page, url
         self._measured = measured
 
     def comes_in(self, token: str) -> None:
@@ -269,7 +269,7 @@ def played(folder: Path, look: Looking[Seen], measure: Any = measuring) -> Seen:
     with console_on(folder, free_port(), CONSOLE__MAPPINGS=str(folder / "mappings")) as url:
 
         def use(browser: Any) -> Seen:
-            page = browser.new_context(color_scheme="light").new_page()
+            page = new_context(browser, color_scheme="light").new_page()
             listen(page, url, found)
             story = Story(page, url, found, measure(found, script))
             said = found.plain

@@ -16,7 +16,7 @@ import yaml
 from app.cli.deploy import FOLDER, SETS, files_of
 from app.cli.main import run
 from app.monitoring.watchdog import WATCHES
-from tests.architecture.public_names import commands, metrics, variables
+from tests.architecture.public_names import metrics, unknown_commands, variables
 from tests.waiting import PATIENCE_S
 
 ROOT = FOLDER.parents[1]
@@ -26,11 +26,7 @@ UNITS = files_of("systemd")
 
 def assert_is_a_command(words: list[str]) -> None:
     """The command is there, with the options that it is given."""
-    there = set(commands())
-    named = [word for word in words[:3] if not word.startswith("-")]
-    path = next(p for n in (3, 2) if (p := " ".join(named[:n])) in there)
-    for option in [word for word in words if word.startswith("--")]:
-        assert f"{path} {option}" in there, words
+    assert list(unknown_commands(f"`{' '.join(words)}`")) == []
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -149,19 +145,37 @@ def test_a_service_is_not_restarted_for_ever(name: str) -> None:
     assert found["Unit"]["Requires"].endswith(".socket")
 
 
-def test_systemd_takes_them() -> None:
-    """But for the program, which is not where they look for it."""
+def test_systemd_takes_them(tmp_path: Path) -> None:
+    """But for the program, which is not where they look for it. It sees what it does not take."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
+    bad = tmp_path / "bad.service"
+    bad.write_text("[Service]\nExecStart=/bin/true\nProtectSystem=perhaps\n")
+    assert [line for line in verified(bad) if ":3:" in line]
     for path in UNITS:
-        said = subprocess.run(
-            ["systemd-analyze", "verify", str(path)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        ).stderr
-        assert [line for line in said.splitlines() if "is not executable" not in line] == []
+        assert [line for line in verified(path) if "is not executable" not in line] == []
+
+
+def verified(path: Path) -> list[str]:
+    """What systemd says of one unit; of others of this machine it may say more."""
+    said = subprocess.run(
+        ["systemd-analyze", "verify", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    ).stderr
+    name = path.name.replace("@.", "@i.")
+    return [line for line in said.splitlines() if name in line]
+
+
+def test_the_page_makes_what_units_need() -> None:
+    """The user that they run as, and the packages that are deployed, not those of the tests."""
+    page = (FOLDER / "README.md").read_text()
+    users = {unit(path)["Service"]["User"] for path in UNITS if path.suffix == ".service"}
+    assert users == {"tallyhook"}
+    assert re.search(r"useradd [^`]*\btallyhook`", page)
+    assert re.findall(r"-r (\S*requirements.lock)", page) == ["app/deploy/requirements.lock"]
 
 
 # --- alarms ---------------------------------------------------------------------------------------

@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import httpx2
+import pytest
+from anyio import BrokenWorkerProcess, to_process
 from sqlalchemy import text
 
-from app.access.operators import register_operator
+from app.access.operators import Proven, register_operator
+from app.bootstrap_console_work import BEGUN, UNCHANGED, work_elsewhere
+from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.setup_pages import meaning
+from app.core.errors import UnreachableError
 from app.monitoring.alarm_owners import forget_owners
 from app.monitoring.watchdog import alarms
+from app.privacy.erase import ErasureRequest, erase
+from app.privacy.erase_finding import Erasing, ErasureRules
 from reconcile.instants import DAY, MINUTE
+from tests.api.driving import environ
 from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole, session_for
 from tests.console.test_pages import shown
 from tests.reconcile.build import T
@@ -163,6 +172,53 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
     ]
     bodies = console.driver.rows("SELECT event_id, body IS NULL FROM deliveries ORDER BY event_id")
     assert bodies == [("evt_1", 1), ("evt_2", 0)]
+
+
+async def test_an_erasure_that_is_broken_off_is_not_shown_as_done(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The approval is kept before the first row goes: the page says that it was begun, and by which
+    command it is carried out; then no more."""
+    await register_operator(console.context, name="Bea", role="admin", by="a admin")
+    asked = ErasureRequest(order="ORD-1", reason="asked for it", by=Proven("a admin"))
+    proposal = (await console.console.propose_erasing(asked)).id
+
+    async def broken(*_: object) -> None:
+        raise UnreachableError("the disk is full")
+
+    monkeypatch.setattr(Erasing, "run", broken)
+    async with console.client(await session_for(console.context, "Bea"), **SAME_SITE) as client:
+        await sent(client, f"/do/approve?proposal={proposal}", reason="they did ask")
+        page = shown((await client.get(f"/proposals/{proposal}")).text)
+        found = (await client.get(f"/proposals/{proposal}.json")).json()
+        monkeypatch.undo()
+        await erase(
+            console.context, replace(asked, by="a admin"), sources=console.console.sources,
+            rules=ErasureRules(), dry_run=False, progress=lambda _: None,
+        )  # fmt: skip
+        after = shown((await client.get(f"/proposals/{proposal}")).text)
+    assert found["state"] == "approved"
+    assert "the disk is full" in page
+    assert "it was begun" in page
+    assert "tallyhook erase --order ORD-1 --reason WHY" in page
+    assert "and it was done" not in page
+    assert "and it was done" in after
+    assert "tallyhook erase" not in after
+
+
+@pytest.mark.parametrize(("approves", "said"), [(True, BEGUN), (False, UNCHANGED)])
+async def test_what_a_killed_process_may_have_done(
+    approves: bool, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever is told to begin again must not be told so of what may have begun."""
+
+    async def killed(*_: object, **__: object) -> None:
+        raise BrokenWorkerProcess
+
+    monkeypatch.setattr(to_process, "run_sync", killed)
+    work = work_elsewhere(load_settings(environ(tmp_path)))
+    with pytest.raises(UnreachableError, match=re.escape(said)):
+        await (work.approve("prp_1", "Ann", "x") if approves else work.preview(""))
 
 
 def test_what_a_source_s_silence_means() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.architecture.public_names import unknown_commands
 from tests.docs.sessions import Command, Shell, differences, sessions
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
@@ -129,27 +130,26 @@ def test_the_readme_is_short() -> None:
     assert README.read_text().count("\n") <= LINES
 
 
-def test_every_command_that_the_pages_name_exists() -> None:
-    """They name only commands that `--help` knows."""
-    pages = [README, *(ROOT / page for page in GOES_ON)]
-    words = re.findall(r"`tallyhook (\w+)", "".join(page.read_text() for page in pages))
-    help_text = subprocess.run(
-        [sys.executable, "-m", "app", "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    ).stdout
-    assert words
-    assert all(word in help_text for word in words)
+PAGES = [README, *(p for top in ("app", "reconcile", "tests") for p in (ROOT / top).rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    """With the options that it has."""
+    assert list(unknown_commands(page.read_text())) == []
+
+
+def test_a_command_that_is_none_is_found() -> None:
+    page = (
+        "`tallyhook orders` `tallyhook deliveries poisonedd` `tallyhook prune --all` `tallyhook x`"
+    )
+    known = "`tallyhook orders show REF --as-of T`, `tallyhook --token-file F proposals list`"
+    assert len(list(unknown_commands(page))) == 4
+    assert list(unknown_commands(f"{known}, `tallyhook golive`")) == []
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:
     """Relative links of every page point at files that exist."""
-    pages = [
-        README,
-        *(p for top in ("app", "reconcile", "tests") for p in (ROOT / top).rglob("*.md")),
-    ]
-    for page in pages:
+    for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), (page, target)

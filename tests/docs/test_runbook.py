@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 
 from app.bootstrap import Service
+from app.cli.deploy import FOLDER
 from app.core.errors import NotStored, TallyhookError
 from app.database import faults
+from app.database.writer import Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
 from app.receiving import inbox_queue, refusals, store
 from app.worker_process import WorkerProcess
-from tests.architecture.public_names import commands
 
 RUNBOOK = Path(__file__).parents[2] / "app" / "RUNBOOK.md"
 
@@ -84,6 +86,9 @@ def sentences(*places: Callable[..., Any]) -> Iterator[str]:
                 yield node.value
 
 
+PARTS = (", which ", "end what ")
+"""How texts begin that are put into a sentence."""
+
 REASONS = [
     *[sentence for sentence, _ in faults._FATAL_SQLITE.values()],
     *[sentence for sentence, _ in faults._PASSING_SQLITE.values()],
@@ -100,8 +105,9 @@ REASONS = [
             refusals.RefusedAges.everything_refused,
             inbox_queue.InboxQueue.still_faulty,
             store.Store.cannot_append,
+            Space.check,
         )
-        if said.count(" ") > 2
+        if said.count(" ") > 2 and not said.startswith(PARTS)
     ],
     inbox_queue._SLOW,
 ]
@@ -113,14 +119,19 @@ def test_every_reason_not_to_be_ready_has_an_entry(reason: str) -> None:
     assert any(phrase in reason for phrase in phrases), reason
 
 
-def test_commands_of_the_runbook_are_there() -> None:
-    """Each `tallyhook …` of it, with options that it has."""
-    there = set(commands())
-    found = re.findall("`(tallyhook [a-z][^`]*)`", RUNBOOK.read_text())
-    assert found
-    for command in found:
-        words = command.split()
-        named = [word for word in words[:3] if not word.startswith("-")]
-        path = next(p for n in (3, 2) if (p := " ".join(named[:n])) in there)
-        for option in [word for word in words if word.startswith("--")]:
-            assert f"{path} {option}" in there, command
+def test_every_entry_is_of_something_that_can_be_said() -> None:
+    """Each phrase of it is in a sentence of the program, those of one row that `…` joins in one."""
+    for phrases, *_ in sections()["Not ready"]:
+        for alternative in re.split("(?<=`), (?=`)", phrases):
+            parts = re.findall("`([^`]+)`", alternative)
+            assert parts
+            assert any(all(part in reason for part in parts) for reason in REASONS), alternative
+
+
+def test_every_alert_has_an_entry() -> None:
+    """With the urgency that its rule has."""
+    rules = yaml.safe_load((FOLDER / "prometheus" / "tallyhook.rules.yaml").read_text())
+    (group,) = rules["groups"]
+    wanted = [(rule["alert"], rule["labels"]["severity"]) for rule in group["rules"]]
+    rows = sections()["Alerts of Prometheus"]
+    assert [(row[0].strip("`"), row[1]) for row in rows] == wanted

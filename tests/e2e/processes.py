@@ -11,11 +11,12 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from app.core.clock import SystemClock
 from reconcile.instants import Instant
 from tests.api.driving import environ, signed
 from tests.database.made import put_new
@@ -130,6 +131,42 @@ class Process:
             except OSError:  # hung up on before we were done
                 return found
             return found
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Tell it to end, and see that it does: what stays behind would disturb what comes after it."""
+    process.terminate()
+    try:
+        process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+
+
+def deliver(
+    port: int,
+    event: dict[str, Any],
+    *,
+    path: str = "/webhooks/shop",
+    headers: Mapping[str, str] | None = None,
+    **words: Any,
+) -> tuple[int, bytes]:
+    """One attempt at a delivery, on a connection of its own: status and body of the answer. Raises
+    OSError or HTTPException where nobody answers.
+
+    words  for `signed`: the key, the event's id
+    """
+    body = json.dumps(event).encode()
+    made = signed(body, at=SystemClock().now(), **words)
+    named = {name.decode(): value.decode() for name, value in made} | dict(headers or {})
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request("POST", path, body, named)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
 
 
 @contextmanager

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from app.core.clock import SystemClock
-from tests.api.driving import of_order, secret, signed
-from tests.e2e.processes import running
+from tests.api.driving import of_order, secret
+from tests.e2e.processes import deliver, running
 from tests.faults.check import assert_kept
 from tests.ports import free_port
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -29,19 +28,11 @@ PAUSE_S = 0.005
 """Between a delivery that was not taken and its next attempt."""
 
 
-def deliver(port: int, event_id: str, key: bytes) -> tuple[int, dict[str, Any]]:
-    """One attempt at a delivery: status and answer. Raises OSError or HTTPException where nobody
-    answers."""
-    body = json.dumps(of_order(f"O-{event_id}", event_id)).encode()
-    headers = signed(body, at=SystemClock().now(), event_id=event_id, key=key)
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-    try:
-        named = {name.decode(): value.decode() for name, value in headers}
-        connection.request("POST", "/webhooks/cards", body, named)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
-    finally:
-        connection.close()
+def attempt(port: int, event_id: str, key: bytes) -> tuple[int, dict[str, Any]]:
+    """One attempt at a delivery to the source, signed with a key."""
+    event = of_order(f"O-{event_id}", event_id)
+    status, body = deliver(port, event, path="/webhooks/cards", event_id=event_id, key=key)
+    return status, json.loads(body)
 
 
 class Provider:
@@ -94,7 +85,7 @@ class Provider:
     def _until_taken(self, event_id: str) -> None:
         while not self._abandoned.is_set():
             try:
-                status, answer = deliver(self._port, event_id, self._key)
+                status, answer = attempt(self._port, event_id, self._key)
             except (OSError, http.client.HTTPException):
                 self.alone += 1
             else:
@@ -136,7 +127,7 @@ def test_a_secret_is_changed_while_deliveries_come(tmp_path: Path) -> None:
             old.start()
             old.takes_some()
             put(secrets, NEW, OLD)
-            assert deliver(port, "early", NEW)[0] == 401
+            assert attempt(port, "early", NEW)[0] == 401
             assert service.end() == 0
         until(lambda: old.alone)
         with running(tmp_path, *serve, **words) as service:
@@ -148,9 +139,9 @@ def test_a_secret_is_changed_while_deliveries_come(tmp_path: Path) -> None:
             assert service.end() == 0
         until(lambda: new.alone)
         with running(tmp_path, *serve, **words) as service:
-            assert deliver(port, "late", OLD)[0] == 401
+            assert attempt(port, "late", OLD)[0] == 401
             new.takes_some()
             new.finish()
-            assert deliver(port, "later", OLD)[0] == 401
+            assert attempt(port, "later", OLD)[0] == 401
             assert service.end() == 0
     assert_kept(tmp_path / "t.db", {*old.taken, *new.taken})

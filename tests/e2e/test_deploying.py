@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import shutil
 import socket
@@ -12,18 +11,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from app.cli.deploy import FOLDER
-from app.core.clock import SystemClock
-from tests.api.driving import event, signed
-from tests.e2e.processes import Process, running, serving
+from tests.api.driving import event
+from tests.e2e.processes import Process, deliver, end, running, serving
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
 RATE = 100
 """Deliveries a second, each on a connection of its own."""
+
+SLOW = b"the store is slow to answer"
+"""What a service logs that refuses for its disk's sake."""
 
 
 class Sender:
@@ -40,16 +42,10 @@ class Sender:
         number = 0
         while not self._stop.wait(len(self._threads) / RATE):
             number += 1
-            body = json.dumps(event(f"e{thread}-{number}")).encode()
-            headers = {k.decode(): v.decode() for k, v in signed(body, at=SystemClock().now())}
-            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
             try:
-                connection.request("POST", "/webhooks/shop", body, headers)
-                self.statuses.append(connection.getresponse().status)
+                self.statuses.append(deliver(self._port, event(f"e{thread}-{number}"))[0])
             except (OSError, http.client.HTTPException) as error:
                 self.troubles.append(repr(error))
-            finally:
-                connection.close()
 
     @contextmanager
     def sending(self) -> Iterator[None]:
@@ -60,16 +56,15 @@ class Sender:
         finally:
             self._stop.set()
             for thread in self._threads:
-                thread.join(PATIENCE_S)
+                thread.join()
 
 
 def test_no_delivery_is_refused_while_the_service_is_restarted(tmp_path: Path) -> None:
     """Whoever holds the socket open, as systemd does, lets the next process answer those who
-    connected while there was none."""
+    connected while there was none. Only a disk that is slow may refuse, and says so."""
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as listener:
         listener.set_inheritable(True)
-        number = listener.fileno()
-        words = ("serve", "--fd", str(number))
+        words = ("serve", "--fd", str(listener.fileno()))
         sender = Sender(listener.getsockname()[1])
         with ExitStack() as stack:
             first = stack.enter_context(running(tmp_path, *words))
@@ -77,13 +72,22 @@ def test_no_delivery_is_refused_while_the_service_is_restarted(tmp_path: Path) -
                 until(lambda: len(sender.statuses) > RATE)
                 assert first.end() == 0
                 taken = len(sender.statuses)
-                stack.enter_context(running(tmp_path, *words))
+                second = stack.enter_context(running(tmp_path, *words))
                 until(lambda: len(sender.statuses) > taken + RATE)
     assert sender.troubles == []
-    assert set(sender.statuses) == {200}
+    slow = any(SLOW in bytes(each.log) for each in (first, second))
+    assert set(sender.statuses) <= ({200, 503} if slow else {200})
 
 
 # --- proxies --------------------------------------------------------------------------------------
+
+
+class Made(Protocol):
+    """A proxy's configuration, written into a folder; returns the words that start it."""
+
+    __name__: str
+
+    def __call__(self, folder: Path, *, port: int, service: int) -> list[str]: ...
 
 
 def nginx(folder: Path, *, port: int, service: int) -> list[str]:
@@ -127,8 +131,7 @@ def proxy(words: list[str], folder: Path, port: int) -> Iterator[None]:
         assert started.poll() is None, log.read_text()
         yield
     finally:
-        started.terminate()
-        started.wait(PATIENCE_S)
+        end(started)
 
 
 def listens(port: int) -> bool:
@@ -136,43 +139,42 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.parametrize("made", [nginx, caddy])
-def test_deliveries_come_through_a_proxy(
-    tmp_path: Path, made: object, request: pytest.FixtureRequest
-) -> None:
-    """Signatures hold, the sender's address is the one that counts, and nothing but deliveries is
-    let through."""
-    assert callable(made)
-    name = getattr(made, "__name__", "")
-    if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
+@pytest.mark.parametrize("made", [nginx, caddy], ids=["nginx", "caddy"])
+def test_deliveries_come_through_a_proxy(tmp_path: Path, made: Made) -> None:
+    """Signatures hold, the sender's own address is the one that counts, whatever he says of it, and
+    nothing but deliveries is let through."""
+    if shutil.which(made.__name__) is None:
+        pytest.skip(f"{made.__name__} is not installed")
     port = free_port()
     folder = tmp_path / "proxy"
     folder.mkdir()
-    allowed = {"FORWARDED_ALLOW_IPS": "127.0.0.1"}
-    with serving(tmp_path, **allowed) as service:
+    settings = {"FORWARDED_ALLOW_IPS": "127.0.0.1", "REJECTIONS_PER_MINUTE_PER_ADDRESS": "3"}
+    with serving(tmp_path, **settings) as service:
         with proxy(made(folder, port=port, service=service.port), folder, port):
-            assert deliver(port, "e1") == 200
+            assert deliver(port, event("e1"), headers=HOST)[0] == 200
             assert ask(port, "GET", "/readyz") == 404
             assert ask(port, "GET", "/metrics") == 404
             assert ask(port, "GET", "/api/v1/orders/ORD-1") == 404
-            assert ask(port, "POST", "/webhooks/other", b"{}") == 404
-        until(lambda: verdicts(service) == ["stored"])
+            unsigned = [
+                ask(port, "POST", "/webhooks/shop", sender="127.0.0.2", says=f"203.0.113.{n}")
+                for n in range(4)
+            ]
+            assert unsigned == [401, 401, 401, 429]
+            assert ask(port, "POST", "/webhooks/shop", sender="127.0.0.3") == 401
+        until(lambda: "stored" in verdicts(service))
 
 
-def deliver(port: int, event_id: str) -> int:
-    body = json.dumps(event(event_id)).encode()
-    headers = {k.decode(): v.decode() for k, v in signed(body, at=SystemClock().now())}
-    return ask(port, "POST", "/webhooks/shop", body, headers)
+HOST = {"Host": "payments.shop.example"}
 
 
-def ask(
-    port: int, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
-) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+def ask(port: int, method: str, path: str, *, sender: str = "127.0.0.1", says: str = "") -> int:
+    """The status of an answer. says: what the sender claims his address to be."""
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", port, timeout=PATIENCE_S, source_address=(sender, 0)
+    )
     try:
-        named = {"Host": "payments.shop.example", **(headers or {})}
-        connection.request(method, path, body, named)
+        claimed = {"X-Forwarded-For": says} if says else {}
+        connection.request(method, path, b"{}" if method == "POST" else b"", HOST | claimed)
         return connection.getresponse().status
     finally:
         connection.close()

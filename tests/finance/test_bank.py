@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, UsageError
+from app.finance import bank_match
 from app.finance.bank_match import booked_line, booked_lines, check_bucket
 from app.finance.break_acts import SeenBreak, accept_break, breaks_of_run, match_break, one_break
 from app.finance.imports import (
@@ -26,6 +28,7 @@ from app.finance.imports import (
 )
 from app.finance.match_rules import preview_rules, read_rules
 from app.finance.reconcile_period import Ran, RunRequest, reconcile_period
+from app.finance.reconcile_rows import leg_of
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.journal import DEFAULTS, head, writer
 from app.receiving.context import AppContext
@@ -345,6 +348,28 @@ async def test_a_preview_of_rules_tells_what_they_change_at_the_bank(
         ("new_break", "payout_amount_differs"): 1,
         ("changed", "payout_not_in_bank"): 1,  # it was due earlier
     }
+
+
+async def test_a_look_at_the_bank_matches_beside_the_loop(
+    context: AppContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matching many lines takes seconds, and a page is what comes back, with the counts of all."""
+    later, threads = await both(context, tmp_path), set()
+
+    def noted(*words: object, **more: object) -> object:
+        threads.add(threading.get_ident())
+        return leg_of(*words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bank_match, "leg_of", noted)
+    page = await bank_match.booked_page(later, skip=1, limit=2)
+    assert threads
+    assert threading.get_ident() not in threads
+    every = await booked_lines(later, limit=9)
+    assert (page.lines, page.more) == (every[1:3], True)
+    assert page.counts == Counter(each.bucket for each in every)
+    last = await bank_match.booked_page(later, stands="bank_line_unknown", limit=1)
+    assert ([each.bucket for each in last.lines], last.more) == (["bank_line_unknown"], False)
+    assert last.counts == page.counts
 
 
 async def test_bank_lines_are_listed_page_by_page_and_shown_one_by_one(

@@ -3,6 +3,7 @@ signed bytes, or marked as of another environment. It counts once, for one sourc
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from reconcile.instants import DAY, SECOND
 from tests.api.driving import Driver, Header, driving, secret, signed
 from tests.reconcile.build import T
 from tests.security.playing import OPEN, Act, Construction, Play, Target
+from tests.waiting import LOOK_S, PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.disk]
 
@@ -30,19 +32,18 @@ def half(target: Target) -> bytes:
     return json.dumps(target.event("half", payment=HALF)).encode()
 
 
-TRIES = 20
-
-
 async def post(
     driver: Driver, path: str, body: bytes, headers: Sequence[Header], method: str = "POST"
 ) -> int:
     """The status of the answer. A 503 of a disk that is slow for a moment is sent again, as
     providers do."""
-    for _ in range(TRIES):
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + PATIENCE_S
+    while True:
         answer = await driver.client.request(method, path, content=body, headers=list(headers))
-        if answer.status_code != 503:
-            break
-    return answer.status_code
+        if answer.status_code != 503 or loop.time() > ends:
+            return answer.status_code
+        await asyncio.sleep(LOOK_S)
 
 
 def again(

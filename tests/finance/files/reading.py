@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from app.finance.files.bank import BankForm
+from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import BookForm, Form, Understanding
+from app.finance.files.choosing import Open
 from app.finance.files.mapping import FileMapping, read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.statements import StatementForm
@@ -26,12 +29,25 @@ def statement(content: bytes | str, mapping: str = "", *, folder: Path) -> Found
     return _read(content, StatementForm(said, source="shop"), said, folder / "s.csv")
 
 
-def _read(content: bytes | str, form: Form, mapping: FileMapping, path: Path) -> Found:
+def bank(content: bytes | str, mapping: str = "", *, folder: Path) -> Found:
+    """The same of a bank's file, in any of its formats."""
+    said = read_mapping(mapping.encode(), BankForm.FIELDS)
+    return _read(content, BankForm(said), said, folder / "bank", opens=open_bank_table)
+
+
+def _read(
+    content: bytes | str,
+    form: Form,
+    mapping: FileMapping,
+    path: Path,
+    *,
+    opens: Open = open_table,
+) -> Found:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     rows: list[dict[str, Any]] = []
     problems = []
     try:
-        table = open_table(path, mapping, form.FIELDS)
+        table = opens(path, mapping, form.FIELDS)
         understanding = Understanding(table, form, mapping)
         for batch in table.batches():
             found = understanding.batch(batch)

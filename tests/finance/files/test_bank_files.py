@@ -18,9 +18,7 @@ from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import Understanding
 from app.finance.files.mapping import read_mapping
-from app.finance.files.tables import RefusedTable
-
-Found = tuple[list[dict[str, Any]], list[tuple[int, str | None, str]]]
+from tests.finance.files.reading import Found, bank
 
 CAMT = """<?xml version="1.0" encoding="UTF-8"?>
 <Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.02">
@@ -100,26 +98,6 @@ main,2026-11-03,,10.25,KES,FEE
 """
 
 
-def read(content: str | bytes, folder: Path, mapping: str = "") -> Found:
-    """The rows as they are shown, and (row, column, sentence)."""
-    path = folder / "statement"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    said = read_mapping(mapping.encode(), BankForm.FIELDS)
-    form = BankForm(said)
-    rows: list[dict[str, Any]] = []
-    problems = []
-    try:
-        table = open_bank_table(path, said, form.FIELDS)
-        understanding = Understanding(table, form, said)
-        for batch in table.batches():
-            found = understanding.batch(batch)
-            rows += [form.shown(row) for row in found.rows]
-            problems += found.problems
-    except RefusedTable as refused:
-        problems.append(refused.problem)
-    return rows, [(each.row, each.column, each.sentence) for each in problems]
-
-
 def told(found: Found) -> list[tuple[Any, ...]]:
     """(row, day, amount, currency, bank's reference, reference, counterparty, text)"""
     rows, problems = found
@@ -141,7 +119,7 @@ def told(found: Found) -> list[tuple[Any, ...]]:
 
 def test_camt_053(tmp_path: Path) -> None:
     """Booked entries with their texts, on the bank's own day; what is pending is no row."""
-    found = read(CAMT, tmp_path)
+    found = bank(CAMT, folder=tmp_path)
     assert told(found) == [
         (1, "2026-11-02", "50500.00", "KES", "BANK-1", "PO-100200", "PROVIDER LTD",
          "PAYOUT PO-100200"),
@@ -156,14 +134,14 @@ def test_camt_053_of_a_later_version(tmp_path: Path) -> None:
     later = later.replace("<Dbtr><Nm>PROVIDER LTD</Nm></Dbtr>",
                           "<Dbtr><Pty><Nm>PROVIDER LTD</Nm></Pty></Dbtr>")  # fmt: skip
     later = later.replace("<IBAN>XX00TEST0000000001</IBAN>", "<Othr><Id>0100</Id></Othr>")
-    found = read(later, tmp_path)
+    found = bank(later, folder=tmp_path)
     assert (told(found)[0][6], found[0][0]["account"]) == ("PROVIDER LTD", "0100")
 
 
 def test_a_batch_of_several_transfers_is_one_row_with_all_their_references(tmp_path: Path) -> None:
     more = "<TxDtls><Refs><EndToEndId>PO-100201</EndToEndId></Refs></TxDtls></NtryDtls>"
     ((_, _, _, _, _, reference, _, text), _) = told(
-        read(CAMT.replace("</NtryDtls>", more, 1), tmp_path)
+        bank(CAMT.replace("</NtryDtls>", more, 1), folder=tmp_path)
     )
     assert (reference, text) == ("", "PAYOUT PO-100200 PO-100201")
 
@@ -171,7 +149,7 @@ def test_a_batch_of_several_transfers_is_one_row_with_all_their_references(tmp_p
 def test_mt940(tmp_path: Path) -> None:
     """The entry's day has no year: that of 2 January is the next one. Codes of field 86 are read,
     and lines that the bank broke are whole again."""
-    found = read(MT940, tmp_path)
+    found = bank(MT940, folder=tmp_path)
     assert told(found) == [
         (6, "2027-01-02", "500.50", "EUR", "BANK-1", "", "PROVIDER GMBH",
          "SUPPLEMENT EREF+PO-100200SVWZ+PAYOUT PO-100200 THANKS"),
@@ -184,19 +162,19 @@ def test_mt940(tmp_path: Path) -> None:
 
 def test_mt940_without_an_envelope_and_in_another_encoding(tmp_path: Path) -> None:
     bare = MT940.split("{4:\n")[1].replace("-}", "-").replace("FEE OF", "GEBÜHR")
-    rows, _ = read(bare.encode("cp1252"), tmp_path, 'encoding = "cp1252"')
+    rows, _ = bank(bare.encode("cp1252"), 'encoding = "cp1252"', folder=tmp_path)
     assert [row["text"] for row in rows][1] == "GEBÜHR DECEMBER"
 
 
 def test_ofx(tmp_path: Path) -> None:
     """1.x, whose elements need no end, and 2.x, which is XML."""
-    found = read(OFX, tmp_path)
+    found = bank(OFX, folder=tmp_path)
     assert told(found) == [
         (1, "2026-11-02", "1050.50", "USD", "F1", "", "PROVIDER & CO", "PO-100200"),
         (2, "2026-11-03", "-1.00", "USD", "F2", "", "FEE", ""),
     ]
     assert {row["account"] for row in found[0]} == {"000999"}
-    later = read(OFX_2, tmp_path)
+    later = bank(OFX_2, folder=tmp_path)
     assert told(later) == [(1, "2026-11-02", "5.25", "EUR", "F9", "PO-7", "Ünal", "")]
     assert later[0][0]["account"] == "42"
 
@@ -206,7 +184,7 @@ def test_an_amount_of_ofx_is_in_the_currency_that_it_names(tmp_path: Path) -> No
     for name, currency in (("CURRENCY", "GBP"), ("ORIGCURRENCY", "EUR")):
         aggregate = f"<{name}><CURRATE>1.1</CURRATE><CURSYM>GBP</CURSYM></{name}>"
         ((_, _, amount, told_currency, *_),) = told(
-            read(OFX_2.replace("</STMTTRN>", f"{aggregate}</STMTTRN>"), tmp_path)
+            bank(OFX_2.replace("</STMTTRN>", f"{aggregate}</STMTTRN>"), folder=tmp_path)
         )
         assert (amount, told_currency) == ("5.25", currency)
 
@@ -232,7 +210,7 @@ def test_a_number_in_a_text_is_not_told_by_what_names_the_line(tmp_path: Path) -
 
 
 def test_a_table_with_credit_and_debit(tmp_path: Path) -> None:
-    rows = told(read(CSV, tmp_path))
+    rows = told(bank(CSV, folder=tmp_path))
     assert [row[:4] for row in rows] == [
         (2, "2026-11-02", "500.00", "KES"),
         (3, "2026-11-03", "-10.25", "KES"),
@@ -254,7 +232,7 @@ def test_a_table_under_a_mapping(tmp_path: Path) -> None:
         account = "main"
     """
     content = "Buchungstag;Betrag;Verwendungszweck\n02.11.2026;-1.500,25;RENT\n"
-    rows, problems = read(content, tmp_path, mapping)
+    rows, problems = bank(content, mapping, folder=tmp_path)
     assert not problems
     assert (rows[0]["amount"]["amount"], rows[0]["account"]) == ("-1500.25", "main")
 
@@ -273,14 +251,14 @@ def test_a_table_under_a_mapping(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_is_not_clear_is_told_alone(tmp_path: Path, row: str, sentence: str) -> None:
-    rows, problems = read(CSV + row + "\n", tmp_path)
+    rows, problems = bank(CSV + row + "\n", folder=tmp_path)
     assert (len(rows), [(each[0], each[2]) for each in problems]) == (2, [(4, sentence)])
 
 
 def test_an_entry_of_a_bank_that_is_not_clear_is_told_by_its_place(tmp_path: Path) -> None:
     """The others are read; a balance cannot be checked then, and nothing is imported but by
     --accept-good."""
-    rows, problems = read(CAMT.replace('"KES">10.25', '"KES">10.2x'), tmp_path)
+    rows, problems = bank(CAMT.replace('"KES">10.25', '"KES">10.2x'), folder=tmp_path)
     assert ([row["row"] for row in rows], problems[0][:2]) == ([1], (2, "amount"))
 
 
@@ -345,7 +323,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 def test_what_is_refused_as_a_whole(tmp_path: Path, name: str) -> None:
     """With one sentence that says what to do, and without a word of what stands in it."""
     content, sentence = REFUSED[name]
-    _, problems = read(content, tmp_path)
+    _, problems = bank(content, folder=tmp_path)
     assert sentence in problems[-1][2]
     assert "root:" not in str(problems)
 
@@ -354,7 +332,7 @@ def test_a_file_of_ofx_beyond_the_bound_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bank_formats, "MAX_OFX_BYTES", 100)
-    _, problems = read(OFX, tmp_path)
+    _, problems = bank(OFX, folder=tmp_path)
     assert "fetch it month by month" in problems[0][2]
 
 
@@ -362,5 +340,5 @@ def test_a_file_of_ofx_beyond_the_bound_is_not_read(
 def test_a_file_cut_anywhere_is_refused_or_told(tmp_path: Path, content: str) -> None:
     """No cut passes for a whole statement, and none is a fault of ours."""
     for end in range(0, len(content.rstrip()) - 2, 37):
-        _, problems = read(content[:end], tmp_path)
+        _, problems = bank(content[:end], folder=tmp_path)
         assert problems, end
