@@ -139,13 +139,14 @@ class Calendar:
         return plain if month.is_of_utc else month
 
     def month_at(self, instant: Instant) -> Month:
-        """The month that an instant is in; the last closed one where it is in that."""
+        """The open month that an instant is in. Raises ValueError for an instant before its
+        beginning: which closed month that is, its closing tells."""
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])
         if closed is None:
             return month
-        if closed.start <= instant < closed.end:
-            return closed
+        if instant < closed.end:
+            raise ValueError("the months of then are closed")
         return self.month(closed.following_name) if month.name <= closed.name else month
 
     def following(self, month: Month) -> Month:
