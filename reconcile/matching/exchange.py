@@ -110,7 +110,9 @@ def exchanges(
 
 
 def _is_exchange(came: Came, lines: Sequence[Arrived]) -> bool:
-    """The same number in another currency is none: somebody wrote the wrong currency."""
+    """The same number in another currency is none: somebody wrote the wrong currency. Nor is what
+    another source says, also where `Terms.settles` would let it share a statement: of the amount
+    nothing agrees, so that the reference alone would have to, and it may be another's by chance."""
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency:
         return False

@@ -71,6 +71,7 @@ from reconcile.instants import (
     SECOND,
     Duration,
     Instant,
+    instant_of,
     parse_instant,
 )
 
@@ -83,8 +84,6 @@ DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
 REMEMBERED: Final = 100_000
 """Dates kept as read, about 10 MB: most files repeat theirs."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK: Final = timedelta(microseconds=1)
 
 _ISO: Final = re.compile(
     r"(\d{4})([-/.])(\d\d?)\2(\d\d?)"
@@ -240,7 +239,7 @@ class Dates:
                 offset = zone.upper() if len(zone) == 1 else f"{zone[:3]}:{zone[-2:]}"
                 return parse_instant(f"{day}T{clock}{offset}")
             moment = datetime(*date, *time, tzinfo=self._zone or UTC)
-            instant = Instant((moment - _EPOCH) // _TICK)
+            instant = instant_of(moment)
         except (ValueError, OverflowError):
             raise UnclearCell("is no day and time of the calendar") from None
         if not 0 <= instant <= LATEST:
