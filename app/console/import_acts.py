@@ -9,7 +9,7 @@ from typing import Final
 from app.access.operators import Action
 from app.console.imports_pages import KINDS, money_of, state_of, upload_of
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload, mappings_in
-from app.console.view import Asked, Field, View
+from app.console.view import Asked, Console, Field, View
 from app.console.words import address, plain_money
 from app.core.errors import UsageError
 from app.core.ids import new_token
@@ -61,24 +61,37 @@ async def ask_upload(view: View) -> Asked:
                 required=False,
             ),
             Field(
-                name="mapping",
-                label="Mapping",
-                choices=(
-                    ("", "none: its columns have the usual names"),
-                    *((name, name) for name in mappings_in(console.mappings)),
-                ),
-                hint="The mappings of TALLYHOOK_CONSOLE__MAPPINGS, by the names of their files.",
+                name="account",
+                label="Which account of the bank",
+                hint="Of a bank file whose rows name none; else nothing.",
                 required=False,
             ),
-            Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
-            Field(
-                name="encoding",
-                label="Encoding",
-                hint="Of a text file that is not UTF-8, such as cp1252; else nothing.",
-                required=False,
-            ),
+            *_how_it_is_read(console),
         ),
     )  # fmt: skip
+
+
+def _how_it_is_read(console: Console) -> tuple[Field, ...]:
+    """What a person may say of the form of a file."""
+    return (
+        Field(
+            name="mapping",
+            label="Mapping",
+            choices=(
+                ("", "none: its columns have the usual names"),
+                *((name, name) for name in mappings_in(console.mappings)),
+            ),
+            hint="The mappings of TALLYHOOK_CONSOLE__MAPPINGS, by the names of their files.",
+            required=False,
+        ),
+        Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
+        Field(
+            name="encoding",
+            label="Encoding",
+            hint="Of a text file that is not UTF-8, such as cp1252; else nothing.",
+            required=False,
+        ),
+    )
 
 
 async def do_upload(view: View, reason: str) -> str:
@@ -120,6 +133,7 @@ def _upload(view: View) -> Upload:
         raise UsageError("this is nothing that divides cells")
     request = ImportRequest(
         path=file.path,
+        account=given.get("account", "").strip() if kind == "bank" else "",
         mapping=mappings.get(mapping),
         delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
         encoding=given.get("encoding", "").strip() or None,

@@ -359,7 +359,7 @@ async def test_the_bank_shows_each_booking_with_its_payout(console: RunningConso
         await import_statement(
             context, ImportRequest(path=statement, by="a finance"), source="shop"
         )
-        await import_bank(context, ImportRequest(path=bank, by="a finance"))
+        await import_bank(context, ImportRequest(path=bank, account="main", by="a finance"))
         console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
         text = shown((await client.get("/bank")).text)
         found = (await client.get("/bank.json?stands=by_reference")).json()
