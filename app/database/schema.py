@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "ed3529166997c234fac7f97d3a4f307ebae708146bd0cefef59262008932aca0",
-    "postgresql": "fc7d6c181660eb136ed29682bca612190649ccd0c638eae5ce0d3c33c322e49b",
+    "sqlite": "34dd98b31fba87d1f320b9b24bfa9ccb87b41d9b315b7f65ca5c86f60551e605",
+    "postgresql": "df242c2353998686ff4c56dd13b9c7b51f2ae08797d51dff0ab4fb1d729c715c",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -23,7 +23,14 @@ from typing import Any, Final
 from app.access.operator_store import Operator
 from app.access.operators import Proven, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, propose
+from app.access.proposals import (
+    Agree,
+    Agreed,
+    ProposalKind,
+    check_reason,
+    propose,
+    shown_in,
+)
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.calendar import calendar_of, month_in_books
@@ -165,9 +172,15 @@ def closing_kind(
         name="close_period",
         title="Close a month",
         action="period_closed",
-        state=_months_state,
+        subject_state=_months_state,
         perform=perform,
         takes_long=True,
+        for_good=True,
+        where=shown_in("periods"),
+        particulars={
+            "as_of": "Closed as it was known at",
+            "margin_days": "Days after the month's end before which it is not closed",
+        },
     )
 
 

@@ -352,8 +352,9 @@ def rules_kind(context: AppContext) -> ProposalKind:
         name="change_rules",
         title="Change the matching rules",
         action="rules_saved",
-        state=_rules_state,
+        subject_state=_rules_state,
         perform=perform,
+        particulars={"toml": "The rules that would be in force"},
     )
 
 

@@ -28,10 +28,10 @@ import typer
 from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
 from app.api.application import ApiRoute, OperatorRoute, build_application
-from app.api.published_log import PublishedLog
 from app.api.health import Health
 from app.api.openapi import API_DOCUMENT
 from app.api.proposal_routes import ProposalRoutes
+from app.api.published_log import PublishedLog
 from app.api.routes import Api, Checkouts
 from app.cli.main import application
 from app.cli.orders import EXIT_CODES
