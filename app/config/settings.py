@@ -298,6 +298,9 @@ DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
 Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
+Merchant = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=80, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
 Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
 
 
@@ -437,6 +440,7 @@ class Settings(BaseSettings):
     erasure_journal: Path | None = None
     phone_country: CallingCode = ""
     timezone: TimeZone = ""
+    merchant: Merchant = ""
 
     require_order_record: Switch = "auto"
 
