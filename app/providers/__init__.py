@@ -2,6 +2,7 @@
 
 __all__ = (
     "check_signatures",
+    "connecting",
     "dates",
     "doctor",
     "fetched",
