@@ -16,6 +16,7 @@ import typer
 from app.cli import (
     bank,
     breaks,
+    connect,
     deliveries,
     deploy,
     evidence,
@@ -107,7 +108,7 @@ def _root(
     GIVEN_FILE.set(token_file)
 
 
-for module in (serving, store, privacy, golive):
+for module in (serving, store, privacy, golive, connect):
     module.register(application)
 for name, group in GROUPS.items():
     application.add_typer(group, name=name, cls=Commands)
