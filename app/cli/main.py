@@ -22,6 +22,7 @@ from app.cli import (
     evidence,
     golive,
     imports,
+    local,
     operators,
     orders,
     privacy,
@@ -108,7 +109,7 @@ def _root(
     GIVEN_FILE.set(token_file)
 
 
-for module in (serving, store, privacy, golive, connect):
+for module in (serving, store, privacy, golive, connect, local):
     module.register(application)
 for name, group in GROUPS.items():
     application.add_typer(group, name=name, cls=Commands)

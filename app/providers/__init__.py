@@ -5,6 +5,7 @@ __all__ = (
     "connecting",
     "dates",
     "doctor",
+    "examples",
     "fetched",
     "fields",
     "fingerprints",

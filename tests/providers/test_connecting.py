@@ -12,9 +12,9 @@ from app.providers import connecting
 from app.providers.connecting import UNDOCUMENTED, setup_table, setup_told
 from app.providers.profile import SHIPPED, load_profile, read_profile, shipped_profiles
 from app.providers.questions import credentials_of
+from tests.providers.test_payloads import LINES
 
 README = Path(connecting.__file__).parent / "README.md"
-PAYLOADS = Path(__file__).parent / "payloads"
 BARE = '[signature]\nmac = "hmac-sha256"\nkey = "merchant"\nwhere = "header:x-signature"\n' + (
     'signed = "{body}"\n'
 )
@@ -78,8 +78,7 @@ def test_an_event_to_subscribe_to_is_one_that_the_profile_understands(name: str)
     """Its claims know the word, or a documented example that it reads holds it."""
     profile = load_profile(name)
     words = [word for word, claim in profile.claims if claim != "ignored"]
-    path = PAYLOADS / f"{name}.jsonl"
-    examples = path.read_text(encoding="utf-8") if path.exists() else ""
+    examples = "\n".join(map(json.dumps, LINES.get(name, ())))
     for event in profile.setup.events:
         known = any(
             word.partition("*")[0].rstrip(":") == event
