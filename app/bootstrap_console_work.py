@@ -34,7 +34,7 @@ from app.finance.imports import (
 )
 from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
-from app.finance.withdraw_import import Withdrawable, withdraw_import, withdrawable
+from app.finance.withdraw_import import Foreseen, withdraw_import, withdrawable
 from app.receiving.context import AppContext
 from reconcile.reporting.closing import Blocker
 
@@ -140,7 +140,7 @@ async def _booked(
 
 async def _withdrawable(
     context: AppContext, settings: Settings, number: int, kind: ImportKind, by: str
-) -> Withdrawable:
+) -> Foreseen:
     return await withdrawable(context, number, kind=kind, by=by)
 
 

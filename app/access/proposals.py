@@ -141,7 +141,7 @@ async def propose(
     """
     if not proved(who):
         raise UsageError(PROPOSE.format(because))
-    _checked_reason(reason)
+    check_reason(reason)
     settled = dict(given or {})
     proposal = Proposal(
         id=new_id("prp_", now),
@@ -168,11 +168,21 @@ async def propose(
     return proposal
 
 
-def _checked_reason(reason: str) -> None:
-    if not 0 < len(reason.strip()) <= REASON_MAX:
+def check_reason(reason: str, *, of: str = "a proposal", needed: bool = True) -> None:
+    """Raises UsageError for what cannot be kept as somebody's reason.
+
+    of      what it is said of, with its article
+    needed  whether one must be given
+    """
+    told = len(reason.strip())
+    if told > REASON_MAX or (needed and not told):
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
+    if not reason.replace("\r\n", "").replace("\n", "").isprintable():
+        raise UsageError(
+            "say why in characters that can be printed: no tabs, no control characters"
+        )
     if looks_like_a_phone(reason):
-        raise UsageError("leave the phone number out: what is said of a proposal is kept for ever")
+        raise UsageError(f"leave the phone number out: what is said of {of} is kept for ever")
 
 
 async def _note(
@@ -238,7 +248,7 @@ class Proposals:
     async def approve(self, identity: str, *, by: str | None, reason: str) -> Proposal:
         """Agree to it, and let it be done. Raises NotFoundError where there is none, UsageError for
         who may not, for what cannot be done any more, and where its subject has changed."""
-        _checked_reason(reason)
+        check_reason(reason)
         async with self._context.store.reading() as connection:  # before a long act begins
             proposal = (await self._may_approve(connection, identity, by=by))[0]
 
@@ -252,7 +262,7 @@ class Proposals:
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
         """Say that it is not to be done. Raises as `approve` does."""
-        _checked_reason(reason)
+        check_reason(reason)
         async with self._context.store.writing() as connection:
             proposal = await self._open(connection, identity)
             who = await self._second(connection, proposal, by=by, action="proposal_rejected")
@@ -262,7 +272,7 @@ class Proposals:
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
         """Take one's own proposal back. Raises NotFoundError where there is none, UsageError for
         anybody else's."""
-        _checked_reason(reason)
+        check_reason(reason)
         async with self._context.store.writing() as connection:
             proposal = await self._open(connection, identity)
             who = await self._person(connection, by=by, action="proposal_withdrawn")

@@ -19,9 +19,8 @@ from app.core.ids import new_token
 from app.core.text import counted
 from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
 from app.finance.imports import Imported, ImportKind, ImportRequest, past_import
-from app.finance.withdraw_import import Withdrawable
+from app.finance.withdraw_import import Foreseen
 from reconcile.instants import MINUTE
-from reconcile.money import to_json
 
 DELIMITERS: Final = (("", "found out"), (",", "comma"), (";", "semicolon"), ("tab", "tab"),
                      ("|", "bar"))  # fmt: skip
@@ -103,6 +102,12 @@ async def ask_upload(view: View) -> Asked:
                 hint="Of an order book or a bank file this says nothing.",
                 required=False,
             ),
+            Field(
+                name="account",
+                label="Which account of the bank",
+                hint="Of a bank file whose rows name none; else nothing.",
+                required=False,
+            ),
             *_reading(view),
         ),
     )  # fmt: skip
@@ -153,6 +158,7 @@ def _upload(view: View) -> Upload:
         raise UsageError("this is nothing that divides cells")
     request = ImportRequest(
         path=file.path,
+        account=given.get("account", "").strip() if kind == "bank" else "",
         mapping=mappings.get(mapping),
         preset=preset or None,
         delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
@@ -284,8 +290,8 @@ async def ask_take_back(view: View) -> Asked:
             "What stands by it is being counted, which takes a while with many lines: look again."
         )
         return Asked(subject=subject, lines=(line,), back=back, ready=False)
-    would: Withdrawable = seen.result
-    money = ", ".join(plain_money(to_json(each)) for each in would.money) or "no money"
+    would: Foreseen = seen.result
+    money = would.moneys
     lines = (
         f"{counted(would.lines, 'line')} of it {'is' if would.lines == 1 else 'are'} in force, "
         f"{money}. From then on it is as if it had not been imported: where an earlier file said "

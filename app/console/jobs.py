@@ -20,7 +20,7 @@ from app.core.ids import new_id
 from app.finance.bank_match import BookedPage
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from app.finance.reconcile_period import RunRequest
-from app.finance.withdraw_import import Withdrawable
+from app.finance.withdraw_import import Foreseen
 from reconcile.instants import Instant, format_instant
 from reconcile.reporting.closing import Blocker
 
@@ -60,7 +60,7 @@ class Work:
     close: Callable[[str, str, str], Awaitable[Proposal | None]]
     against: Callable[[str, str], Awaitable[tuple[Blocker, ...]]]
     booked: Callable[[str | None, int, int], Awaitable[BookedPage]]
-    withdrawable: Callable[[int, ImportKind, str], Awaitable[Withdrawable]]
+    withdrawable: Callable[[int, ImportKind, str], Awaitable[Foreseen]]
     withdraw: Callable[[int, ImportKind, str, str, str], Awaitable[Proposal | None]]
     approve: Callable[[str, str, str], Awaitable[None]]
 

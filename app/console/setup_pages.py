@@ -14,6 +14,7 @@ from app.console.view import Asked, Document, Field, Told, View
 from app.core.errors import UsageError
 from app.core.ids import new_id
 from app.orders.delivery_log import last_came
+from app.providers.connecting import setup_told
 from app.providers.source import Source
 from app.sandbox.settings import SandboxSettings
 from app.sandbox.webhook_sender import Parcel, WebhookSender, webhook_client
@@ -81,6 +82,7 @@ async def _source(view: View, source: Source) -> dict[str, Any]:
         "last_taken": None if taken is None else format_instant(taken),
         "last_refused": None if refused is None else format_instant(refused),
         "means": meaning(taken=taken, refused=refused, now=now),
+        "setup": setup_told(profile),
         "events": [
             {"kind": kind, "claim": claim} for kind, claim in profile.claims if claim != "ignored"
         ],

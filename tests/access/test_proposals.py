@@ -17,7 +17,14 @@ from app.access.operators import (
     retire_operator,
 )
 from app.access.proposal import Proposal
-from app.access.proposals import STANDS_FOR, Agree, ProposalKind, Proposals, propose
+from app.access.proposals import (
+    STANDS_FOR,
+    Agree,
+    ProposalKind,
+    Proposals,
+    check_reason,
+    propose,
+)
 from app.access.sessions import invite_operator
 from app.access.tokens import (
     ScopeMissing,
@@ -184,6 +191,23 @@ async def test_a_proposal_ends(driver: Driver, vault: Vault, proposals: Proposal
     (past,) = await proposals.past(limit=9)
     assert proposals.document(past)["state"] == "expired"
     await vault.propose(Proven("Ann"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        (" ", "say why"),
+        ("x" * 2_001, "say why"),
+        ("a\tb", "printed"),
+        ("a\x1b[31m", "printed"),
+        ("he said so: 0711 223 344", "phone number out: what is said of a month"),
+    ],
+)
+def test_a_reason_is_some_lines_without_a_phone_number(reason: str, why: str) -> None:
+    check_reason("first\r\nsecond\nthird")
+    check_reason("", needed=False)
+    with pytest.raises(UsageError, match=why):
+        check_reason(reason, of="a month")
 
 
 async def test_the_proposer_alone_withdraws(vault: Vault, proposals: Proposals) -> None:

@@ -130,7 +130,7 @@ async def import_bank_and_statement(console: RunningConsole) -> None:
     )
     settled = ImportRequest(path=statement, by="a finance")
     await import_statement(console.context, settled, source="shop")
-    await import_bank(console.context, ImportRequest(path=bank, by="a finance"))
+    await import_bank(console.context, ImportRequest(path=bank, account="main", by="a finance"))
     console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
 
 

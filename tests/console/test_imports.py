@@ -154,6 +154,17 @@ async def test_a_banks_file_is_imported_like_the_others(console: RunningConsole)
     assert rows == [("a finance",)]
 
 
+async def test_a_banks_table_that_names_no_account_is_of_the_one_that_is_said(
+    console: RunningConsole,
+) -> None:
+    table = b"booked_at,amount,currency\n2026-11-02,5.00,KES\n"
+    async with console.signed_in("finance") as client:
+        refused = await read(client, table, kind="bank", source="")
+        said = await read(client, table, kind="bank", source="", account="main")
+    assert "--account NAME" in str(refused["problems"])
+    assert (said["read"], said["problems"]) == (1, [])
+
+
 async def test_a_mapping_is_chosen_by_its_name(console: RunningConsole) -> None:
     folder = console.console.mappings
     assert folder is not None
