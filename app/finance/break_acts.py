@@ -8,7 +8,7 @@ is proposed, and done when a second person approves.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -132,9 +132,10 @@ def _step_json(step: Step) -> dict[str, Any]:
     }
 
 
-async def breaks_of_run(context: AppContext, number: int) -> AsyncIterator[list[SeenBreak]]:
+async def breaks_of_run(
+    context: AppContext, number: int, *, after: str = ""
+) -> AsyncGenerator[list[SeenBreak]]:
     """What a run saw, by id, some hundreds at a time; each with where it stands now."""
-    after = ""
     while True:
         async with context.store.reading() as connection:
             found = await seen_by(connection, number, after=after, limit=AT_ONCE)
@@ -146,10 +147,9 @@ async def breaks_of_run(context: AppContext, number: int) -> AsyncIterator[list[
 
 
 async def living_breaks(
-    context: AppContext, *, causes: Sequence[str] = ()
-) -> AsyncIterator[list[SeenBreak]]:
+    context: AppContext, *, causes: Sequence[str] = (), after: str = ""
+) -> AsyncGenerator[list[SeenBreak]]:
     """All breaks that a run gave life, closed ones too, by id, some hundreds at a time."""
-    after = ""
     while True:
         async with context.store.reading() as connection:
             names = await breaks_after(connection, after=after, limit=AT_ONCE, causes=causes)
@@ -215,10 +215,10 @@ async def finished_run(context: AppContext, number: int) -> Run:
     return found
 
 
-async def finished_runs(context: AppContext, *, limit: int) -> list[Run]:
-    """The last runs, newest first."""
+async def finished_runs(context: AppContext, *, limit: int, before: int | None = None) -> list[Run]:
+    """The last runs, newest first. before: only those of lower numbers."""
     async with context.store.reading() as connection:
-        return await runs(connection, limit=limit)
+        return await runs(connection, limit=limit, before=before)
 
 
 # --- what people do about breaks ------------------------------------------------------------------
@@ -596,9 +596,11 @@ def standing(found: SeenBreak) -> Standing:
     return "waits_for_refund" if life.settling == "refund" else "to_decide"
 
 
-async def late_items(context: AppContext, *, closed: bool) -> AsyncIterator[list[SeenBreak]]:
+async def late_items(
+    context: AppContext, *, closed: bool, after: str = ""
+) -> AsyncGenerator[list[SeenBreak]]:
     """What is late, by id, some hundreds at a time; with what is closed, or without."""
-    async for found in living_breaks(context, causes=LATE):
+    async for found in living_breaks(context, causes=LATE, after=after):
         yield [each for each in found if closed or each.life.state != "closed"]
 
 
