@@ -94,9 +94,16 @@ def show(name: Name, form: DocumentOption = Format.table) -> None:
     rows = [{"what": part.replace("_", " "), "value": told[part]} for part in plain]
     emit(rows, columns=("what", "value"), form=form)
     if told["candidates"]:
-        emit(told["candidates"], columns=("line", "reference", "money", "apart"), form=form)
+        near = [each | {"speaks_for_it": _reasons(each)} for each in told["candidates"]]
+        columns = ("line", "reference", "money", "score", "speaks_for_it", "apart")
+        emit(near, columns=columns, form=form)
     steps = ("at", "step", "by", "second", "value", "reason", "money", "cites")
     emit(told["steps"], columns=steps, form=form)
+
+
+def _reasons(candidate: dict[str, Any]) -> str:
+    """What speaks for it, with the points of each."""
+    return "; ".join(f"{each['words']} ({each['points']})" for each in candidate["reasons"])
 
 
 @breaks_group.command("assign")

@@ -50,6 +50,7 @@ from reconcile.matching.breaks import (
     next_step,
 )
 from reconcile.matching.rows import name_of
+from reconcile.matching.suggest import REASON_WORDS, WEIGHTS, Suggestion, suggestions
 from reconcile.money import Money, major_text, to_json
 
 # --- breaks for whoever looks ---------------------------------------------------------------------
@@ -78,15 +79,7 @@ class SeenBreak:
             "age_days": age_days(seen, as_of),
             "since": format_instant(seen.since),
             "cites": list(seen.cites),
-            "candidates": [
-                {
-                    "line": each.line,
-                    "reference": each.reference,
-                    "money": to_json(each.money),
-                    "apart": apart_words(each),
-                }
-                for each in seen.candidates
-            ],
+            "candidates": [_suggested(each) for each in suggestions(seen)],
             "next_step": next_step(seen),
             "sentence": break_sentence(seen),
         }
@@ -100,6 +93,22 @@ class SeenBreak:
             "facts": facts_json(self.seen.facts),
             "steps": [_step_json(step) for step in self.steps],
         }
+
+
+def _suggested(each: Suggestion) -> dict[str, Any]:
+    """A near miss: what speaks for it, in points of a hundred, and what keeps it apart most."""
+    found = each.candidate
+    return {
+        "line": found.line,
+        "reference": found.reference,
+        "money": to_json(found.money),
+        "score": each.score,
+        "reasons": [
+            {"reason": name, "points": WEIGHTS[name], "words": REASON_WORDS[name]}
+            for name in each.reasons
+        ],
+        "apart": apart_words(found),
+    }
 
 
 def age_days(seen: Break, as_of: Instant) -> int:
