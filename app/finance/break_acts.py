@@ -316,6 +316,13 @@ async def assign_breaks(
     await _do_all(context, names, BreakAct(deed="assigned", by=by, value=to), seen=seen)
 
 
+async def comment_breaks(
+    context: AppContext, names: Sequence[str], *, note: str, by: str | None, seen: str
+) -> None:
+    """Say something about all of them, or none. seen: the mark of what was shown."""
+    await _do_all(context, names, BreakAct(deed="commented", by=by, reason=note), seen=seen)
+
+
 async def accept_breaks(
     context: AppContext, names: Sequence[str], *, reason: str, by: str | None, seen: str
 ) -> None:
@@ -376,7 +383,7 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
         found = await break_in(connection, name)
         _check_open(found)
         refund = doing.value == "refund"  # it accepts nothing
-        because = None if refund else _too_much(await rules_known(connection), found.seen)
+        because = None if refund else too_much(await rules_known(connection), found.seen)
         if because is None:
             await _write(context, connection, doing, who, found)
             return None
@@ -394,9 +401,11 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
 
 
 async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str) -> None:
-    """Assign or accept several in one transaction: all of them, or none. seen: the `mark_of` them
-    as they were shown. Raises UsageError where they are others by now, and where one person may
-    not."""
+    """Assign, comment on or accept several in one transaction: all of them, or none. Raises
+    UsageError where they are others by now, and where one person may not.
+
+    seen  the `mark_of` them as they were shown
+    """
     _check_reason(doing)
     async with context.store.writing() as connection:
         await deciding_alone(connection)
@@ -415,7 +424,7 @@ async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> No
     for each in found:
         _check_open(each)
     rules = await rules_known(connection)
-    names = [each.identity for each in found if _too_much(rules, each.seen) is not None]
+    names = [each.identity for each in found if too_much(rules, each.seen) is not None]
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         raise UsageError(
@@ -516,7 +525,7 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
     return f"{what} {break_sentence(found.seen)}"
 
 
-def _too_much(rules: Rules, seen: Break) -> str | None:
+def too_much(rules: Rules, seen: Break) -> str | None:
     """Why one person may not accept so much alone; None where they may."""
     money = seen.money
     if rules.alone_max and seen.cause == "unresolved" and not money.minor:
@@ -536,7 +545,7 @@ async def matches_of(context: AppContext, name: str) -> list[str]:
 async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
     """Why one person may not accept this break alone; None where they may."""
     async with context.store.reading() as connection:
-        return _too_much(await rules_known(connection), found.seen)
+        return too_much(await rules_known(connection), found.seen)
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:
