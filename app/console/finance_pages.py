@@ -19,6 +19,7 @@ from app.finance.break_acts import finished_runs
 from app.finance.calendar import month_in_books, on_the_books
 from app.finance.close_period import months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
+from app.finance.reconcile_period import listed_run
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
 from app.receiving.context import AppContext
@@ -79,28 +80,11 @@ def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant |
         raise UsageError(f"{name}: write a day such as 2026-10-01") from None
 
 
-def _said(instant: Instant | None) -> str | None:
-    return None if instant is None else format_instant(instant)
-
-
 async def runs_document(view: View) -> Document:
     """GET /runs"""
     found = await finished_runs(view.context, limit=ROWS)
     return {
-        "runs": [
-            {
-                "run": each.number,
-                "at": format_instant(each.at),
-                "as_of": format_instant(each.as_of),
-                "from": _said(each.since),
-                "to": _said(each.until),
-                "rules": each.rules,
-                "kind": "lived" if each.lived else "look",
-                "breaks": each.breaks,
-                "ties": each.ties,
-            }
-            for each in found
-        ],
+        "runs": [listed_run(each) for each in found],
         "newest": next((each.number for each in found if each.lived), None),
         "job": job_document(view.console.jobs.newest("run")),
     }
