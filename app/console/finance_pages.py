@@ -20,6 +20,7 @@ from app.finance.close_period import CloseRequest, against_closing, months, scop
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
+from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.periods import Calendar, Month
@@ -222,6 +223,7 @@ async def reports_document(view: View) -> Document:
             {"form": form, "ending": ending, "for": what}
             for form, (ending, _, what) in MEDIA.items()
         ],
+        "schedule": await schedule_document(view.context, view.console.schedule),
     }
 
 

@@ -19,6 +19,7 @@ __all__ = (
     "process",
     "reading",
     "references",
+    "schedule",
     "signals",
     "strict_json",
     "text",

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "885b999aad552f4e6ec4264f88f6214aea2da3e49e5bb87edb971d7a0a65537e",
-    "postgresql": "b9bb2e30ef3ec1dfc7fe415d515e0d90b472e38087d10535b0bad13bc30f380b",
+    "sqlite": "7b83965d921239878882ce8dfd6f4ecc840e1a795e48461447fade7ab3d78409",
+    "postgresql": "29db2432c0b9329745b04dc408e917a45f889402a543d72d2759a70a1f2337b7",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 
