@@ -92,11 +92,11 @@ def run_one(
             return run_document(await run_entry(context, schedule, name, due_at=due_at))
 
     ended = with_context(work, purpose="writing")
-    if ended is None:
-        return  # another has done it, or is at it
+    if ended is None or due is not None:
+        return  # what became of it is written down; another may have done it
     for each in ended["delivered"]:
         note(f"{each['file']}: delivered ({each['way']}).")
-    if ended["state"] != "done" and due is None:
+    if ended["state"] != "done":
         note(f"{name} came to nothing: {ended['problem']}")
         raise typer.Exit(1)
     note(f"{name}: {ended['state']}.")
