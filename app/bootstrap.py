@@ -21,6 +21,7 @@ from app.access.proposals import Proposals
 from app.api.application import build_application
 from app.api.health import Health
 from app.api.proposal_routes import ProposalRoutes
+from app.api.published_log import PublishedLog
 from app.api.routes import Api, Checkouts
 from app.bootstrap_context import (
     begin_erasure_journal,
@@ -267,6 +268,7 @@ class Service:
                 inbox_red_s=settings.inbox_red_s,
                 read_elsewhere=lambda: self.read_elsewhere,
             ),
+            log=PublishedLog(self.context) if settings.evidence.publish else None,
         )
 
     def reasons(self) -> list[str]:

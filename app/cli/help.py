@@ -11,7 +11,7 @@ SECTIONS: Final = {
     "Run it": ("serve", "worker", "console", "sandbox", "demo"),
     "Go live": ("deploy", "doctor", "rehearse", "golive", "tokens", "operators", "proposals"),
     "Orders and payments": ("orders", "deliveries", "checkout", "notifications"),
-    "Providers": ("profiles", "signature"),
+    "Providers": ("connect", "trigger", "listen", "profiles", "signature"),
     "Finance": (
         "records",
         "statement",

@@ -16,11 +16,13 @@ import typer
 from app.cli import (
     bank,
     breaks,
+    connect,
     deliveries,
     deploy,
     evidence,
     golive,
     imports,
+    local,
     operators,
     orders,
     privacy,
@@ -109,7 +111,7 @@ def _root(
     GIVEN_FILE.set(token_file)
 
 
-for module in (serving, store, privacy, golive):
+for module in (serving, store, privacy, golive, connect, local):
     module.register(application)
 for name, group in GROUPS.items():
     application.add_typer(group, name=name, cls=Commands)

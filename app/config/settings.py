@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import SplitResult, urlsplit
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     BaseModel,
@@ -29,7 +28,9 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.config.reading import PREFIX
+from app.core.errors import UsageError
 from app.core.schedule import entries_of
+from app.core.zones import zone_named
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.policy import Policy
 
@@ -221,8 +222,8 @@ def time_zone(value: Any) -> Any:
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
-        ZoneInfo(value)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        zone_named(value)
+    except UsageError:
         raise ValueError("must be a time zone's name, such as Africa/Nairobi or UTC") from None
     return value
 
@@ -431,11 +432,14 @@ class EvidenceSettings(BaseModel):
     """With what evidence is signed.
 
     key_file  the ed25519 key in PEM, made at the first start; None: beside the database
+    publish   whether the receiver shows strangers its keys, its newest checkpoint and that the log
+              only grew, under /.well-known/tallyhook/
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     key_file: Path | None = None
+    publish: bool = False
 
 
 class PhonesSettings(BaseModel):

@@ -18,6 +18,7 @@ __all__ = (
     "problems",
     "process",
     "reading",
+    "recorded",
     "references",
     "schedule",
     "signals",

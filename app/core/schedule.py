@@ -15,11 +15,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import tzinfo
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from reconcile.instants import DAY, MINUTE, SECOND, Duration, Instant
+from reconcile.instants import (
+    DAY,
+    EARLIEST,
+    MINUTE,
+    Duration,
+    Instant,
+    instant_of,
+    moment_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +51,6 @@ LOOKED_BACK: Final[Duration] = 400 * DAY
 """What was due before that is not made up any more."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +105,7 @@ def _check_cron(name: str, cron: str) -> None:
             f"{name}: the time must be five fields of cron, the minute a number: 30 2 * * *"
         )
     try:
-        next(CronSim(cron, _EPOCH))
+        next(CronSim(cron, moment_of(EARLIEST)))
     except (CronSimError, StopIteration) as error:
         said = str(error) or "it never comes"
         raise ValueError(f"{name}: the time is no time of cron: {said}") from None
@@ -150,11 +157,10 @@ def _times(entry: Entry, *, after: Instant, zone: tzinfo) -> Iterator[Instant]:
     """Every time after an instant, the earliest first."""
     from cronsim import CronSim
 
-    begin = (_EPOCH + timedelta(seconds=after // SECOND)).astimezone(zone)
+    begin = moment_of(after).astimezone(zone)
     # In the second of two equal hours the library begins with the first: what lies behind is no
     # time to come.
     for local in CronSim(entry.cron, begin):
-        seconds = (local.astimezone(UTC) - _EPOCH) // timedelta(seconds=1)
-        at = Instant(seconds * SECOND)
+        at = instant_of(local)
         if at > after:
             yield at

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "7b83965d921239878882ce8dfd6f4ecc840e1a795e48461447fade7ab3d78409",
-    "postgresql": "29db2432c0b9329745b04dc408e917a45f889402a543d72d2759a70a1f2337b7",
+    "sqlite": "c5743a6523bfc0d747247420f07a0e8e24bf7c6ad5af19b1567f2d20bd0fc128",
+    "postgresql": "f3ae992f3cc152164b04e914406feef2ad958c6c9d953905f7cdffb20da3e6d2",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -23,14 +23,19 @@ from typing import Any, Final
 from app.access.operator_store import Operator
 from app.access.operators import Proven, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, Agreed, ProposalKind, propose
+from app.access.proposals import (
+    Agree,
+    Agreed,
+    ProposalKind,
+    check_reason,
+    propose,
+    shown_in,
+)
 from app.core.errors import UsageError
-from app.core.masking import looks_like_a_phone
 from app.database.engine import Connection
 from app.finance.calendar import calendar_of, month_in_books
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
-from app.finance.match_rules import read_rules
-from app.finance.matching_store import rules_in_force
+from app.finance.match_rules import rules_known
 from app.finance.period_store import (
     Closed,
     add_closing,
@@ -104,8 +109,8 @@ async def close_period(
 
     Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
     """
-    if looks_like_a_phone(request.reason):
-        raise UsageError("leave the phone number out: what is said of a closing is kept for ever")
+    needed = not await may_close_alone(context)
+    check_reason(request.reason, of="a closing", needed=needed)
     month, before, report, blockers = await _looked(context, request, progress=progress)
     if blockers or report is None:
         return blockers
@@ -132,8 +137,7 @@ NOT_ALONE: Final = "the rules in force let nobody close a month alone"
 
 async def _alone(connection: Connection) -> bool:
     """Whether one person may close."""
-    saved = await rules_in_force(connection)
-    return saved is None or read_rules(saved.toml).close_alone
+    return (await rules_known(connection)).close_alone
 
 
 async def may_close_alone(context: AppContext) -> bool:
@@ -168,9 +172,15 @@ def closing_kind(
         name="close_period",
         title="Close a month",
         action="period_closed",
-        state=_months_state,
+        subject_state=_months_state,
         perform=perform,
         takes_long=True,
+        for_good=True,
+        where=shown_in("periods"),
+        particulars={
+            "as_of": "Closed as it was known at",
+            "margin_days": "Days after the month's end before which it is not closed",
+        },
     )
 
 

@@ -29,7 +29,8 @@ from app.finance.closed_periods import (
     list_closed,
 )
 from app.finance.imports import ImportRequest, import_book
-from app.finance.report_period import report_period
+from app.finance.match_rules import save_rules
+from app.finance.report_period import check_scope, report_period
 from app.finance.reports import text_forms
 from app.finance.verify_periods import VerifiedPeriods, verify_periods
 from app.finance.withdraw_import import Withdrawn, withdraw_import
@@ -116,6 +117,29 @@ async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppConte
     assert await codes(context, as_of=parse_instant("2026-10-15T00:00:00Z")) == ["too_early"]
     assert await list_closed(context) == []
     assert (await close(context, as_of=early + 1)).as_of == early + 1
+
+
+def test_months_of_a_period_are_counted_in_its_zone() -> None:
+    """Ten years of Nairobi begin and end three hours before those of UTC."""
+    start, end = (parse_instant(f"{year}-12-31T21:00:00Z") for year in (2015, 2025))
+    scope = Scope(
+        start=start, end=end, as_of=end, basis="captured", environment="", zone="Africa/Nairobi"
+    )
+    check_scope(scope, now=end)
+    with pytest.raises(UsageError, match="at most 120 months"):
+        check_scope(replace(scope, end=Instant(end + 1)), now=Instant(end + 1))
+
+
+async def test_a_reason_is_checked_before_the_report_is_made(
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closing that must be proposed needs one."""
+    monkeypatch.setattr(print_report, "_looked", None)
+    with pytest.raises(UsageError, match="characters that can be printed"):
+        await close(context, reason="a\tb")
+    await save_rules(context, "close_alone = false\n", by=None)
+    with pytest.raises(UsageError, match="say why"):
+        await close(context, reason=" ")
 
 
 async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:
