@@ -105,6 +105,8 @@ async def newest_runs(connection: AsyncConnection) -> dict[str, ScheduledRun]:
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
     """The last one of each of these entries that was begun, whoever asked for it, by name."""
+    if not names:
+        return {}
     rows = await connection.execute(
         text(
             f"SELECT {_COLUMNS} FROM scheduled_runs WHERE state <> 'seen' "  # noqa: S608
