@@ -106,6 +106,7 @@ def build_application(
             Route("/metrics", health.metrics),
             *(() if log is None else log.routes()),
             Route("/api/v1/openapi.json", api.openapi),
+            ApiRoute("/api/v1/schedule", api, GET=("finance", api.schedule)),
             ApiRoute("/api/v1/outcomes", api, GET=("read", api.outcomes)),
             ApiRoute("/api/v1/orders", api, GET=("read", api.list_orders)),
             ApiRoute("/api/v1/checkout/sessions", api, POST=("checkout", checkouts.start)),

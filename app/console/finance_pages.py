@@ -23,6 +23,7 @@ from app.finance.match_rules import current_rules
 from app.finance.reconcile_period import listed_run, ran, run_document
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
+from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
@@ -246,6 +247,7 @@ async def reports_document(view: View) -> Document:
             {"form": form, "ending": ending, "for": what}
             for form, (ending, _, what) in MEDIA.items()
         ],
+        "schedule": await schedule_document(view.context, view.console.schedule),
     }
 
 
