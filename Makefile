@@ -38,7 +38,7 @@ types: $(MADE) ## check all types, of the product and of its tests
 check: lint types ## lint, types, architecture and the fast tests
 ifeq ($(filter test,$(MAKECMDGOALS)),)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not slow and not postgres" \
-		tests/architecture tests/reconcile tests/core tests/config tests/access tests/providers tests/receiving tests/orders tests/checkout tests/finance tests/evidence tests/privacy tests/monitoring tests/sandbox tests/golive tests/api tests/console tests/cli $(ARGS)
+		tests/architecture tests/client tests/reconcile tests/core tests/config tests/access tests/providers tests/receiving tests/orders tests/checkout tests/finance tests/evidence tests/privacy tests/monitoring tests/sandbox tests/golive tests/api tests/console tests/cli $(ARGS)
 endif
 
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
