@@ -21,6 +21,7 @@ from app.access.proposals import Proposals
 from app.api.application import build_application
 from app.api.health import Health
 from app.api.proposal_routes import ProposalRoutes
+from app.api.published_log import PublishedLog
 from app.api.routes import Api, Checkouts
 from app.bootstrap_context import (
     begin_erasure_journal,
@@ -40,6 +41,7 @@ from app.core.http import outgoing_client
 from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
+from app.core.zones import zone_named
 from app.evidence.seal import CheckpointSigner
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
@@ -258,6 +260,7 @@ class Service:
                 inbox_red_s=settings.inbox_red_s,
                 read_elsewhere=lambda: self.read_elsewhere,
             ),
+            log=PublishedLog(self.context) if settings.evidence.publish else None,
         )
 
     def reasons(self) -> list[str]:
@@ -363,6 +366,8 @@ async def open_service(
             clock=clock,
             phone_key=phone_key(settings),
             erasure_journal=erasure_journal_path(settings),
+            zone=zone_named(settings.timezone) if settings.timezone else None,
+            merchant=settings.merchant,
         )
         parts: list[tuple[str, Part]] = []
         if work == "reading":

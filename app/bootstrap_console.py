@@ -98,7 +98,7 @@ def console_of(
         closing_margin_days=settings.closing_margin_days,
         receiver=settings.public_url,
         mark_key=new_token(""),
-        proposals=proposals_of(context, settings),
+        proposals=proposals_of(context, settings, sources=sources),
         build_evidence=build,
         would_erase=looking(context, settings, sources),
         propose_erasing=proposing(context, settings, sources),
@@ -138,7 +138,7 @@ def proposing(
     async def propose(asked: ErasureRequest) -> Proposal:
         proposal = await propose_erasure(
             context,
-            erasing_kind(context, settings),
+            erasing_kind(context, settings, sources=sources),
             asked,
             sources=sources,
             rules=ErasureRules.of_days(settings.retention_minimum_days),

@@ -84,6 +84,17 @@ _RFC_3339 = re.compile(
 )
 
 
+def instant_of(moment: datetime) -> Instant:
+    """The instant of a moment that knows its zone, whichever that is. It may lie before 1970."""
+    return Instant((moment - _EPOCH) // _TICK)
+
+
+def moment_of(instant: Instant) -> datetime:
+    """The same in UTC as Python has it. Raises OverflowError beyond the year 9999."""
+    seconds, rest = divmod(instant, SECOND)
+    return _EPOCH + timedelta(seconds=seconds, microseconds=rest)
+
+
 def parse_instant(text: str) -> Instant:
     """Read an RFC 3339 date-time. Digits beyond the microsecond are cut off, never rounded up.
 
@@ -92,7 +103,7 @@ def parse_instant(text: str) -> Instant:
     """
     if _PLAIN.fullmatch(text) is not None:
         try:
-            return _within(Instant((datetime.fromisoformat(text) - _EPOCH) // _TICK))
+            return _within(instant_of(datetime.fromisoformat(text)))
         except ValueError as error:
             raise ValueError(f"not a real date and time: {error}") from None
     match = _RFC_3339.fullmatch(text)
@@ -104,7 +115,7 @@ def parse_instant(text: str) -> Instant:
         moment = datetime(year, month, day, hour, minute, 59 if leap else second, tzinfo=UTC)
     except ValueError as error:
         raise ValueError(f"not a real date and time: {error}") from None
-    whole = Instant((moment - _EPOCH) // _TICK) + (SECOND if leap else Duration(0))
+    whole = instant_of(moment) + (SECOND if leap else Duration(0))
     fraction = Duration((match[7] or "").ljust(6, "0")[:6])
     return _within(whole + fraction - _offset(match[8]))
 
@@ -126,8 +137,8 @@ def _within(instant: Instant) -> Instant:
 
 def format_instant(instant: Instant) -> str:
     """RFC 3339 in UTC with `Z`, with as many decimals of a second as the instant has: 0, 3 or 6."""
-    seconds, fraction = divmod(instant, SECOND)
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = instant % SECOND
+    text = moment_of(instant).strftime("%Y-%m-%dT%H:%M:%S")
     if fraction == 0:
         return text + "Z"
     if fraction % 1000 == 0:
@@ -142,7 +153,7 @@ def format_known(instant: Instant | None) -> str | None:
 
 def plain_instant(instant: Instant) -> str:
     """To the minute, as people say it: `22 November 2026, 10:05 UTC`."""
-    moment = _EPOCH + timedelta(seconds=instant // SECOND)
+    moment = moment_of(instant)
     return f"{moment.day} {_MONTHS[moment.month - 1]} {moment:%Y, %H:%M} UTC"
 
 

@@ -11,14 +11,12 @@ import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final
 
-from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
+from reconcile.instants import EARLIEST, LATEST, Instant, instant_of, moment_of
 from reconcile.values import frozen
 
 _NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
 """Not the last month of 9999, after which no calendar goes on."""
 _DAY = re.compile(r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d", re.ASCII)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK: Final = timedelta(microseconds=1)
 _ONE_DAY: Final = timedelta(days=1)
 
 
@@ -86,8 +84,7 @@ def month_named(name: str) -> Month:
 
 def _midnight(day: date, zone: tzinfo) -> Instant:
     """When a day begins. Where clocks skip its midnight it begins with the skip."""
-    local = datetime(day.year, day.month, day.day, tzinfo=zone)
-    return Instant((local - _EPOCH) // _TICK)
+    return instant_of(datetime(day.year, day.month, day.day, tzinfo=zone))
 
 
 class Calendar:
@@ -139,13 +136,14 @@ class Calendar:
         return plain if month.is_of_utc else month
 
     def month_at(self, instant: Instant) -> Month:
-        """The month that an instant is in; the last closed one where it is in that."""
+        """The open month that an instant is in. Raises ValueError for an instant before its
+        beginning: which closed month that is, its closing tells."""
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])
         if closed is None:
             return month
-        if closed.start <= instant < closed.end:
-            return closed
+        if instant < closed.end:
+            raise ValueError("the months of then are closed")
         return self.month(closed.following_name) if month.name <= closed.name else month
 
     def following(self, month: Month) -> Month:
@@ -153,8 +151,7 @@ class Calendar:
         return self.month(month.following_name)
 
     def _date(self, instant: Instant) -> date:
-        seconds, rest = divmod(instant, SECOND)
-        moment = _EPOCH + timedelta(seconds=seconds, microseconds=rest)
+        moment = moment_of(instant)
         try:
             return moment.astimezone(self.zone).date()
         except OverflowError:  # the last hours of the calendar, which the zone has no more

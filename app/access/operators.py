@@ -129,7 +129,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
     "restored": _ADMIN,
     "inbox_adopted": _ADMIN,
-    "proposed": _FINANCE,  # and the act that is proposed, of these four
+    "proposed": _FINANCE,  # and the act itself, by its own action
     "proposal_approved": _FINANCE,
     "proposal_rejected": _FINANCE,
     "proposal_withdrawn": _FINANCE,
@@ -371,6 +371,10 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
         await revoke_sessions_of(connection, name, now=now)
         await revoke_tokens_of(connection, name, now=now)
         await note_in_trail(connection, who, action="operator_disabled", subject=name, at=now)
+
+
+AFTER_ALL: Final = 2**62
+"""Above every number of the audit trail."""
 
 
 async def trail(

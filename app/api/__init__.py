@@ -4,5 +4,6 @@ __all__ = (
     "application",
     "health",
     "proposal_routes",
+    "published_log",
     "routes",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,10 +83,9 @@ def import_bank_lines(
         currency=currency,
         by=by,
     )
+    request = replace(request, account=account)
     run_import(
-        lambda context, settings, show: import_bank(
-            context, request, account=account, progress=show
-        ),
+        lambda context, settings, show: import_bank(context, request, progress=show),
         form,
     )
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import SplitResult, urlsplit
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     BaseModel,
@@ -29,6 +28,8 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.config.reading import PREFIX
+from app.core.errors import UsageError
+from app.core.zones import zone_named
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.policy import Policy
 
@@ -220,8 +221,8 @@ def time_zone(value: Any) -> Any:
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
-        ZoneInfo(value)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        zone_named(value)
+    except UsageError:
         raise ValueError("must be a time zone's name, such as Africa/Nairobi or UTC") from None
     return value
 
@@ -297,6 +298,9 @@ DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
 Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
+Merchant = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=80, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
 Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
 
 
@@ -361,11 +365,14 @@ class EvidenceSettings(BaseModel):
     """With what evidence is signed.
 
     key_file  the ed25519 key in PEM, made at the first start; None: beside the database
+    publish   whether the receiver shows strangers its keys, its newest checkpoint and that the log
+              only grew, under /.well-known/tallyhook/
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     key_file: Path | None = None
+    publish: bool = False
 
 
 class PhonesSettings(BaseModel):
@@ -433,6 +440,7 @@ class Settings(BaseSettings):
     erasure_journal: Path | None = None
     phone_country: CallingCode = ""
     timezone: TimeZone = ""
+    merchant: Merchant = ""
 
     require_order_record: Switch = "auto"
 

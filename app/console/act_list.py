@@ -29,9 +29,11 @@ from app.console.finance_acts import (
 from app.console.import_acts import (
     ask_discard,
     ask_import,
+    ask_take_back,
     ask_upload,
     do_discard,
     do_import,
+    do_take_back,
     do_upload,
 )
 from app.console.matching_acts import (
@@ -356,6 +358,15 @@ ACTS: Final = (
         ask=ask_discard,
         do=do_discard,
         said="The file was deleted; nothing of it was imported.",
+    ),
+    Act(
+        name="withdraw-import",
+        title="Take an import back",
+        button="Take it back",
+        permission="records_withdrawn",
+        ask=ask_take_back,
+        do=do_take_back,
+        said="It was taken back: none of its lines is in force any more.",
     ),
     Act(
         name="redeliver",

@@ -41,35 +41,49 @@ def said_of(found: SeenBreak) -> tuple[str, ...]:
     return (break_sentence(found.seen), stake, f"Where it stands: {found.life.because}")
 
 
-async def ask_assign(view: View) -> Asked:
-    """Whose the break is to be."""
-    found = await seen_break(view)
-    people = [
+async def _people(view: View) -> list[str]:
+    """Whose a break may be: who is in force, and may work on it."""
+    return [
         each.name
         for each in await known_operators(view.context)
         if each.disabled_at is None and each.role in MAY["break_assigned"]
     ]
-    chosen = Field(
+
+
+async def assignee_field(view: View, value: str) -> Field:
+    """The field of a form that assigns."""
+    return Field(
         name="to",
         label="To whom",
-        choices=(*((name, name) for name in people), ("", "nobody")),
-        value=found.life.assignee or view.person.name,
+        choices=(*((name, name) for name in await _people(view)), ("", "nobody")),
+        value=value,
         required=False,
     )
+
+
+async def assignee_given(view: View) -> str:
+    """Who was chosen; empty: nobody. Raises UsageError for who may not be."""
+    to = view.given.get("to", "")
+    if to and to not in await _people(view):
+        raise UsageError("nobody of this name may work on breaks")
+    return to
+
+
+async def ask_assign(view: View) -> Asked:
+    """Whose the break is to be."""
+    found = await seen_break(view)
     return Asked(
         subject=found.identity,
         lines=said_of(found),
         back=address("breaks", found.identity),
         reason=False,
-        fields=(chosen,),
+        fields=(await assignee_field(view, found.life.assignee or view.person.name),),
     )
 
 
 async def do_assign(view: View, reason: str) -> str:
     """Make it somebody's."""
-    found, to = await seen_break(view), view.given.get("to", "")
-    if to and to not in {each.name for each in await known_operators(view.context)}:
-        raise UsageError("there is no operator of this name")
+    found, to = await seen_break(view), await assignee_given(view)
     await assign_break(view.context, found.identity, to=to, by=view.person.name)
     return address("breaks", found.identity)
 

@@ -9,14 +9,15 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from app.console.jobs import job_document
+from app.console.looks import look
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
 from app.core.errors import NotFoundError, UsageError
-from app.finance.bank_match import booked_page
+from app.finance.bank_match import BookedPage
 from app.finance.break_acts import finished_runs
 from app.finance.calendar import month_in_books, on_the_books
-from app.finance.close_period import CloseRequest, against_closing, months, scope_of
+from app.finance.close_period import months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
@@ -157,7 +158,8 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
+    """GET /periods/{month}: what is against closing it, which a job looks for: as closing does, it
+    folds every order. Raises UsageError where it came to nothing."""
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
     told = await _closing(view, month, under_way=job is not None and job.ended is None)
@@ -174,20 +176,20 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
         "closed_at": None if done is None else format_instant(done.closed_at),
         "digest": None if done is None else done.digest,
         "first": left[0].name if left else None,
+        "looked_since": None,
+        "looked_at": None,
     }
     if done is not None or under_way:
         return told | {"over": True, "checks": []}
-    request = CloseRequest(
-        period=month.name,
-        by=view.person.name,
-        as_of=None,
-        margin_days=view.console.closing_margin_days,
-        sources=view.console.sources,
-        still_s=0,
-    )
-    blockers = await against_closing(view.context, request, progress=lambda _: None)
+    by, work = view.person.name, view.console.work
+    seen = await look(view, "look", month.name, work=lambda: work.against(month.name, by))
     over = month.end <= view.context.clock.now()
-    return told | {"over": over, "checks": _checks(blockers, over=over)}
+    return told | {
+        "looked_since": format_instant(seen.began),
+        "looked_at": _said(seen.ended),
+        "over": over,
+        "checks": [] if seen.ended is None else _checks(seen.result, over=over),
+    }
 
 
 def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:
@@ -266,12 +268,18 @@ async def _reported(view: View, scope: Scope, form: ReportFormat) -> bytes:
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank: the newest lines first, of one place where one is asked for."""
+    """GET /bank: the newest lines first, of one place where one is asked for. A job matches all of
+    them. Raises UsageError where they cannot be matched."""
     stands = view.choice("stands", tuple(BANK_PLACES))
-    skip = view.number("skip") or 0
-    found = await booked_page(view.context, stands=stands, skip=skip, limit=ROWS)
+    skip, work = view.number("skip") or 0, view.console.work
+    seen = await look(
+        view, "bank", f"{stands} {skip}", work=lambda: work.booked(stands, skip, ROWS)
+    )
+    found = BookedPage(lines=[], counts={}, more=False) if seen.ended is None else seen.result
     return {
         "filters": {"stands": stands},
+        "looked_since": format_instant(seen.began),
+        "looked_at": _said(seen.ended),
         "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},
         "lines": [each.document() for each in found.lines],
         "skip": skip,

@@ -4,8 +4,8 @@ means; and a signed test event, in the sandbox alone."""
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import anyio
 
@@ -135,7 +135,8 @@ async def ask_test_event(view: View) -> Asked:
 
 async def do_test_event(view: View, reason: str) -> Told:
     """Send it, and say what became of it."""
-    source, service = _chosen(view), _service(view)
+    source = _chosen(view)
+    service = service_address(view.given.get("service", ""), own=view.console.receiver)
     reference = new_id("TEST-", view.context.clock.now())
     async with view.context.store.writing() as connection:
         who = await permitted(connection, by=view.person.name, action="test_event_sent")
@@ -167,18 +168,25 @@ async def do_test_event(view: View, reason: str) -> Told:
     )
 
 
-def _service(view: View) -> str:
-    """The service's address. Raises UsageError for one that is neither this machine's nor the
-    service's own: this must not be a way to send anything anywhere."""
-    said = view.given.get("service", "").strip().rstrip("/")
-    parts = urlsplit(said)
-    own = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
-    if parts.path or parts.query or not (own or (said and said == view.console.receiver)):
-        raise UsageError(
-            "where the service listens is http://127.0.0.1 with its port, or what is set as "
-            "TALLYHOOK_PUBLIC_URL"
-        )
-    return said
+_LOCAL: Final = re.compile(
+    r"http://(?:127\.0\.0\.1|localhost|\[::1\])(?::([1-9][0-9]{0,4}))?", re.ASCII
+)
+
+
+def service_address(said: str, *, own: str) -> str:
+    """The service's address, without a slash at its end. own: the one that is set; empty: none.
+
+    Raises UsageError for one that is neither this machine's nor the service's own: this must not be
+    a way to send anything anywhere, so what is taken is a whole pattern, and nothing is parsed.
+    """
+    plain = said.strip().rstrip("/")
+    local = _LOCAL.fullmatch(plain)
+    if (local and int(local[1] or 80) < 1 << 16) or (plain and plain == own.rstrip("/")):
+        return plain
+    raise UsageError(
+        "where the service listens is http://127.0.0.1 with its port, or what is set as "
+        "TALLYHOOK_PUBLIC_URL"
+    )
 
 
 async def _sent(view: View, source: Source, url: str, *, reference: str) -> bool:

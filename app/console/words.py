@@ -241,7 +241,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "alarm_taken": "took an alarm",
     "test_event_sent": "sent a test event",
     "signed_in": "signed in to the console",
-    "sign_in_failed": "tried to sign in, and did not fit",
+    "sign_in_failed": "did not prove who they are",
 }
 """What each action of the audit trail was, in words that follow a name."""
 

@@ -36,6 +36,13 @@ class TomlTable(BaseModel):
     model_config = _STRICT
 
 
+def yes_or_no(value: Any) -> bool:
+    """For a validator. Raises ValueError for what is neither true nor false."""
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Mistake:
     """One thing that is wrong: the key it is about, dotted, and what would be right.

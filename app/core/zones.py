@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final
+from datetime import UTC, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from app.core.errors import UsageError
-from reconcile.instants import SECOND, Instant
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+from reconcile.instants import SECOND, Instant, moment_of
 
 
 def zone_named(name: str) -> tzinfo:
@@ -29,9 +26,8 @@ def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
     where the zone has no such time, the given one."""
     if zone is UTC:
         return instant
-    moment = _EPOCH + timedelta(seconds=instant // SECOND)
     try:
-        offset = moment.astimezone(zone).utcoffset() or timedelta()
+        offset = moment_of(instant).astimezone(zone).utcoffset() or timedelta()
     except OverflowError:
         return instant
     return Instant(instant + int(offset.total_seconds()) * SECOND)

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "885b999aad552f4e6ec4264f88f6214aea2da3e49e5bb87edb971d7a0a65537e",
-    "postgresql": "b9bb2e30ef3ec1dfc7fe415d515e0d90b472e38087d10535b0bad13bc30f380b",
+    "sqlite": "34dd98b31fba87d1f320b9b24bfa9ccb87b41d9b315b7f65ca5c86f60551e605",
+    "postgresql": "df242c2353998686ff4c56dd13b9c7b51f2ae08797d51dff0ab4fb1d729c715c",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

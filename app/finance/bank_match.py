@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_store import hand_matches
-from app.finance.match_rules import read_rules
-from app.finance.matching_store import rules_in_force
+from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_sides, leg_of
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant, format_known
@@ -20,7 +19,6 @@ from reconcile.matching.bank import BankLeg, BankLine, Payout
 from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.rows import subject_of
-from reconcile.matching.rules import MatchRules
 from reconcile.money import Money, to_json
 
 T = TypeVar("T")
@@ -156,14 +154,13 @@ async def _matched(
     seconds, in which whoever serves must answer others."""
     at = context.clock.now() if as_of is None else as_of
     async with context.store.reading() as connection:
-        saved = await rules_in_force(connection, as_of=at)
+        rules = (await rules_known(connection, as_of=at)).match
         sides = await bank_sides(connection, as_of=at)
         hands = tuple(await hand_matches(connection, as_of=at))
 
     def work() -> T:
         if sides is None:
             return use([])
-        rules = MatchRules() if saved is None else read_rules(saved.toml).match
         return use(list(_booked(leg_of(sides, as_of=at, rules=rules, hands=hands))))
 
     return await asyncio.to_thread(work)

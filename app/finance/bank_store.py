@@ -9,7 +9,6 @@ of it is a new version.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -25,7 +24,14 @@ from app.database.statements import (
     select_rows,
     stream,
 )
-from app.finance.import_store import KNOWN, WrittenVersions, newest_published, supersede
+from app.finance.import_store import (
+    KNOWN,
+    WrittenVersions,
+    newest_published,
+    sum_of,
+    summed,
+    supersede,
+)
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLine, Payout
 
@@ -42,6 +48,9 @@ TOLD: Final = (
     "counterparty",
     "told",
 )
+
+_TEXTS_FROM: Final = TOLD.index("entry")
+"""From it on stand texts, in which numbers may be erased."""
 
 STAGED: Final = ("subject", *TOLD)
 """What an import brings of a line."""
@@ -102,6 +111,8 @@ def _write(
     return counts
 
 
+_Place = tuple[str, int]
+
 _Fresh = list[tuple[str, int, tuple[Any, ...]]]
 
 
@@ -111,20 +122,25 @@ def _decide(
     """The counts, the versions to be added, and the keys of those that they supersede."""
     given = [(subject_digest(row[0]), row[1:]) for row in rows]
     sql = (
-        f"SELECT subject, ordinal, since, {', '.join(TOLD)} FROM bank_lines "  # noqa: S608
-        "WHERE subject IN ({}) AND until IS NULL"
+        f"SELECT subject, ordinal, since, until, {', '.join(TOLD)} FROM bank_lines "  # noqa: S608
+        "WHERE subject IN ({})"
     )
-    known: dict[str, dict[int, tuple[Any, ...]]] = defaultdict(dict)
+    known, erased = dict[_Place, tuple[Any, ...]](), dict[_Place, tuple[Any, ...]]()
     found = select_rows(connection, sql=sql, values={subject for subject, _ in given})
-    for subject, ordinal, *rest in found:
-        known[subject][ordinal] = tuple(rest)
+    for subject, ordinal, since, until, *rest in sorted(found, key=lambda row: row[2]):
+        if until is None:
+            known[subject, ordinal] = (since, *rest)
+        if _erased(rest):  # in force or not: one that was taken back may come again
+            erased[subject, ordinal] = tuple(rest[_TEXTS_FROM:])
     counts, fresh, behind = WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
     for subject, group in groupby(given, key=lambda row: row[0]):
         for ordinal, told in enumerate(sorted(row[1] for row in group)):
-            before = known[subject].get(ordinal)
+            place = (subject, ordinal)
+            before, texts = known.get(place), erased.get(place)
             if before is None:
                 counts.new += 1
-            elif before[1:] == told or _erased(before):
+                told = told if texts is None else (*told[:_TEXTS_FROM], *texts)
+            elif before[1:] == told or texts is not None:
                 counts.unchanged += 1
                 continue
             else:
@@ -158,10 +174,14 @@ _ANY: Final = f"SELECT 1 FROM bank_lines WHERE {KNOWN} LIMIT 1"  # noqa: S608
 
 # A refund takes, whichever sign its file gave it, and so does a fee of a line of its own that an
 # earlier version imported: as `signed` has it for the report.
+_ADDED: Final = (
+    "CASE WHEN kind = 'fee' AND fee = 0 THEN -abs(CASE gross WHEN 0 THEN net ELSE gross END) "
+    "WHEN kind = 'refund' AND gross > 0 THEN -gross - fee ELSE net END"
+)
+
 _PAYOUTS: Final = (
     "SELECT source, payout, currency, "  # noqa: S608
-    "sum(CASE WHEN kind = 'fee' AND fee = 0 THEN -abs(CASE gross WHEN 0 THEN net ELSE gross END) "
-    "WHEN kind = 'refund' AND gross > 0 THEN -gross - fee ELSE net END), "
+    f"{summed(_ADDED)}, "
     f"max(settled_at), count(*) FROM statement_lines WHERE payout IS NOT NULL AND {KNOWN} "
     "GROUP BY source, payout, currency"
 )
@@ -200,14 +220,14 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
     values = {"number": await newest_published(connection, as_of=as_of)}
     found: list[Payout] = []
     async for rows in stream(connection, _PAYOUTS, at_once=AT_ONCE, values=values):
-        for source, reference, currency, minor, paid_at, count in rows:
+        for source, reference, currency, high, low, paid_at, count in rows:
             found.append(
                 Payout(
                     payout_id=payout_id(source, reference, currency),
                     source=source,
                     reference=reference,
                     currency=currency,
-                    minor=int(minor),  # a sum is numeric on PostgreSQL
+                    minor=sum_of(high, low),
                     paid_at=paid_at,
                     lines=count,
                 )
@@ -221,34 +241,41 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 BankKey = tuple[str, int, int]
 """(subject, ordinal, since): one version of one line."""
 
-_TEXTS: Final = "SELECT subject, ordinal, since, reference, counterparty, told FROM bank_lines"
+BankTexts = tuple[str, str, str, str]
+"""What is told of a line in words: entry, reference, counterparty, what else is told."""
+
+_TEXTS: Final = (
+    "SELECT subject, ordinal, since, entry, reference, counterparty, told FROM bank_lines"
+)
 
 
 async def bank_texts(
     connection: AsyncConnection, *, until: Instant | None = None
-) -> AsyncIterator[list[tuple[BankKey, tuple[str, str, str]]]]:
+) -> AsyncIterator[list[tuple[BankKey, BankTexts]]]:
     """The texts of all versions of lines, some thousand at a time. `until`: only of those that
     were imported by then."""
     newest = None if until is None else await newest_published(connection, as_of=until)
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
         yield [
-            ((row[0], row[1], row[2]), (row[3], row[4], row[5]))
+            ((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6]))
             for row in rows
             if newest is None or row[2] <= newest
         ]
 
 
 async def rewrite_bank_texts(
-    connection: AsyncConnection, texts: Iterable[tuple[BankKey, tuple[str, str, str]]]
+    connection: AsyncConnection, texts: Iterable[tuple[BankKey, BankTexts]]
 ) -> None:
     """Put these texts in the place of those that are there."""
-    for (subject, ordinal, since), (reference, counterparty, told) in texts:
+    for (subject, ordinal, since), (entry, reference, counterparty, told) in texts:
         await connection.execute(
             text(
-                "UPDATE bank_lines SET reference = :reference, counterparty = :counterparty, "
-                "told = :told WHERE subject = :subject AND ordinal = :ordinal AND since = :since"
+                "UPDATE bank_lines SET entry = :entry, reference = :reference, "
+                "counterparty = :counterparty, told = :told "
+                "WHERE subject = :subject AND ordinal = :ordinal AND since = :since"
             ),
             {
+                "entry": entry,
                 "reference": reference,
                 "counterparty": counterparty,
                 "told": told,

@@ -103,22 +103,23 @@ def _decide(
     if not keys or not _any_between(connection, min(keys), max(keys)):
         return WrittenVersions(new=len(rows)), list(rows), []
     sql = (
-        f"SELECT match_key, kind, since, {', '.join(STAGED[2:])} FROM book_lines "  # noqa: S608
-        "WHERE match_key IN ({}) AND until IS NULL"
+        f"SELECT match_key, kind, since, until, {', '.join(STAGED[2:])} FROM book_lines "  # noqa: S608
+        "WHERE match_key IN ({})"
     )
     found = select_rows(connection, sql=sql, values=keys)
-    current = {row[:2]: row for row in found}
+    current = {row[:2]: row for row in found if row[3] is None}
+    # A line that was taken back has no version in force, and its number may be erased all the same.
+    erased = {row[:2] for row in found if row[-1] == ERASED}
     fresh, behind, new = [], [], 0
     for row in rows:
         known = current.get(row[:2])
+        kept = (*row[:-1], ERASED) if row[:2] in erased else row
         if known is None:
-            fresh.append(row)
+            fresh.append(kept)
             new += 1
-        else:
-            kept = (*row[:-1], ERASED) if known[-1] == ERASED else row
-            if kept[2:] != known[3:]:
-                fresh.append(kept)
-                behind.append(known[:3])
+        elif kept[2:] != known[4:]:
+            fresh.append(kept)
+            behind.append(known[:3])
     counts = WrittenVersions(new=new, changed=len(behind), unchanged=len(rows) - len(fresh))
     return counts, fresh, behind
 

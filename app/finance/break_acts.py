@@ -15,9 +15,15 @@ from typing import Any, Final, Literal
 from app.access.operator_store import Operator
 from app.access.operators import Action, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, Agreed, ProposalKind, propose
+from app.access.proposals import (
+    Agree,
+    Agreed,
+    ProposalKind,
+    check_reason,
+    propose,
+    shown_in,
+)
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import looks_like_a_phone
 from app.database.engine import Connection
 from app.finance.break_store import (
     BreakDeed,
@@ -31,8 +37,7 @@ from app.finance.break_store import (
     matched_by_hand,
     steps_of,
 )
-from app.finance.match_rules import read_rules
-from app.finance.matching_store import rules_in_force
+from app.finance.match_rules import Rules, rules_known
 from app.finance.run_store import AT_ONCE, Run, run_of, runs, seen_by
 from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
@@ -226,9 +231,6 @@ async def finished_runs(context: AppContext, *, limit: int) -> list[Run]:
 # --- what people do about breaks ------------------------------------------------------------------
 
 
-REASON_MAX: Final = 2_000
-"""Characters of what a person says: a page."""
-
 _ACTIONS: Final[dict[Deed, Action]] = {
     "assigned": "break_assigned",
     "commented": "break_commented",
@@ -372,7 +374,7 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
         found = await break_in(connection, name)
         _check_open(found)
         refund = doing.value == "refund"  # it accepts nothing
-        because = None if refund else await _too_much(connection, found.seen)
+        because = None if refund else _too_much(await rules_known(connection), found.seen)
         if because is None:
             await _write(context, connection, doing, who, found)
             return None
@@ -410,7 +412,8 @@ async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> No
     """Raises UsageError where one is closed, and with those that one person may not accept."""
     for each in found:
         _check_open(each)
-    names = [each.identity for each in found if await _too_much(connection, each.seen) is not None]
+    rules = await rules_known(connection)
+    names = [each.identity for each in found if _too_much(rules, each.seen) is not None]
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         raise UsageError(
@@ -420,10 +423,7 @@ async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> No
 
 
 def _check_reason(doing: BreakAct) -> None:
-    if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
-        raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
-    if looks_like_a_phone(doing.reason):
-        raise UsageError("leave the phone number out: what is said of a break is kept for ever")
+    check_reason(doing.reason, of="a break", needed=doing.deed != "assigned")
 
 
 def _check_open(found: SeenBreak) -> None:
@@ -487,8 +487,9 @@ def acceptance_kind(context: AppContext) -> ProposalKind:
         name="accept_above_limit",
         title="Accept a break above the limit",
         action="break_accepted",
-        state=_break_state,
+        subject_state=_break_state,
         perform=perform,
+        where=shown_in("breaks"),
     )
 
 
@@ -514,17 +515,14 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
     return f"{what} {break_sentence(found.seen)}"
 
 
-async def _too_much(connection: Connection, seen: Break) -> str | None:
+def _too_much(rules: Rules, seen: Break) -> str | None:
     """Why one person may not accept so much alone; None where they may."""
     money = seen.money
-    saved = await rules_in_force(connection)
-    limits = {} if saved is None else read_rules(saved.toml).alone_max
-    if limits and seen.cause == "unresolved" and not money.minor:
+    if rules.alone_max and seen.cause == "unresolved" and not money.minor:
         return "how much is at stake is not known, and one person may accept up to a limit only"
-    limit = limits.get(money.currency)
-    if limit is None or money.minor <= limit:
+    most = rules.above(money)
+    if most is None:
         return None
-    most = Money(minor=limit, currency=money.currency)
     return f"{money} is more than the {most} that one person may accept"
 
 
@@ -537,7 +535,7 @@ async def matches_of(context: AppContext, name: str) -> list[str]:
 async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
     """Why one person may not accept this break alone; None where they may."""
     async with context.store.reading() as connection:
-        return await _too_much(connection, found.seen)
+        return _too_much(await rules_known(connection), found.seen)
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:

@@ -16,21 +16,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any, Final
 
 from app.access.operator_store import Operator
 from app.access.operators import Proven, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, Agreed, ProposalKind, propose
+from app.access.proposals import (
+    Agree,
+    Agreed,
+    ProposalKind,
+    check_reason,
+    propose,
+    shown_in,
+)
 from app.core.errors import UsageError
-from app.core.masking import looks_like_a_phone
 from app.database.engine import Connection
 from app.finance.calendar import calendar_of, month_in_books
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
-from app.finance.match_rules import read_rules
-from app.finance.matching_store import rules_in_force
+from app.finance.match_rules import rules_known
 from app.finance.period_store import (
     Closed,
     add_closing,
@@ -104,8 +109,8 @@ async def close_period(
 
     Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
     """
-    if looks_like_a_phone(request.reason):
-        raise UsageError("leave the phone number out: what is said of a closing is kept for ever")
+    needed = not await may_close_alone(context)
+    check_reason(request.reason, of="a closing", needed=needed)
     month, before, report, blockers = await _looked(context, request, progress=progress)
     if blockers or report is None:
         return blockers
@@ -132,8 +137,7 @@ NOT_ALONE: Final = "the rules in force let nobody close a month alone"
 
 async def _alone(connection: Connection) -> bool:
     """Whether one person may close."""
-    saved = await rules_in_force(connection)
-    return saved is None or read_rules(saved.toml).close_alone
+    return (await rules_known(connection)).close_alone
 
 
 async def may_close_alone(context: AppContext) -> bool:
@@ -168,9 +172,15 @@ def closing_kind(
         name="close_period",
         title="Close a month",
         action="period_closed",
-        state=_months_state,
+        subject_state=_months_state,
         perform=perform,
         takes_long=True,
+        for_good=True,
+        where=shown_in("periods"),
+        particulars={
+            "as_of": "Closed as it was known at",
+            "margin_days": "Days after the month's end before which it is not closed",
+        },
     )
 
 
@@ -266,6 +276,7 @@ def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
         basis=CLOSING_BASIS,
         environment=context.store.environment or "",
         zone=month.zone,
+        merchant=context.merchant,
     )
 
 
@@ -290,7 +301,10 @@ async def _write(
     agree: Agree | None = None,
 ) -> Closing:
     rests = await _rests_on(context, report.scope.as_of, before=before, progress=progress)  # 4
-    prints = printed(report)  # 5
+    # After its evidence even where the clock stands: the audit entry is not part of it.
+    closed_at = max(context.clock.now(), report.scope.as_of + TICK)
+    report = await _signed(context, request, report, closed_at=closed_at)
+    prints = await asyncio.to_thread(printed, report)  # 5
     async with context.store.writing() as connection:  # 6
         agreed = None if agree is None else await agree(connection)
         if agreed is None:
@@ -305,8 +319,7 @@ async def _write(
             **rests,
             month=month,
             as_of=report.scope.as_of,
-            # After its evidence even where the clock stands: the audit entry is not part of it.
-            closed_at=max(context.clock.now(), report.scope.as_of + TICK),
+            closed_at=closed_at,
             by=who.name,
             role=who.role,
             margin_days=request.margin_days,
@@ -323,6 +336,15 @@ async def _write(
         await add_closing(connection, closing, prints=prints)
         await _note(connection, who, closing, agreed, reason=request.reason)
     return closing
+
+
+async def _signed(
+    context: AppContext, request: CloseRequest, report: PeriodReport, *, closed_at: Instant
+) -> PeriodReport:
+    """The report with who closes the month, and when: each of its pages says so."""
+    async with context.store.reading() as connection:
+        who = await permitted(connection, by=request.by, action="period_closed")
+    return replace(report, scope=replace(report.scope, closed_by=who.name, closed_at=closed_at))
 
 
 async def _rests_on(

@@ -88,12 +88,17 @@ async def under_way(connection: AsyncConnection) -> Import | None:
     return None if row is None else import_of(row)
 
 
+async def importing_alone(connection: AsyncConnection) -> None:
+    """Until the transaction ends no other import begins. Before anything else is locked."""
+    await run(connection, take_lock, IMPORTING)
+
+
 async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
     """Write down that it is under way, instead of any other, with the next number.
 
     Returns it with its number, and whether another one was: what that wrote is then to be undone.
     """
-    await run(connection, take_lock, IMPORTING)
+    await importing_alone(connection)
     begun = replace(wanted, number=await newest_published(connection) + 1)
     left = await connection.execute(
         text("DELETE FROM imports WHERE published_at IS NULL RETURNING number")
@@ -155,9 +160,18 @@ async def imports(connection: AsyncConnection, *, kind: ImportKind, limit: int) 
 
 async def one_import(connection: AsyncConnection, number: int) -> Import | None:
     """The published one of this number."""
+    return await _one(connection, "number", number)
+
+
+async def withdrawal_of(connection: AsyncConnection, number: int) -> Import | None:
+    """The published one that took this one back."""
+    return await _one(connection, "withdraws", number)
+
+
+async def _one(connection: AsyncConnection, column: str, number: int) -> Import | None:
     rows = await connection.execute(
         text(
-            f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE number=:number "  # noqa: S608
+            f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE {column}=:number "  # noqa: S608
             "AND published_at IS NOT NULL"
         ),
         {"number": number},
@@ -325,6 +339,19 @@ def _explained() -> Iterator[None]:
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
 """The versions that the imports up to `:number` left in force."""
+
+
+HALF: Final = 1_000_000_000
+
+
+def summed(expression: str) -> str:
+    """Two columns that `sum_of` makes one sum: SQLite refuses a sum that goes beyond 64 bits."""
+    return f"sum(({expression}) / {HALF}), sum(({expression}) % {HALF})"
+
+
+def sum_of(high: Any, low: Any) -> int:
+    """The sum; on PostgreSQL its halves are numeric."""
+    return int(high) * HALF + int(low)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -578,8 +578,12 @@ class _Reading:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest(Asked):
     """What a person asks for: which file, how it is to be read, and what is to be done with it.
-    Where a digest is said, nothing but the file that has it is taken."""
+    Where a digest is said, nothing but the file that has it is taken.
 
+    account  of a bank's file: of which account it is, where its rows do not say
+    """
+
+    account: str = ""
     dry_run: bool = False
     accept_good: bool = False
     rejects: Path | None = None
@@ -639,14 +643,12 @@ async def import_bank(
     context: AppContext,
     request: ImportRequest,
     *,
-    account: str = "",
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does.
-    account: of which account it is, where its rows do not say."""
+    """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does."""
     chosen = choose_mapping(request, BankForm.FIELDS, zone=context.zone)
-    if account:
-        defaults = {**chosen.mapping.defaults, "account": account}
+    if request.account:
+        defaults = {**chosen.mapping.defaults, "account": request.account}
         chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
     wanted = Wanted(
         path=request.path,
@@ -673,7 +675,10 @@ async def past_import(context: AppContext, number: int) -> Import:
     async with context.store.reading() as connection:
         found = await one_import(connection, number)
     if found is None:
-        raise NotFoundError(f"there is no import {number}")
+        raise NotFoundError(
+            f"there is no import {number}; `tallyhook records imports`, `statement imports` and "
+            "`bank imports` show which are"
+        )
     return found
 
 

@@ -30,7 +30,7 @@ _GROUPED: Final = (
 
 _ELSEWHERE: Final = (
     f"SELECT match_key, {TOLD_ROW}, order_key FROM statement_lines "  # noqa: S608
-    "JOIN (SELECT reference, source AS of_source, order_key FROM links WHERE kind = 'payment') "
+    "JOIN (SELECT reference, order_key FROM links WHERE kind = 'payment') "
     "AS paid ON paid.reference = statement_lines.payment "
     f"WHERE match_key IS NOT NULL AND order_ref <> order_key AND {KNOWN}"
 )

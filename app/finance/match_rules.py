@@ -39,7 +39,7 @@ from app.access.operators import note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.core.errors import UsageError
-from app.core.toml_file import Mistake, TomlTable, Values, read_toml
+from app.core.toml_file import Mistake, TomlTable, Values, read_toml, yes_or_no
 from app.database.engine import Connection
 from app.finance.ledger_lines import refresh_takings
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
@@ -92,6 +92,13 @@ class Rules:
         """Whether there is anything that one person may not do."""
         return bool(self.alone_max) or not self.close_alone
 
+    def above(self, money: Money) -> Money | None:
+        """The most of its currency that one person may accept, where this is more; else None."""
+        limit = self.alone_max.get(money.currency)
+        if limit is None or money.minor <= limit:
+            return None
+        return Money(minor=limit, currency=money.currency)
+
 
 def _duration(value: Any) -> Duration:
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
@@ -117,12 +124,6 @@ def _per_million(value: Any) -> int:
     if parts != int(parts) or not 0 <= parts <= 1_000_000:
         raise ValueError("a number from 0 to 100 with at most four decimals")
     return int(parts)
-
-
-def _yes_or_no(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("write true or false")
-    return value
 
 
 MOST_PAYERS: Final = 100
@@ -173,7 +174,7 @@ class _RuleFile(TomlTable):
     bank_margin: _Duration | None = None
     bank_payers: Annotated[list[str], PlainValidator(_payers)] | None = None
     currency: _Currency | None = None
-    close_alone: Annotated[bool, PlainValidator(_yes_or_no)] = True
+    close_alone: Annotated[bool, PlainValidator(yes_or_no)] = True
     tolerance: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "1.00"'])
     accept_alone_max: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "5.00"'])
     fee: list[_Fee] = Field(default_factory=list)
@@ -276,6 +277,16 @@ async def current_rules(context: AppContext) -> SavedRules | None:
         return await rules_in_force(connection)
 
 
+async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
+    """The rules in force, now or at an instant; the usual ones where none were ever saved."""
+    return rules_of(await rules_in_force(connection, as_of=as_of))
+
+
+def rules_of(saved: SavedRules | None) -> Rules:
+    """What a saved set says; None: the usual rules."""
+    return Rules() if saved is None else read_rules(saved.toml)
+
+
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
@@ -294,7 +305,7 @@ async def save_rules(
         last = await rules_in_force(connection)
         if last is not None and last.toml == text:
             raise UsageError(f"these are the rules {last.number}, which are in force")
-        if last is None or not read_rules(last.toml).limits:
+        if last is None or not rules_of(last).limits:
             return await _save(connection, text, who, at=now)
         return await propose(
             connection,
@@ -341,8 +352,9 @@ def rules_kind(context: AppContext) -> ProposalKind:
         name="change_rules",
         title="Change the matching rules",
         action="rules_saved",
-        state=_rules_state,
+        subject_state=_rules_state,
         perform=perform,
+        particulars={"toml": "The rules that would be in force"},
     )
 
 
@@ -432,8 +444,7 @@ async def preview_rules(
     rules = read_rules(text)
     await refresh_takings(context, progress=progress)
     async with snapshot_of(context, None, progress) as snapshot:
-        saved = await rules_in_force(snapshot.connection)
-        before = Rules() if saved is None else read_rules(saved.toml)
+        before = await rules_known(snapshot.connection)
         known = await known_in(context, snapshot, as_of=None, rules=before.match, period=None)
         other = replace(known, rules=rules.match)
         found = RulesPreview(as_of=known.as_of)

@@ -16,7 +16,7 @@ from app.access.operators import note_in_trail, permitted, who_may
 from app.core.errors import UsageError
 from app.finance.break_store import decided_breaks, deciding_alone, steps_of
 from app.finance.ledger_lines import refresh_takings
-from app.finance.match_rules import Rules, read_rules
+from app.finance.match_rules import Rules, read_rules, rules_of
 from app.finance.matching_store import SavedRules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.finance.run_store import (
@@ -166,8 +166,7 @@ async def _begin(context: AppContext, asked: RunRequest) -> tuple[int, Rules, Sa
     given = None if asked.rules is None else read_rules(asked.rules)
     async with context.store.writing() as connection:
         saved = await rules_in_force(connection, as_of=asked.as_of) if given is None else None
-        rules = given or (Rules() if saved is None else read_rules(saved.toml))
-        return await take_run_number(connection), rules, saved
+        return await take_run_number(connection), given or rules_of(saved), saved
 
 
 def _number_of(asked: RunRequest, saved: SavedRules | None) -> int | None:

@@ -18,8 +18,8 @@ from app.core.zones import zone_named
 from app.finance.break_store import hand_matches, latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, stated_before
 from app.finance.ledger_line_store import whole_takings
-from app.finance.match_rules import Rules, read_rules
-from app.finance.matching_store import in_step, rows_of, rules_in_force, wait_for
+from app.finance.match_rules import rules_known
+from app.finance.matching_store import in_step, rows_of, wait_for
 from app.finance.period_store import accepted_breaks, changed_outcomes
 from app.finance.reconcile_rows import Known, Snapshot, bank_leg, known_in, snapshot_of
 from app.finance.statement_store import statement_rows
@@ -31,7 +31,7 @@ from reconcile.matching.control import FAMILIES, Control
 from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
-from reconcile.periods import IN_UTC, Calendar
+from reconcile.periods import Calendar
 from reconcile.reporting.bank import BankView
 from reconcile.reporting.closing import adjustments, figures
 from reconcile.reporting.input import BreakSeen, OrderSeen, merged
@@ -56,9 +56,9 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
         raise UsageError("--as-of lies in the future: nothing of it is known")
     if scope.start > scope.as_of:
         raise UsageError("the period had not begun at --as-of: choose a later moment")
-    month = scope.start
+    calendar, month = Calendar(zone_named(scope.zone)), scope.start
     for _ in range(MONTHS_MAX):
-        month = IN_UTC.next_month(month)
+        month = calendar.next_month(month)
     if scope.end > month:
         raise UsageError(f"a period has at most {MONTHS_MAX} months: choose a shorter one")
 
@@ -123,8 +123,7 @@ async def _reported(
 
 async def rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
     """The rules of matching that were in force."""
-    saved = await rules_in_force(snapshot.connection, as_of=as_of)
-    return (Rules() if saved is None else read_rules(saved.toml)).match
+    return (await rules_known(snapshot.connection, as_of=as_of)).match
 
 
 def orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:

@@ -20,9 +20,8 @@ from typing import Final
 from app.access.operator_store import Operator
 from app.access.operators import Action, author_of_import, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, Agreed, ProposalKind, propose
+from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, propose
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import looks_like_a_phone
 from app.core.text import counted
 from app.database.engine import Connection
 from app.finance.closed_periods import closing_named
@@ -31,24 +30,24 @@ from app.finance.import_store import (
     Import,
     ImportKind,
     begin_import,
+    importing_alone,
+    one_import,
     publish_import,
     under_way,
+    withdrawal_of,
 )
-from app.finance.match_rules import read_rules
-from app.finance.matching_store import rules_in_force
+from app.finance.match_rules import rules_known
 from app.finance.period_store import closed_periods
 from app.finance.withdrawal_store import (
     InForce,
-    import_numbered,
     in_force,
     later_imports,
     named_by,
     take_back,
-    withdrawal_of,
 )
 from app.receiving.context import AppContext
 from reconcile.instants import EARLIEST
-from reconcile.money import Money
+from reconcile.money import MAX_MINOR, Money
 
 ACTIONS: Final[Mapping[ImportKind, Action]] = {
     "book": "records_withdrawn",
@@ -63,28 +62,32 @@ GROUPS: Final[Mapping[ImportKind, str]] = {
 }
 """The commands of each kind."""
 
-REASON_MAX: Final = 2_000
-"""Characters of why: a page."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Withdrawn:
-    """An import that was taken back.
+class Foreseen:
+    """What taking an import back does, as it is known before.
 
-    number    of the import that took it back
-    lines     how many lines it had in force; restored: of them, say again what was said before
-    closed    of them, of months that are closed
+    seen      what stands by it; `before` counts what is of closed months
     unchanged numbers of later imports that found rows unchanged, which may have been its lines
     named     orders of which it said what they were paid by; that stays
+    because   why one person may not do it alone; None: they may
     """
 
-    number: int
     withdrawn: Import
-    lines: int
-    restored: int
-    closed: int
+    seen: InForce
     unchanged: tuple[int, ...]
     named: int
+    because: str | None
+
+    @property
+    def lines(self) -> int:
+        """How many lines it has in force."""
+        return self.seen.lines
+
+    @property
+    def closed(self) -> int:
+        """How many of them are of months that are closed."""
+        return self.seen.before
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -108,55 +111,97 @@ class Withdrawn:
             found.append(f"What it said {orders} paid by stays: events follow it already.")
         return tuple(found)
 
+    @property
+    def moneys(self) -> str:
+        """The money of its lines by currency, without signs."""
+        sums = sorted(self.seen.sums.items())
+        return ", ".join(_money(minor, currency) for currency, minor in sums) or "no money"
+
+    @property
+    def mark(self) -> str:
+        """Of what was seen, for `withdraw_import`."""
+        return _mark(self.seen)
+
+
+async def withdrawable(
+    context: AppContext, number: int, *, kind: ImportKind, by: str | None
+) -> Foreseen:
+    """What `withdraw_import` would do now; nothing is written. Raises as it does."""
+    async with context.store.reading() as connection:
+        await permitted(connection, by=by, action=ACTIONS[kind])
+        return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
+
+
+async def withdrawn_by(context: AppContext, number: int) -> Import | None:
+    """The import that took this one back; None: it stands."""
+    async with context.store.reading() as connection:
+        return await withdrawal_of(connection, number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn(Foreseen):
+    """An import that was taken back.
+
+    number    of the import that took it back
+    restored  how many of its lines say again what was said before
+    """
+
+    number: int
+    restored: int
+
 
 async def withdraw_import(
-    context: AppContext, number: int, *, kind: ImportKind, by: str | None, reason: str
+    context: AppContext,
+    number: int,
+    *,
+    kind: ImportKind,
+    by: str | None,
+    reason: str,
+    seen_as: str = "",
 ) -> Withdrawn | Proposal:
     """Take it back, or propose that where its money is above what one person may accept.
 
+    seen_as  the mark of what the person saw of it; empty: they did not look
+
     Raises NotFoundError where there is no such import, UsageError for who may not, for one that was
-    taken back, and while another import is under way.
+    taken back, for one that has changed since it was seen, and while another import is under way.
     """
-    _check_reason(reason)
+    check_reason(reason, of="an import")
     async with context.store.writing() as connection:
+        await importing_alone(connection)
         who = await permitted(connection, by=by, action=ACTIONS[kind])
         found = await _withdrawable(connection, number, kind=kind)
-        seen = await in_force(connection, found)
-        because = await _too_much(connection, seen)
-        if because is None:
-            return await _take_back(context, connection, found, who, reason=reason)
+        foreseen = await _foreseen(connection, found)
+        if seen_as not in ("", foreseen.mark):
+            raise UsageError("what stands by this import has changed since you saw it: look again")
+        if foreseen.because is None:
+            return await _take_back(context, connection, foreseen, who, reason=reason)
+        what = f"Take back import {number} of {kind} lines ({found.file}): "
+        money = f"{counted(foreseen.lines, 'line')}, {foreseen.moneys}."
         return await propose(
             connection,
             withdrawal_kind(context),
             who=who,
             now=context.clock.now(),
-            because=because,
+            because=foreseen.because,
             subject=_subject(number),
-            sentence=f"Take back import {number} of {kind} lines ({found.file}): "
-            f"{counted(seen.lines, 'line')}, {_moneys(seen)}.",
+            sentence=" ".join((what + money, *foreseen.notes)),
             given={"import": str(number), "kind": kind},
             reason=reason,
         )
-
-
-def _check_reason(reason: str) -> None:
-    if not 0 < len(reason.strip()) <= REASON_MAX:
-        raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
-    if looks_like_a_phone(reason):
-        raise UsageError("leave the phone number out: what is said of an import is kept for ever")
 
 
 def _subject(number: int) -> str:
     return f"import {number}"
 
 
-def _moneys(seen: InForce) -> str:
-    sums = [str(Money(minor=seen.sums[each], currency=each)) for each in sorted(seen.sums)]
-    return ", ".join(sums) or "no money"
+def _money(minor: int, currency: str) -> str:
+    most = Money(minor=min(minor, MAX_MINOR), currency=currency)
+    return f"more than {most}" if minor > MAX_MINOR else str(most)
 
 
 async def _withdrawable(connection: Connection, number: int, *, kind: ImportKind) -> Import:
-    found = await import_numbered(connection, number)
+    found = await one_import(connection, number)
     group = GROUPS[kind]
     if found is None or found.kind != kind:
         raise NotFoundError(
@@ -180,36 +225,45 @@ async def _withdrawable(connection: Connection, number: int, *, kind: ImportKind
 
 async def _too_much(connection: Connection, seen: InForce) -> str | None:
     """Why one person may not take so much back alone; None where they may."""
-    saved = await rules_in_force(connection)
-    limits = {} if saved is None else read_rules(saved.toml).alone_max
+    rules = await rules_known(connection)
     for currency, minor in sorted(seen.sums.items()):
-        if currency in limits and minor > limits[currency]:
-            most = Money(minor=limits[currency], currency=currency)
-            money = Money(minor=minor, currency=currency)
+        most = rules.above(Money(minor=min(minor, MAX_MINOR), currency=currency))
+        if most is not None:
+            money = _money(minor, currency)
             return f"its lines of {money} are more than the {most} that one person may accept"
     return None
+
+
+async def _foreseen(connection: Connection, found: Import) -> Foreseen:
+    closed = await closed_periods(connection)
+    end = (await closing_named(connection, closed[-1].period)).month.end if closed else EARLIEST
+    seen = await in_force(connection, found, before=end)
+    return Foreseen(
+        withdrawn=found,
+        seen=seen,
+        unchanged=await later_imports(connection, found),
+        named=await named_by(connection, author_of_import(found.number)),
+        because=await _too_much(connection, seen),
+    )
 
 
 async def _take_back(
     context: AppContext,
     connection: Connection,
-    found: Import,
+    foreseen: Foreseen,
     who: Operator,
     *,
     reason: str,
     agreed: Agreed | None = None,
 ) -> Withdrawn:
-    now = context.clock.now()
-    closed = await closed_periods(connection)
-    end = (await closing_named(connection, closed[-1].period)).month.end if closed else EARLIEST
-    seen = await in_force(connection, found, before=end)
+    now, found = context.clock.now(), foreseen.withdrawn
     wanted = Import(
         kind=found.kind,
         file=found.file,
         sha256=found.sha256,
         who=who.name,
         started_at=now,
-        read=seen.lines,
+        read=foreseen.lines,
         withdraws=found.number,
         reason=reason,
     )
@@ -217,12 +271,12 @@ async def _take_back(
     restored = await take_back(connection, found, by=begun.number)
     done = Withdrawn(
         number=begun.number,
-        withdrawn=found,
-        lines=seen.lines,
         restored=restored,
-        closed=seen.before,
-        unchanged=await later_imports(connection, found),
-        named=await named_by(connection, author_of_import(found.number)),
+        withdrawn=found,
+        seen=foreseen.seen,
+        unchanged=foreseen.unchanged,
+        named=foreseen.named,
+        because=foreseen.because,
     )
     at = await publish_import(connection, begun, now=now)
     await note_in_trail(
@@ -244,6 +298,7 @@ def _facts(done: Withdrawn) -> dict[str, str | int]:
         "lines": done.lines,
         "restored": done.restored,
         "of_closed_months": done.closed,
+        "later_imports": ", ".join(map(str, done.unchanged)),
     }
 
 
@@ -252,18 +307,21 @@ def withdrawal_kind(context: AppContext) -> ProposalKind:
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.store.writing() as connection:
+            await importing_alone(connection)
             agreed = await agree(connection)
-            found = await _given(connection, proposal.given)
+            foreseen = await _foreseen(connection, await _given(connection, proposal.given))
             await _take_back(
-                context, connection, found, agreed.who, reason=proposal.reason, agreed=agreed
+                context, connection, foreseen, agreed.who, reason=proposal.reason, agreed=agreed
             )
 
     return ProposalKind(
         name="withdraw_import",
         title="Take an import back",
         action="records_withdrawn",
-        state=_state,
+        subject_state=_state,
         perform=perform,
+        takes_long=True,
+        where=lambda proposal: ("imports", proposal.given["import"]),
     )
 
 
@@ -274,5 +332,8 @@ async def _given(connection: Connection, given: Mapping[str, str]) -> Import:
 
 async def _state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     """How many lines would be taken back, and their money."""
-    seen = await in_force(connection, await _given(connection, given))
+    return _mark(await in_force(connection, await _given(connection, given)))
+
+
+def _mark(seen: InForce) -> str:
     return json.dumps([seen.lines, seen.sums], sort_keys=True)

@@ -12,10 +12,8 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.finance.import_store import TABLES, Import, ImportKind, import_of
+from app.finance.import_store import TABLES, Import, ImportKind, sum_of, summed
 from reconcile.instants import EARLIEST, Instant
-
-_COLUMNS: Final = tuple(Import.__dataclass_fields__)
 
 _KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": ("match_key", "kind"),
@@ -36,10 +34,11 @@ _TOLD: Final[dict[ImportKind, str]] = {
 """What a version says beside its key and its imports."""
 
 _MONEY: Final[dict[ImportKind, tuple[str, str]]] = {
-    "book": ("minor", "placed_at"),
-    "statement": ("gross", "settled_at"),
-    "bank": ("minor", "booked_at"),
+    "book": ("one.minor", "placed_at"),
+    "statement": ("CASE one.gross WHEN 0 THEN one.net ELSE one.gross END", "settled_at"),
+    "bank": ("one.minor", "booked_at"),
 }
+"""The money of a line, and its date; a line that is a fee has its money as net alone."""
 
 _STANDING: Final = (
     "SELECT max(stated.since) FROM {table} AS stated WHERE {same} AND stated.since < :beyond "
@@ -52,7 +51,7 @@ _STANDING: Final = (
 _BY_IT: Final = "one.since = :number AND one.since = ({standing})"
 
 _IN_FORCE: Final = (
-    "SELECT one.currency, count(*), sum(abs(one.{minor})), "
+    "SELECT one.currency, count(*), {sums}, "
     "sum(CASE WHEN one.{date} < :before THEN 1 ELSE 0 END) FROM {table} AS one WHERE {by_it} "
     "GROUP BY one.currency"
 )
@@ -90,7 +89,7 @@ def _sql(form: str, kind: ImportKind) -> str:
     standing = _STANDING.format(table=table, same=_equal("stated", "one", keys))
     names = {
         "table": table,
-        "minor": minor,
+        "sums": summed(f"abs({minor})"),
         "date": date,
         "keys": ", ".join(keys),
         "one_keys": ", ".join(f"one.{name}" for name in keys),
@@ -112,28 +111,6 @@ _EVERY: Final = 2**62
 """Beyond the number of every import."""
 
 
-async def import_numbered(connection: AsyncConnection, number: int) -> Import | None:
-    """A published import."""
-    return await _one(connection, "number = :number", number)
-
-
-async def withdrawal_of(connection: AsyncConnection, number: int) -> Import | None:
-    """The import that took this one back."""
-    return await _one(connection, "withdraws = :number", number)
-
-
-async def _one(connection: AsyncConnection, where: str, number: int) -> Import | None:
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(_COLUMNS)} FROM imports "  # noqa: S608
-            f"WHERE {where} AND published_at IS NOT NULL"
-        ),
-        {"number": number},
-    )
-    row = rows.first()
-    return None if row is None else import_of(row)
-
-
 async def in_force(
     connection: AsyncConnection, found: Import, *, before: Instant = EARLIEST
 ) -> InForce:
@@ -142,8 +119,8 @@ async def in_force(
     rows = (await connection.execute(text(_sql(_IN_FORCE, found.kind)), values)).all()
     return InForce(
         lines=sum(int(row[1]) for row in rows),
-        sums={row[0]: int(row[2]) for row in rows},
-        before=sum(int(row[3]) for row in rows),
+        sums={row[0]: sum_of(row[2], row[3]) for row in rows},
+        before=sum(int(row[4]) for row in rows),
     )
 
 

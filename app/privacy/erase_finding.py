@@ -20,7 +20,13 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.masking import hint_pattern, masked_phone, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
-from app.finance.bank_store import ERASED, BankKey, bank_texts, rewrite_bank_texts
+from app.finance.bank_store import (
+    ERASED,
+    BankKey,
+    BankTexts,
+    bank_texts,
+    rewrite_bank_texts,
+)
 from app.finance.book_line_store import LineKey, empty_lines, lines_with
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
@@ -281,8 +287,8 @@ NOBODY: Final = re.compile(r"(?!)")
 """Finds nothing: of a number that is known by its digest alone."""
 
 
-BankText = tuple[BankKey, tuple[str, str, str]]
-"""A line of a bank, and its texts: reference, counterparty, what else is told."""
+BankText = tuple[BankKey, BankTexts]
+"""A line of a bank, and its texts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -611,7 +617,7 @@ async def bank_lines_with(
         for key, texts in lines:
             bare = [_without(text, written) for text in texts]
             if bare != list(texts):
-                found.append((key, (bare[0], bare[1], bare[2])))
+                found.append((key, (bare[0], bare[1], bare[2], bare[3])))
     return found
 
 

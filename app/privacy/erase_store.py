@@ -316,7 +316,7 @@ async def known_phones(connection: AsyncConnection) -> AsyncIterator[list[str]]:
     for sql in (
         "SELECT DISTINCT phone FROM book_lines WHERE phone > ''",
         "SELECT request FROM unanswered",
-        "SELECT reference || ' ' || counterparty || ' ' || told FROM bank_lines",
+        "SELECT entry || ' ' || reference || ' ' || counterparty || ' ' || told FROM bank_lines",
     ):
         async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
             yield [row[0] for row in rows]

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
@@ -207,7 +207,7 @@ class BankLeg:
         self._joined: set[str] = set()
         links = [*self._by_name(hands), *self._by_date()]
         self.links = tuple(sorted(links, key=lambda link: link.payouts[0].payout_id))
-        self._reach = self._reaches()
+        self._paid, self._in_bank = self._paid_reach(), self._bank_reach()
         self.alone = (*map(self._alone_payout, self._left_payouts()),
                       *map(self._alone_line, self._left_lines()))  # fmt: skip
 
@@ -220,18 +220,19 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Whom people, then references, bring together; of one currency before all others."""
+        """Whom people bring together whole; then whom they and references do, those of one currency
+        before all others."""
         by_hand = frozenset((hand.one, hand.other) for hand in hands)
         edges = self._edges(by_hand)
-        same = [edge for edge in edges if edge.payout.currency == edge.line.currency]
-        yield from self._grouped(same)
-        rest = [
-            edge
-            for edge in edges
-            if not {edge.payout.payout_id, edge.line.line_id} & self._joined
-            and edge.payout.minor > 0 < edge.line.minor
-        ]
-        yield from self._grouped(rest)
+        yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
+        left = self._unjoined(edges)
+        yield from self._grouped([e for e in left if e.payout.currency == e.line.currency])
+        left = self._unjoined(left)
+        yield from self._grouped([e for e in left if e.payout.minor > 0 < e.line.minor])
+
+    def _unjoined(self, edges: Sequence[_Edge]) -> list[_Edge]:
+        joined = self._joined
+        return [e for e in edges if not {e.payout.payout_id, e.line.line_id} & joined]
 
     def _edges(self, by_hand: frozenset[tuple[str, str]]) -> list[_Edge]:
         by_key: dict[str, list[Payout]] = defaultdict(list)
@@ -254,10 +255,11 @@ class BankLeg:
                     found.append(_Edge(payout=payout, line=line))
         return found
 
-    def _grouped(self, edges: Sequence[_Edge]) -> Iterator[Link]:
+    def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
+        """whole: only groups of which nothing is left over."""
         for group in _connected(edges):
             link = self._judged(group)
-            if link is not None:
+            if link is not None and not (whole and link.bucket != "by_hand"):
                 self._joined |= {each.payout_id for each in link.payouts}
                 self._joined |= {each.line_id for each in link.lines}
                 yield link
@@ -319,39 +321,43 @@ class BankLeg:
 
     # --- 3 explain
 
-    def _reaches(self) -> Mapping[str, _Reaches]:
-        """How far each currency's payouts and bank lines reach. Where payouts were found in some
-        accounts, only these tell how far the bank reaches: others have nothing to do with them."""
-        found: dict[str, _Reaches] = defaultdict(_Reaches)
+    def _paid_reach(self) -> _Reaches:
+        found: _Reaches = {}
         for payout in self._payouts:
             if payout.paid_at is not None:
-                found[payout.currency].payouts.append(payout.paid_at)
+                _extend(found, payout.currency, payout.paid_at)
+        return found
+
+    def _bank_reach(self) -> _Reaches:
+        """Where payouts were found in some accounts, only these tell how far the bank reaches:
+        others have nothing to do with them."""
+        found: _Reaches = {}
         known = {(e.account, e.currency) for link in self.links for e in link.lines}
         with_payouts = {currency for _, currency in known}
         for line in self._lines:
             if line.currency not in with_payouts or (line.account, line.currency) in known:
-                found[line.currency].bank.append(line.booked_at)
+                _extend(found, line.currency, line.booked_at)
         return found
 
     def _alone_payout(self, payout: Payout) -> Alone:
-        bank = self._reach[payout.currency].bank if payout.currency in self._reach else []
+        bank = self._in_bank.get(payout.currency)
         if not payout.minor:
             return Alone(bucket="nothing_due", payout=payout)
-        if not bank or payout.paid_at is None or payout.paid_at < min(bank):
+        if bank is None or payout.paid_at is None or payout.paid_at < bank.first:
             return Alone(bucket="not_covered", payout=payout)
         due = payout.paid_at + self._rules.bank_margin
-        if due > min(max(bank), self._as_of):
+        if due > bank.last or due > self._as_of:
             return Alone(bucket="awaiting_bank", payout=payout, due_at=due)
         return Alone(bucket="payout_not_in_bank", payout=payout, due_at=due)
 
     def _alone_line(self, line: BankLine) -> Alone:
-        payouts = self._reach[line.currency].payouts if line.currency in self._reach else []
+        paid = self._paid.get(line.currency)
         ours = self._is_payers(line) if self._payers else line.minor > 0
         if not line.minor or not ours:
             return Alone(bucket="other_business", line=line)
-        if not payouts or line.booked_at < min(payouts):
+        if paid is None or line.booked_at < paid.first:
             return Alone(bucket="not_covered", line=line)
-        late = line.booked_at > max(payouts)
+        late = line.booked_at > paid.last
         return Alone(bucket="awaiting_statement" if late else "bank_line_unknown", line=line)
 
     def _is_payers(self, line: BankLine) -> bool:
@@ -392,9 +398,20 @@ class BankLeg:
 
 
 @dataclass(slots=True)
-class _Reaches:
-    payouts: list[Instant] = field(default_factory=list)
-    bank: list[Instant] = field(default_factory=list)
+class _Reach:
+    """The first and the last date of some payouts or bank lines."""
+
+    first: Instant
+    last: Instant
+
+
+_Reaches = dict[str, _Reach]
+"""By currency."""
+
+
+def _extend(reaches: _Reaches, currency: str, at: Instant) -> None:
+    known = reaches.setdefault(currency, _Reach(at, at))
+    known.first, known.last = min(known.first, at), max(known.last, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,8 @@ class Arrived(Protocol):
     """A statement line, as a value or as a row."""
 
     @property
+    def line_id(self) -> str: ...
+    @property
     def payment(self) -> str | None: ...
     @property
     def kind(self) -> StatementKind: ...
@@ -93,7 +95,7 @@ def exchanges(
     captures: Sequence[AnyCame], lines: Iterable[AnyArrived]
 ) -> Iterator[tuple[AnyCame, list[AnyArrived]]]:
     """The captures of one order that its statement lines settle in another currency, each with its
-    lines."""
+    lines in the order of their ids: a break and the journal name the same first."""
     currencies = {each.currency for each in captures}
     strange: dict[str, list[AnyArrived]] = defaultdict(list)
     others = False
@@ -106,11 +108,13 @@ def exchanges(
     for payment in sorted(strange):
         of_it = [each for each in captures if each.payment == payment]
         if len(of_it) == 1 and _is_exchange(of_it[0], strange[payment]):
-            yield of_it[0], strange[payment]
+            yield of_it[0], sorted(strange[payment], key=lambda line: line.line_id)
 
 
 def _is_exchange(came: Came, lines: Sequence[Arrived]) -> bool:
-    """The same number in another currency is none: somebody wrote the wrong currency."""
+    """The same number in another currency is none: somebody wrote the wrong currency. Nor is what
+    another source says, also where `Terms.settles` would let it share a statement: of the amount
+    nothing agrees, so that the reference alone would have to, and it may be another's by chance."""
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency:
         return False

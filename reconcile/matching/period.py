@@ -42,6 +42,8 @@ def _plainly_settled(
     taking, line = takings[0], statements[0]
     if line.kind != "payment" or line.payment not in (None, taking.payment):
         return False
+    if line.source not in ("", taking.source):
+        return False  # another source's payment of this reference, unless the matching finds it
     return (line.gross, line.currency) == (taking.minor, taking.currency)
 
 

@@ -270,8 +270,8 @@ class Lines:
 
 
 def claims(row: BookRow) -> bool:
-    """Whether this line says that money moved. An accounting entry without a status does, and so
-    does whatever tells of a refund."""
+    """Whether this line says that money moved. Without a status an accounting entry does, and so
+    does a line with an amount that was refunded."""
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
     return row.status in ("paid", "refunded")
@@ -299,7 +299,9 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
         charge=sum([row.minor for row in counted if row.minor > 0 and id(row) not in retold]),
         credit=sum([_credit(row) for row in counted]),
         placed_at=max(dates, default=None),
-        refunded_at=max([at for row in counted if (at := _went_back_at(row))], default=None),
+        refunded_at=max(
+            [at for row in counted if (at := _went_back_at(row)) is not None], default=None
+        ),
         retold=bool(retold),
     )
 
@@ -319,7 +321,8 @@ def _retold(rows: Sequence[BookRow]) -> frozenset[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """What a line says went back: what it states, else all of one that says `refunded`."""
+    """What a line says went back: the amount that it states, else all of one that says `refunded`.
+    A 0 states no amount: exports have it in every row of that column, and the status counts."""
     if row.minor < 0:
         return -row.minor
     return row.refunded or (row.minor if row.status == "refunded" else 0)

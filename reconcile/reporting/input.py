@@ -133,12 +133,14 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 class Settled:
     """A statement line and the movements that it settles; none where the ledger has none.
 
+    fresh            of `taken` those that no line before it settles a part of
     gross, fee, net  as they change the merchant's balance: see `signed`
     exchanged        whether it settles its movement in another currency
     """
 
     line: StatementLine
     taken: tuple[Taken, ...]
+    fresh: tuple[Taken, ...]
     gross: int
     fee: int
     net: int
@@ -161,19 +163,23 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
     }
     left = [each for each in left if each not in abroad.values()]
     claimed: list[Taken] = []
-    found = []
+    found: list[Settled] = []
+    fresh: tuple[Taken, ...]
     for line in seen.lines:
         gross, fee, net = signed(line)
         if line.line_id in abroad:
             of = (abroad[line.line_id],)
+            fresh = () if any(each.taken == of for each in found) else of
             found.append(
-                Settled(line=line, taken=of, gross=gross, fee=fee, net=net, exchanged=True)
+                Settled(
+                    line=line, taken=of, fresh=fresh, gross=gross, fee=fee, net=net, exchanged=True
+                )
             )
             continue
         fresh, taken = ((), ()) if line.line_id in strange else _beside(line, left, claimed, gross)
         left = [each for each in left if each not in fresh]
         claimed += fresh
-        found.append(Settled(line=line, taken=taken, gross=gross, fee=fee, net=net))
+        found.append(Settled(line=line, taken=taken, fresh=fresh, gross=gross, fee=fee, net=net))
     return tuple(found)
 
 

@@ -176,7 +176,7 @@ def _moved(order: str | None, taken: Taken) -> Transaction:
 
 def _settled(order: str | None, each: Settled, at: Instant, into: Role) -> Transaction:
     line = each.line
-    source = each.taken[0].source if each.taken else None
+    source = line.source or (each.fresh[0].source if each.fresh else None)
     return Transaction(
         at=at,
         what=f"settled {line.kind}",
@@ -185,7 +185,7 @@ def _settled(order: str | None, each: Settled, at: Instant, into: Role) -> Trans
         order=order,
         payment=line.payment,
         source=source,
-        cites=(line.line_id, *(cite for taken in each.taken for cite in taken.cites)),
+        cites=(line.line_id, *(cite for taken in each.fresh for cite in taken.cites)),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from app.database.tables import metadata
 from tests.architecture.form import UNFINISHED
 from tests.architecture.tree import ROOT
 from tests.waiting import PATIENCE_S
@@ -170,6 +171,13 @@ def test_every_file_that_a_page_names_is_there() -> None:
 
 def test_a_file_that_is_gone_is_found() -> None:
     assert list(strangers("see `gone.py` and `a/b.py`", frozenset({"app/a/b.py"}))) == ["gone.py"]
+
+
+def test_the_page_of_the_database_tells_of_every_table() -> None:
+    """What it is, and whether it can be lost."""
+    told = (ROOT / "app" / "database" / "README.md").read_text()
+    rows = "".join(line for line in told.splitlines() if line.startswith("| `"))
+    assert [name for name in metadata.tables if f"`{name}`" not in rows] == []
 
 
 def test_every_room_says_how_data_flows_through_it() -> None:

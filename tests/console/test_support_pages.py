@@ -16,8 +16,8 @@ from app.access.operators import Proven, register_operator
 from app.bootstrap_console_work import BEGUN, UNCHANGED, work_elsewhere
 from app.config.load import load_settings
 from app.console.application import build_console
-from app.console.setup_pages import meaning
-from app.core.errors import UnreachableError
+from app.console.setup_pages import meaning, service_address
+from app.core.errors import UnreachableError, UsageError
 from app.monitoring.alarm_owners import forget_owners
 from app.monitoring.watchdog import alarms
 from app.privacy.erase import ErasureRequest, erase
@@ -230,6 +230,44 @@ def test_what_a_source_s_silence_means() -> None:
         (T, T - MINUTE, "is taken"),
     ):
         assert said in meaning(taken=taken, refused=refused, now=T + MINUTE)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "http://127.0.0.1:8080/#@elsewhere.example",
+        "http://127.0.0.1:8080#x",
+        "http://somebody:secret@127.0.0.1:8080",
+        "http://@127.0.0.1:8080",
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:http",
+        "http://127.0.0.1:0",
+        "http://[::1",
+        "http://127.0.0.1\\@elsewhere.example",
+        "http://127.0.0.1:8080?x",
+        "http://127.0.0.1:8080/webhooks",
+        "http://elsewhere.example",
+        "https://127.0.0.1",
+        "file://localhost",
+        "",
+    ],
+)
+def test_a_test_event_goes_nowhere_else(said: str) -> None:
+    with pytest.raises(UsageError, match="TALLYHOOK_PUBLIC_URL"):
+        service_address(said, own="https://pay.example")
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (" http://127.0.0.1:8080/ ", "http://127.0.0.1:8080"),
+        ("http://localhost", "http://localhost"),
+        ("http://[::1]:9000", "http://[::1]:9000"),
+        ("https://pay.example/", "https://pay.example"),
+    ],
+)
+def test_a_test_event_goes_to_the_service(said: str, meant: str) -> None:
+    assert service_address(said, own="https://pay.example") == meant
 
 
 async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningConsole) -> None:

@@ -15,6 +15,7 @@ from app.access.proposals import Proposals
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import written_pattern
 from app.finance import imports as importing
+from app.finance import withdraw_import as withdrawing
 from app.finance.bank_store import bank_lines, payouts, rewrite_bank_texts
 from app.finance.book_line_store import (
     LineKey,
@@ -44,7 +45,7 @@ from tests.database.builders import arrival, context, keep, rows, said
 from tests.reconcile.build import seconds
 
 BOOK = "reference,amount,currency,status,phone,group\n"
-BANK = "booked_at,amount,currency,entry_reference,text\n"
+BANK = "booked_at,amount,currency,entry_reference,text,account\n"
 STATEMENT = "payment_reference,order_reference,gross,fee,currency,payout,type\n"
 
 
@@ -67,7 +68,7 @@ async def statement(store: Store, folder: Path, *lines: str, at: int = 0) -> Imp
 async def bank(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported:
     """The same with a bank's file."""
     path = folder / "bank.csv"
-    path.write_text(BANK + "".join(f"{line}\n" for line in lines))
+    path.write_text(BANK + "".join(f"{line},main\n" for line in lines))
     return await import_bank(context(store, at=at), ImportRequest(path=path))
 
 
@@ -280,6 +281,48 @@ class ImportContract:
         assert counts(await book(store, tmp_path, line.replace("unpaid", "paid"))) == (0, 1, 0)
         assert await rows(store, "SELECT DISTINCT phone FROM book_lines") == [("",)]
 
+    async def test_what_is_taken_back_and_imported_again_brings_no_erased_phone_back(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """Of a book, and of each text of a bank's line: entry, and what else is told."""
+        phone = "254700000001"
+        line = f"A,1.00,KES,unpaid,{phone},"
+        entries = (f"2026-01-05,7.00,KES,,M {phone}", f"2026-01-05,8.00,KES,+{phone},x")
+        await book(store, tmp_path, line, at=1)
+        await bank(store, tmp_path, *entries, at=2)
+        async with store.writing() as connection:
+            await empty_lines(connection, await lines_with(connection, phones=[phone]))
+            found = await bank_lines_with(connection, [written_pattern(phone)], until=None)
+            assert len(found) == 2
+            await rewrite_bank_texts(connection, found)
+        kinds: tuple[ImportKind, ...] = ("book", "bank")
+        for number, kind in enumerate(kinds, 1):
+            now = context(store, at=9 + number)
+            await withdraw_import(now, number, kind=kind, by=None, reason="once more")
+        assert counts(await book(store, tmp_path, line, at=20)) == (1, 0, 0)
+        assert counts(await bank(store, tmp_path, *entries, at=21)) == (2, 0, 0)
+        assert await rows(store, "SELECT DISTINCT phone FROM book_lines") == [("",)]
+        told = await rows(
+            store, "SELECT DISTINCT minor, entry, told FROM bank_lines ORDER BY minor"
+        )
+        assert [tuple(row) for row in told] == [(700, "", "M•"), (800, "•", "x")]
+        assert await self._standing(store, "book", at=99) == "A=1"
+
+    async def test_sums_beyond_64_bits_are_added_up(self, store: Store, tmp_path: Path) -> None:
+        """Of payouts, and of what is taken back: two people must agree to more than fits, too."""
+        most = "92233720368547758.07"
+        lines = [f"{name},,{most},0,KES,po_1,payment" for name in ("p1", "p2", "p3")]
+        await statement(store, tmp_path, *lines, at=1)
+        at = context(store, at=9)
+        await register_operator(at, name="ann", role="admin", by="ann")
+        await save_rules(at, '[accept_alone_max]\nKES = "10.00"\n', by="ann")
+        async with store.reading() as connection:
+            (found,) = await payouts(connection, as_of=LATEST)
+        assert found.minor == 3 * (2**63 - 1)
+        made = await withdraw_import(at, 1, kind="statement", by=Proven("ann"), reason="not ours")
+        assert isinstance(made, Proposal)
+        assert "more than KES 92,233,720,368,547,758.07." in made.sentence
+
     async def test_old_phones_are_met_once_each_however_they_are_paged(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -397,6 +440,43 @@ class ImportContract:
         assert await self._standing(store, "book", at=99) == "B=1"
         await book(store, tmp_path, "A,1.00,KES,paid,,", at=100)
         assert await self._standing(store, "book", at=199) == "A=1 B=1"
+
+    async def test_no_import_begins_while_one_is_taken_back(
+        self, store: Store, tmp_path: Path, monkeypatch: Any
+    ) -> None:
+        """What else is under way is looked for when no other can begin any more."""
+        await book(store, tmp_path, "A,1.00,KES,paid,,")
+        calls: list[str] = []
+        for name in ("importing_alone", "under_way"):
+            real = getattr(withdrawing, name)
+
+            async def noted(connection: Any, *, name: str = name, real: Any = real) -> Any:
+                calls.append(name)
+                return await real(connection)
+
+            monkeypatch.setattr(withdrawing, name, noted)
+        await withdraw_import(context(store), 1, kind="book", by=None, reason="not ours")
+        assert calls == ["importing_alone", "under_way"]
+
+    async def test_lines_of_fees_alone_are_money_as_well(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """The second person reads what taking back leaves missing."""
+        fee = "p1,,-11.00,,KES,,fee"
+        await statement(store, tmp_path, fee, at=1)
+        await statement(store, tmp_path, fee, at=2)
+        at = context(store, at=9)
+        await register_operator(at, name="ann", role="admin", by="ann")
+        await register_operator(at, name="bob", role="finance", by="ann")
+        await save_rules(at, '[accept_alone_max]\nKES = "10.00"\n', by="ann")
+        made = await withdraw_import(at, 1, kind="statement", by=Proven("bob"), reason="not ours")
+        assert isinstance(made, Proposal)
+        assert "1 line, KES 11.00. Later imports (2) had rows that were unchanged" in made.sentence
+        proposals = Proposals(at, (withdrawal_kind(at),))
+        await proposals.approve(made.id, by=Proven("ann"), reason="I looked")
+        async with store.reading() as connection:
+            (entry,) = await audit_entries(connection, limit=9, action="statement_withdrawn")
+        assert entry.facts["later_imports"] == "2"
 
     async def test_more_than_one_person_may_accept_is_taken_back_by_two(
         self, store: Store, tmp_path: Path

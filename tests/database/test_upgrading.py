@@ -8,18 +8,62 @@ import subprocess
 from contextlib import closing
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from app.database import schema
 from app.receiving.store import Store, StoreSettings
 from tests.database.contract_upgrading import before_each_statement
-from tests.database.old_versions import VERSIONS, make_version, version_of
+from tests.database.old_versions import VERSIONS, bring_to, make_version, version_of
 
 
 def open_at(path: Path) -> Store:
     """A store that has not been brought up to date."""
     return Store(StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox"))
+
+
+MANY = 1_100
+"""Orders: more than are read at once, with more findings than one statement could list."""
+
+INSERT_MANY = (
+    "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers "
+    f"WHERE n < {MANY}) INSERT INTO {{}} SELECT {{}} FROM numbers"
+)
+CODES = "|".join(f"code{n}" for n in range(24))
+
+
+async def test_orders_are_listed_some_at_a_time(tmp_path: Path) -> None:
+    """Of a large table neither its rows nor one statement of all of them is held in memory."""
+    read, written = [], []
+
+    def note(_c: Any, _cursor: Any, statement: str, given: Any, _context: Any, _m: bool) -> None:
+        if "FROM ledgers" in statement:
+            read.append(given)
+        if statement.startswith("INSERT INTO order_listings"):
+            written.append(len(given))
+
+    store = open_at(tmp_path / "t.db")
+    try:
+        await make_version(store, "0028")
+        ledger = f"'order' || n, 1, 'succeeded', 1, '{CODES}', '', NULL, ''"
+        revision = "5000 + n, 'order' || n, 1, 'succeeded', 1, '', NULL, NULL, ''"
+        async with store.writing() as connection:
+            for name, values in (("ledgers", ledger), ("revisions", revision)):
+                await connection.exec_driver_sql(INSERT_MANY.format(name, values))
+            event.listen(connection.sync_connection, "before_cursor_execute", note)
+            await connection.run_sync(bring_to, "0029")
+            listed = await connection.exec_driver_sql(
+                "SELECT word, count(*), max(seq) FROM order_listings GROUP BY word ORDER BY word"
+            )
+            found = [tuple(row) for row in listed]
+    finally:
+        await store.close()
+    words = ["outcome succeeded", *(f"finding {code}" for code in CODES.split("|"))]
+    assert found == [(word, MANY, 5_000 + MANY) for word in sorted(words)]
+    assert len(read) >= 3
+    assert max(written) <= 3_000
 
 
 async def killed_at_each_statement(

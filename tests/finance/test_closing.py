@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,8 @@ from app.finance.closed_periods import (
     list_closed,
 )
 from app.finance.imports import ImportRequest, import_book
-from app.finance.report_period import report_period
+from app.finance.match_rules import save_rules
+from app.finance.report_period import check_scope, report_period
 from app.finance.reports import text_forms
 from app.finance.verify_periods import VerifiedPeriods, verify_periods
 from app.finance.withdraw_import import Withdrawn, withdraw_import
@@ -36,7 +38,7 @@ from app.orders import refold
 from app.orders.retention_store import prune
 from app.receiving.context import AppContext
 from app.sealing.leaf_store import digest_of_text
-from reconcile.instants import DAY, MINUTE, TICK, Instant, parse_instant
+from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse_instant
 from reconcile.ledger.policy import Policy
 from reconcile.periods import Calendar, month_named
 from reconcile.reporting.closing import Closing, Figure, added, closing_document, figures
@@ -115,6 +117,29 @@ async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppConte
     assert await codes(context, as_of=parse_instant("2026-10-15T00:00:00Z")) == ["too_early"]
     assert await list_closed(context) == []
     assert (await close(context, as_of=early + 1)).as_of == early + 1
+
+
+def test_months_of_a_period_are_counted_in_its_zone() -> None:
+    """Ten years of Nairobi begin and end three hours before those of UTC."""
+    start, end = (parse_instant(f"{year}-12-31T21:00:00Z") for year in (2015, 2025))
+    scope = Scope(
+        start=start, end=end, as_of=end, basis="captured", environment="", zone="Africa/Nairobi"
+    )
+    check_scope(scope, now=end)
+    with pytest.raises(UsageError, match="at most 120 months"):
+        check_scope(replace(scope, end=Instant(end + 1)), now=Instant(end + 1))
+
+
+async def test_a_reason_is_checked_before_the_report_is_made(
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closing that must be proposed needs one."""
+    monkeypatch.setattr(print_report, "_looked", None)
+    with pytest.raises(UsageError, match="characters that can be printed"):
+        await close(context, reason="a\tb")
+    await save_rules(context, "close_alone = false\n", by=None)
+    with pytest.raises(UsageError, match="say why"):
+        await close(context, reason=" ")
 
 
 async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:
@@ -216,6 +241,25 @@ async def test_a_closed_report_is_printed_again_as_it_was(
     found = {each.step: each for each in await verified(context)}
     assert found["prints"].passed
     assert found["prints"].sentence.endswith("this version would print json differently")
+
+
+async def test_every_print_says_whose_the_month_is_and_who_closed_it_when(
+    context: AppContext,
+) -> None:
+    """As the closing itself does; a merchant that takes another name changes no closed month."""
+    named = replace(context, merchant="Salt & Sons")
+    closing = await close(named)
+    for each in (named, replace(context, merchant="Others Ltd")):
+        document = json.loads(await closed_report(each, "2026-10", "json"))
+        assert document["merchant"] == "Salt & Sons"
+        assert document["closed_by"] == closing.by
+        assert document["closed_at"] == format_instant(closing.closed_at)
+    page = (await closed_report(named, "2026-10", "html")).decode()
+    assert f"Closed by {closing.by}, {format_instant(closing.closed_at)[:10]}" in page
+    assert "Salt &amp; Sons" in page
+    assert "this version prints the same" in next(
+        each.sentence for each in await verified(named) if each.step == "prints"
+    )
 
 
 async def test_a_format_that_was_not_printed_is_printed_from_what_was_kept(

@@ -87,11 +87,12 @@ async def plant(driver: Driver) -> None:
     book.unlink()
     bank = driver.path.parent / "bank.csv"
     bank.write_text(
-        "booked_at,amount,currency,counterparty,text\n"
-        f"2026-11-01,1500,KES,Wanjiku 0711 223344,PO-100200 of {SPELLED}\n"
-        "2026-11-02,7,KES,PROVIDER,PO-100201\n"
+        "booked_at,amount,currency,counterparty,text,entry_reference\n"
+        f"2026-11-01,1500,KES,Wanjiku 0711 223344,PO-100200 of {SPELLED},{PHONE}\n"
+        "2026-11-02,7,KES,PROVIDER,PO-100201,\n"
     )
-    assert (await import_bank(driver.context, ImportRequest(path=bank))).new == 2
+    imported = await import_bank(driver.context, ImportRequest(path=bank, account="main"))
+    assert imported.new == 2
     bank.unlink()
     request = json.dumps({"customer": {"phone": PHONE}}).encode()
     for number in range(30):

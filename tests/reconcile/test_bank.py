@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.instants import DAY, EARLIEST, Instant
+from reconcile.matching import bank as bank_module
 from reconcile.matching.bank import BankLeg, BankLine, Payout, named_in
 from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import (
@@ -292,6 +293,31 @@ def test_a_person_says_which_line_is_a_payouts() -> None:
     }
 
 
+def test_what_a_person_brought_together_whole_is_not_drawn_into_what_names_say() -> None:
+    """The bank wrote the reference of another payout: its line is what a person says, and the other
+    payout is left to the line that is its own."""
+    other = paid("PO-100201", 900, 11)
+    wrong, right = booked("a", 50_000, 12, text="PO-100201"), booked("b", 900, 12, text="PO-100201")
+    assert set(stands(leg(PO, other, wrong, right)).values()) == {
+        "payout_amount_differs",
+        "payout_not_in_bank",
+    }
+    found = leg(PO, other, wrong, right, hands=[HandMatch(one="pyt_PO-100200", other="bnk_a")])
+    assert stands(found) == {
+        "pyt_PO-100200": "by_hand",
+        "bnk_a.1": "by_hand",
+        "pyt_PO-100201": "by_reference",
+        "bnk_b.1": "by_reference",
+    }
+
+
+def test_what_a_person_adds_to_a_transfer_makes_it_whole() -> None:
+    """One line names the payout, and a person says which other is the rest of it."""
+    both = booked("a", 20_000, 12, text="PO-100200"), booked("b", 30_000, 40)
+    found = leg(PO, *both, hands=[HandMatch(one="pyt_PO-100200", other="bnk_b")])
+    assert set(stands(found).values()) == {"by_hand"}
+
+
 def test_a_tolerance_lets_a_charge_pass() -> None:
     rules = MatchRules(tolerances=(Tolerance(currency="KES", minor=100),))
     found = leg(PO, booked("a", 49_900, 12, text="PO-100200"), rules=rules)
@@ -305,6 +331,27 @@ def test_an_account_without_payouts_says_nothing_of_how_far_the_bank_reaches() -
         booked("s", -1, 59, account="savings"), edges=False,
     )  # fmt: skip
     assert stands(found)["pyt_PO-100201"] == "awaiting_bank"
+
+
+def test_of_many_that_are_alone_each_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far statements and bank reach is found out once: the built-in searches of `min` and `max`
+    are not asked again for each."""
+    calls = Counter[str]()
+
+    def counting(name: str, real: Any) -> Any:
+        def counted(*given: Any, **more: Any) -> Any:
+            calls[name] += isinstance(given[0], list)
+            return real(*given, **more)
+
+        return counted
+
+    for name, real in (("min", min), ("max", max)):
+        monkeypatch.setattr(bank_module, name, counting(name, real), raising=False)
+    many = [paid(f"PO-2{n:05}", 100 + n, 10) for n in range(40)]
+    more = [booked(f"n{n}", 100_000 + n, 20) for n in range(40)]
+    found = leg(*many, *more)
+    assert Counter(stands(found).values()) == {"payout_not_in_bank": 40, "bank_line_unknown": 40}
+    assert calls.total() < 40
 
 
 def test_near_misses_are_named_without_the_texts_of_the_bank() -> None:

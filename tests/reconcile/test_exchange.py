@@ -104,6 +104,20 @@ def test_the_report_shows_both_sides_of_it_and_ties() -> None:
     }
 
 
+def test_the_journal_names_the_lines_as_the_break_does() -> None:
+    """Whatever order they came in."""
+    made = abroad(20_000).settles(gross=19_000, currency="UGX", fee=0)
+    (found,) = decided(made, rules=AT_28)[0]
+    assert isinstance(found, Break)
+    (each,) = seen(made)
+    for lines in (each.lines, each.lines[::-1]):
+        posted = transactions(
+            replace(each, lines=lines), start=EARLIEST, end=AS_OF + DAY, rates=AT_28.rates
+        )
+        cited = {one.cites[:2] for one in posted if one.what == "exchanged"}
+        assert cited == {found.cites[-2:]}
+
+
 def test_a_line_that_the_matching_found_to_be_of_no_movement_is_no_exchange() -> None:
     """What is told of as never notified stands with its break alone."""
     (each,) = seen(abroad())

@@ -82,3 +82,17 @@ def test_a_period_without_an_end_is_open_there() -> None:
     inside = [Instant(at) in PERIOD for at in (99, 100, 199, 200)]
     assert inside == [False, True, True, False]
     assert Instant(10**15) in Period(since=Instant(100))
+
+
+@pytest.mark.parametrize(("source", "elsewhere"), [("shop", set()), ("", set()), ("other", {"s"})])
+def test_only_a_line_of_its_own_source_plainly_settles_an_order(
+    source: str, elsewhere: set[str]
+) -> None:
+    """The order is of the period, its line is paid out after it. Another source's payment has the
+    same reference by chance: where its line stands, the matching decides."""
+    found = set[str]()
+    line = settled("a", 250)._replace(source=source)
+    streams = within(PERIOD, takings=[took("a", 150)], book=[], statements=[line], elsewhere=found)
+    for each in streams:
+        list(each)
+    assert found == elsewhere

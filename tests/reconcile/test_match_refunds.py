@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconcile.instants import DAY
+from reconcile.instants import DAY, Instant
 from reconcile.matching.books import BookKind, BookStatus
+from reconcile.matching.rows import BookRow, lines_of
 from tests.reconcile.books_cases import AT, case, causes, decided
 from tests.reconcile.books_truth import AS_OF, RULES, Case
 
@@ -90,3 +91,10 @@ def test_a_refund_is_awaited_from_its_own_date_on(days_after: int, told: list[st
     made.book[0] = replace(made.book[0], refunded_at=began + days_after * DAY)
     assert RULES.refund_margin < OLD
     assert causes(decided(made)[0]) == told
+
+
+def test_a_refund_of_the_first_moment_has_a_date() -> None:
+    """The date that is told is the latest of those that there are, also where it is 0."""
+    first = Instant(0)
+    row = BookRow("a", "b-1", "a", "order", 5, "KES", AS_OF, "paid", None, 3, first)
+    assert lines_of([row]).refunded_at == first

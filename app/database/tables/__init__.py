@@ -19,15 +19,4 @@ events by the provider's profile, records by the operation that makes them.
 from app.database.tables import core, finance, people
 from app.database.tables.base import ONLY, metadata
 
-__all__ = [
-    "ONLY",
-    "core",
-    "evidence",
-    "finance",
-    "metadata",
-    "outgoing",
-    "people",
-    "periods",
-    "personal",
-    "reconciling",
-]
+__all__ = ["ONLY", "core", "finance", "metadata", "people"]

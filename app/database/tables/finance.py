@@ -169,7 +169,15 @@ class ImportRow(Table, table=True):
     (`withdraws`), and why (`reason`)."""
 
     __tablename__ = "imports"
-    __table_args__ = STRICT
+    __table_args__ = (
+        Index(
+            "ix_imports_withdraws",
+            "withdraws",
+            sqlite_where=text("withdraws IS NOT NULL"),
+            postgresql_where=text("withdraws IS NOT NULL"),
+        ),
+        STRICT,
+    )
     number: int = big_column(primary=True)
     kind: str = text_column()
     file: str = text_column()

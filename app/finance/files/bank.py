@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from typing import Any, Final
 
+from app.core.masking import without_phones
 from app.core.text import printable
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.books import WHOLE_ROW, Attempt, Cells, Columns, with_default
@@ -13,12 +14,10 @@ from app.finance.files.mapping import Dates, Fields, FileMapping
 from app.finance.files.tables import UnclearCell
 from reconcile.instants import Instant, format_instant
 from reconcile.money import Money, to_json
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK: Final = timedelta(microseconds=1)
+from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Characters of one text of a line: what a batch entry of CAMT.053 has."""
+"""Characters kept of one text of a line; CAMT.053 allows 140 a line, and batches have many."""
 
 MAX_NAME: Final = 200
 """Characters of an account or a reference."""
@@ -60,15 +59,22 @@ class BankForm:
     )
 
     def __init__(self, mapping: FileMapping) -> None:
+        self._has_account = "account" in mapping.defaults
         self._has_currency = "currency" in mapping.defaults
         self._fill_account = with_default(mapping.defaults.get("account"))
         self._fill_currency = with_default(mapping.defaults.get("currency"))
         self._amounts = Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone)
-        self._zone = mapping.zone or UTC
+        self._calendar = Calendar(mapping.zone or UTC)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
-        """A bank's file needs a day, an amount (or credit and debit) and a currency."""
+        """A bank's file needs an account, a day, an amount (or credit and debit) and a currency."""
+        if "account" not in places and not self._has_account:
+            yield (
+                "there is no column 'account', and bookings of two accounts must not be taken for "
+                'each other: name it in the heading, or say in a mapping (account = "main" under '
+                "[defaults]), or --account NAME"
+            )
         if "booked_at" not in places:
             yield (
                 "there is no column 'booked_at', the day of the booking: name it in the heading, "
@@ -87,7 +93,7 @@ class BankForm:
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
         """The values of the rows, in the columns of STAGED."""
-        accounts = attempt("account", _names, self._fill_account(cells["account"]))
+        accounts = attempt("account", _accounts, self._fill_account(cells["account"]))
         currencies = attempt("currency", read_currencies, self._fill_currency(cells["currency"]))
         amounts, credits, debits = (
             attempt(name, self._amounts.optional, cells[name], currencies)
@@ -121,9 +127,7 @@ class BankForm:
 
     def _days(self, booked: Sequence[Instant]) -> list[str]:
         """The bank's days: another zone for the same file makes no other lines of them."""
-        return [
-            (_EPOCH + each * _TICK).astimezone(self._zone).date().isoformat() for each in booked
-        ]
+        return [self._calendar.day_of(each) for each in booked]
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
         """A staged row, after its number, as people see it."""
@@ -153,6 +157,14 @@ def _names(cells: Sequence[str]) -> list[str]:
     return found
 
 
+def _accounts(cells: Sequence[str]) -> list[str]:
+    """Raises UnclearCell for none, too."""
+    found = _names(cells)
+    if not all(found):
+        raise UnclearCell("is empty: say of which account it is, as --account NAME")
+    return found
+
+
 def _signed(
     amounts: Sequence[int | None], credits: Sequence[int | None], debits: Sequence[int | None]
 ) -> list[int]:
@@ -175,10 +187,11 @@ def _one(amount: int | None, credit: int | None, debit: int | None) -> int:
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
     """What makes a line the same in another file of that bank: account, currency, amount and day,
-    with the bank's reference of the entry, else with all that is told of it."""
+    with the bank's reference of the entry, else with all that is told of it. Phone numbers are
+    hidden but for their last digits: what is erased cannot be found by trying numbers out."""
     return [_subject(*row) for row in zip(*columns, strict=True)]
 
 
 def _subject(account: str, currency: str, minor: int, day: str, entry: str, *told: str) -> str:
     names = (f"={entry}",) if entry else told
-    return "\x1f".join((account, currency, str(minor), day, *names))
+    return "\x1f".join((account, currency, str(minor), day, *map(without_phones, names)))

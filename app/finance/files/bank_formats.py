@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 from xml.parsers import expat
 
+from app.finance.files.bank import MAX_TEXT
 from app.finance.files.mapping import Fields as FieldsOf
 from app.finance.files.mapping import FileMapping
 from app.finance.files.opening import Check, as_mapped, open_table, start_of
@@ -48,9 +49,6 @@ HEADING: Final = (
     "counterparty",
     "text",
 )
-
-MAX_TEXT: Final = 4_000
-"""Characters kept of the texts of one entry; CAMT.053 allows 140 a line, and batches have many."""
 
 Row = tuple[int, Sequence[str]]
 """Its number and its cells, in the order of HEADING."""
@@ -422,6 +420,12 @@ class Mt940Table(_BankTable):
                 yield _swift_row(waiting, account, currency, "")
                 waiting = None
             if tag == "20":
+                if balance is not None:
+                    raise RefusedTable(
+                        number,
+                        "a message begins before the last one has its closing balance (:62F:): "
+                        "fetch the file anew",
+                    )
                 account, currency, balance = "", "", None
             elif tag == "25":
                 account = value.strip()
@@ -546,6 +550,11 @@ _DECLARED: Final = re.compile(r"""^\s*<\?xml[^>]*encoding=["']([\w.-]+)["']""")
 _POSTED: Final = re.compile(r"(\d{4})(\d\d)(\d\d)(?:\d{6}.*)?")
 _ACCOUNTS: Final = ("BANKACCTFROM", "CCACCTFROM")
 
+AMOUNT_IN: Final = "CURRENCY.CURSYM"
+"""The currency of an entry's amount where it is not the account's. OFX 2.2, section 5.2: with
+`<CURRENCY>` an amount is as it was, in that currency; with `<ORIGCURRENCY>` it was converted to the
+account's already, and only tells where it came from."""
+
 
 class OfxTable(_BankTable):
     """One file of OFX, of bank or card accounts."""
@@ -577,6 +586,8 @@ class OfxTable(_BankTable):
                     raise RefusedTable(number, "a transaction begins before the last one ends")
                 entry, number = {}, number + 1
             elif value and entry is not None:
+                if name == "CURSYM" and "CURRENCY" in within:
+                    name = AMOUNT_IN
                 entry.setdefault(name, value)
             elif name == "CURDEF":
                 currency = value
@@ -623,7 +634,7 @@ def _ofx_row(entry: dict[str, str], account: str, currency: str) -> Sequence[str
         account=account,
         booked_at=CellMoment(day) if posted else day,
         amount=amount,
-        currency=currency,
+        currency=entry.get(AMOUNT_IN, currency),
         entry_reference=entry.get("FITID", ""),
         reference=entry.get("REFNUM", ""),
         counterparty=entry.get("NAME", ""),

@@ -133,7 +133,8 @@ def _with_preset(request: Asked, name: str, kind: PresetKind) -> Chosen:
             f"the preset {preset.name} reads {KIND_NAMES[preset.kind]} ({preset.title}): say "
             f"`{COMMANDS[preset.kind]}`"
         )
-    return Chosen(mapping=_in_currency(preset.mapping, request), preset=preset)
+    mapping = replace(_in_currency(preset.mapping, request), signed=True)
+    return Chosen(mapping=mapping, preset=preset)
 
 
 BESIDE: Final = ("delimiter", "encoding", "dates", "zone")

@@ -50,12 +50,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
-from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, read_toml
+from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, read_toml, yes_or_no
+from app.core.zones import zone_named
 from app.finance.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks, read_currencies
 from app.finance.files.tables import (
     DELIMITERS,
@@ -71,6 +71,7 @@ from reconcile.instants import (
     SECOND,
     Duration,
     Instant,
+    instant_of,
     parse_instant,
 )
 
@@ -83,8 +84,6 @@ DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
 REMEMBERED: Final = 100_000
 """Dates kept as read, about 10 MB: most files repeat theirs."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK: Final = timedelta(microseconds=1)
 
 _ISO: Final = re.compile(
     r"(\d{4})([-/.])(\d\d?)\2(\d\d?)"
@@ -113,8 +112,8 @@ def zone_of(name: str) -> tzinfo:
     if offset is not None:
         return _offset(offset)
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return zone_named(name)
+    except UsageError:
         raise UsageError(
             f"{name[:40]!r} is no time zone; say one such as +03:00 or Africa/Nairobi"
         ) from None
@@ -240,7 +239,7 @@ class Dates:
                 offset = zone.upper() if len(zone) == 1 else f"{zone[:3]}:{zone[-2:]}"
                 return parse_instant(f"{day}T{clock}{offset}")
             moment = datetime(*date, *time, tzinfo=self._zone or UTC)
-            instant = Instant((moment - _EPOCH) // _TICK)
+            instant = instant_of(moment)
         except (ValueError, OverflowError):
             raise UnclearCell("is no day and time of the calendar") from None
         if not 0 <= instant <= LATEST:
@@ -354,7 +353,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """A mapping that makes sense. Nothing said: names and forms are the usual ones."""
+    """A mapping that makes sense. Nothing said: names and forms are the usual ones.
+
+    signed  whether it is a preset's, which is made for what the signs of its file mean
+    """
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -371,6 +373,7 @@ class FileMapping:
     shape: Shape = field(default_factory=Shape)
     defaults: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    signed: bool = False
 
     def looked_for(self, fields: Fields) -> list[str]:
         """The names of all columns that something is read from."""
@@ -457,12 +460,6 @@ def _offsets(value: Any) -> Mapping[str, str]:
     return {name.strip().casefold(): offset for name, offset in value.items()}
 
 
-def _yes_or_no(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")
-    return value
-
-
 MOST_ROWS: Final = 1_000
 """Rows that may be skipped; what is before and after a table is a page at most."""
 
@@ -476,7 +473,7 @@ _Columns = Annotated[Any, AfterValidator(_words_of_columns)]
 class _Sum(TomlTable):
     add: _Texts = NONE
     subtract: _Texts = NONE
-    unsigned: Annotated[Any, AfterValidator(_yes_or_no)] = False
+    unsigned: Annotated[Any, AfterValidator(yes_or_no)] = False
 
 
 class _Fold(TomlTable):

@@ -1,7 +1,9 @@
 """Statements: the provider's settlement or transaction file, one movement of money a row.
 
 What leaves the merchant is negative: a refund of 500 has gross -500, however its file writes it,
-and a fee is positive where it costs. gross - fee = net holds for every row that is taken.
+and a fee is positive where it costs. gross - fee = net holds for every row that is taken. A fee in
+a row of its own is told by its sign: what is negative costs, what is positive was given back, where
+a preset or a mapping says that signs of the file mean that; else a positive one is refused.
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ class StatementForm:
             meant=mapping.words.get("type", {}),
             default=mapping.defaults.get("type", "payment"),
         )
+        self._signed = mapping.signed or not mapping.made.keys().isdisjoint(("gross", "net"))
         self._amounts = Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone)
 
@@ -116,7 +119,7 @@ class StatementForm:
             attempt(name, self._amounts.optional, cells[name], currencies)
             for name in ("gross", "fee", "net")
         )
-        money = attempt(WHOLE_ROW, _complete, kinds, gross, fee, net)
+        money = attempt(WHOLE_ROW, self._complete, kinds, gross, fee, net)
         keys = attempt("order_reference", _keys, orders)
         return (
             attempt(WHOLE_ROW, _subjects, kinds, payments, keys, payouts),
@@ -130,6 +133,23 @@ class StatementForm:
             attempt("settled_at", self._dates.read, cells["settled_at"]),
             payouts,
         )
+
+    def _complete(
+        self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Gross, fee and net, none of them missing. Raises UnclearCell."""
+        rows = [_row(*row) for row in zip(kinds, gross, fee, net, strict=True)]
+        if not self._signed and any(
+            kind == "fee" and row[1] < 0 and not told
+            for kind, row, told in zip(kinds, rows, fee, strict=True)
+        ):
+            raise UnclearCell(
+                "the row is a fee with a positive amount, and nobody has said whether it costs or "
+                "was given back: write one that costs as negative, and one that was given back as "
+                "a negative fee in the column 'fee' beside a gross of 0; or say in a mapping that "
+                'the signs of the file mean that (add = ["Gross"] under [amounts.gross])'
+            )
+        return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
     def _orders(self, cells: Any) -> Any:
         """The order of each row as this instance names it."""
@@ -194,14 +214,6 @@ def _subject(kind: str, payment: str | None, key: str | None, payout: str | None
     if kind == "fee" and payout is not None:
         return f"x:{payout}"
     raise UnclearCell("the row names neither a payment nor an order")
-
-
-def _complete(
-    kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
-) -> tuple[list[int], list[int], list[int]]:
-    """Gross, fee and net, none of them missing. Raises UnclearCell."""
-    rows = [_row(*row) for row in zip(kinds, gross, fee, net, strict=True)]
-    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
 
 def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tuple[int, int, int]:

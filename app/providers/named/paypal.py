@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -36,7 +35,7 @@ from app.providers.named.contract import (
 from app.providers.named.setup import Setup, text_secret
 from app.providers.request import Headers, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, AsymmetricKey
-from reconcile.instants import EARLIEST, SECOND, Instant, format_instant, parse_instant
+from reconcile.instants import SECOND, Instant, format_instant, instant_of, parse_instant
 
 HOSTS: Final = (
     "api.paypal.com",
@@ -243,10 +242,6 @@ def _read_certificate(secret: str) -> Certificate:
             issued.verify_directly_issued_by(issuer)
     except (ValueError, TypeError, InvalidSignature):
         raise ValueError("has a certificate that the next one did not issue") from None
-    first = max(_instant(each.not_valid_before_utc) for each in chain)
-    last = min(_instant(each.not_valid_after_utc) for each in chain)
+    first = max(instant_of(each.not_valid_before_utc) for each in chain)
+    last = min(instant_of(each.not_valid_after_utc) for each in chain)
     return Certificate(_rsa_key(secret), first, last)
-
-
-def _instant(moment: datetime) -> Instant:
-    return EARLIEST + int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * SECOND

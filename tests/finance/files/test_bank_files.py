@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 
 from app.finance.files import bank_formats
+from app.finance.files.bank import BankForm
+from app.finance.files.bank_formats import open_bank_table
+from app.finance.files.books import Understanding
+from app.finance.files.mapping import read_mapping
 from tests.finance.files.reading import Found, bank
 
 CAMT = """<?xml version="1.0" encoding="UTF-8"?>
@@ -88,9 +92,9 @@ OFX_2 = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
 </STMTTRN></BANKTRANLIST></STMTRS></STMTTRNRS></BANKMSGSRSV1></OFX>
 """
 
-CSV = """booked_at,credit,debit,currency,text
-2026-11-02,500.00,,KES,PAYOUT PO-100200
-2026-11-03,,10.25,KES,FEE
+CSV = """account,booked_at,credit,debit,currency,text
+main,2026-11-02,500.00,,KES,PAYOUT PO-100200
+main,2026-11-03,,10.25,KES,FEE
 """
 
 
@@ -175,6 +179,36 @@ def test_ofx(tmp_path: Path) -> None:
     assert later[0][0]["account"] == "42"
 
 
+def test_an_amount_of_ofx_is_in_the_currency_that_it_names(tmp_path: Path) -> None:
+    """With CURRENCY it is as it was; with ORIGCURRENCY it was converted already."""
+    for name, currency in (("CURRENCY", "GBP"), ("ORIGCURRENCY", "EUR")):
+        aggregate = f"<{name}><CURRATE>1.1</CURRATE><CURSYM>GBP</CURSYM></{name}>"
+        ((_, _, amount, told_currency, *_),) = told(
+            bank(OFX_2.replace("</STMTTRN>", f"{aggregate}</STMTTRN>"), folder=tmp_path)
+        )
+        assert (amount, told_currency) == ("5.25", currency)
+
+
+def test_a_number_in_a_text_is_not_told_by_what_names_the_line(tmp_path: Path) -> None:
+    """Texts that differ in hidden digits only are one subject; those of other last digits are not,
+    and neither are short numbers."""
+
+    def subject(text: str, entry: str = "") -> str:
+        path = tmp_path / "b.csv"
+        heading = "account,booked_at,amount,currency,entry_reference,text\n"
+        path.write_text(f"{heading}main,2026-11-02,5.00,KES,{entry},{text}\n")
+        said = read_mapping(b"", BankForm.FIELDS)
+        form = BankForm(said)
+        table = open_bank_table(path, said, form.FIELDS)
+        (batch,) = table.batches()
+        return str(Understanding(table, form, said).batch(batch).rows[0][1])
+
+    assert subject("OF 254711223344 PO-1") == subject("OF 0722 229 344 PO-1")
+    assert subject("OF 254711223344") != subject("OF 254711223345")
+    assert subject("", entry="+254711223344") == subject("", entry="+254799223344")
+    assert subject("PO-100200") != subject("PO-100300")
+
+
 def test_a_table_with_credit_and_debit(tmp_path: Path) -> None:
     rows = told(bank(CSV, folder=tmp_path))
     assert [row[:4] for row in rows] == [
@@ -206,10 +240,14 @@ def test_a_table_under_a_mapping(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ("2026-11-02,1.00,1.00,KES,x", "the row has more than one of amount, credit and debit"),
-        ("2026-11-02,,,KES,x", "the row has no amount"),
-        ("2026-11-02,-1.00,,KES,x", "a credit is negative: money that leaves is a debit"),
-        (",1.00,,KES,x", "is empty: a booking has a day"),
+        (
+            "main,2026-11-02,1.00,1.00,KES,x",
+            "the row has more than one of amount, credit and debit",
+        ),
+        ("main,2026-11-02,,,KES,x", "the row has no amount"),
+        ("main,2026-11-02,-1.00,,KES,x", "a credit is negative: money that leaves is a debit"),
+        ("main,,1.00,,KES,x", "is empty: a booking has a day"),
+        (",2026-11-02,1.00,,KES,x", "is empty: say of which account it is, as --account NAME"),
     ],
 )
 def test_a_row_that_is_not_clear_is_told_alone(tmp_path: Path, row: str, sentence: str) -> None:
@@ -263,6 +301,14 @@ REFUSED: dict[str, tuple[str, str]] = {
     "MT940 with a field without end": (
         MT940.replace("FEE OF DECEMBER", "FEE" + "\nx" * 80),
         "the field has more than 64 lines",
+    ),
+    "MT940 with a message that has no closing balance": (
+        MT940.replace(":62F:C270104EUR1499,00\n-}\n", MT940),
+        "a message begins before the last one has its closing balance",
+    ),
+    "a table that names no account": (
+        CSV.replace("account,", "", 1).replace("main,", ""),
+        "there is no column 'account'",
     ),
     "OFX that ends early": (OFX.replace("</OFX>", ""), "the file ends before </OFX>"),
     "OFX with entities": (

@@ -169,6 +169,27 @@ def test_a_row_that_is_a_fee_is_one_however_its_file_writes_it(tmp_path: Path) -
     assert (problems, len(rows), told) == ([], 4, {("0.00", "2.00", "-2.00")})
 
 
+def test_a_fee_of_its_own_with_a_positive_amount_is_clear_where_signs_are_said(
+    tmp_path: Path,
+) -> None:
+    """Whether it costs or was given back nobody guesses."""
+    heading = "payment_reference,gross,fee,net,type\n"
+    for row in ("p,10.00,,,fee", "p,10.00,0.00,10.00,fee", "p,,,10.00,fee"):
+        rows, problems = statement(f"{heading}{row}\n", KES, folder=tmp_path)
+        assert (rows, "whether it costs" in problems[0][2]) == ([], True)
+    said = [
+        (f"{heading}p,0.00,-10.00,10.00,fee\n", KES),
+        (
+            "payment_reference,Out,type\np,-10.00,fee\n",
+            f'[amounts.gross]\nsubtract = ["Out"]\n{KES}',
+        ),
+    ]
+    for content, mapping in said:
+        rows, problems = statement(content, mapping, folder=tmp_path)
+        told = [tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows]
+        assert (problems, told) == ([], [("0.00", "-10.00", "10.00")])
+
+
 def test_what_goes_back_names_the_payment_that_it_is_of(tmp_path: Path) -> None:
     content = (
         "payment_reference,original_payment,gross,type\nr-1,p-1,-5.00,refund\np-2,b-9,5.00,payment\n"

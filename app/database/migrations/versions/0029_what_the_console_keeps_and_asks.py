@@ -34,13 +34,15 @@ COUNT_REFUSED: Final = sa.text(
     "ON CONFLICT (minute, source) DO UPDATE SET refused = excluded.refused"
 )
 ORDERS: Final = sa.text(
-    "SELECT ledgers.order_key, outcome, findings, seq FROM ledgers JOIN "
-    "(SELECT order_key, max(seq) AS seq FROM revisions GROUP BY order_key) AS latest "
-    "ON latest.order_key = ledgers.order_key"
+    "SELECT order_key, outcome, findings, "
+    "(SELECT max(seq) FROM revisions WHERE revisions.order_key = ledgers.order_key) AS seq "
+    "FROM ledgers WHERE order_key > :after ORDER BY order_key LIMIT :at_once"
 )
+"""Some at a time: of a large table neither all rows nor one statement of them is in memory."""
 WITH_PHONE: Final = sa.text("phone IS NOT NULL")
 UNUSUAL: Final = sa.text("verdict <> 'stored'")
 AT_ONCE: Final = 500
+"""Orders in memory, and rows in a statement, which has at most 32,766 parameters."""
 
 
 def _text(name: str) -> sa.Column[str]:
@@ -114,9 +116,12 @@ def upgrade() -> None:
     connection = op.get_bind()
     connection.execute(COUNT_TAKEN)
     connection.execute(COUNT_REFUSED)
-    for rows in connection.execute(ORDERS).partitions(AT_ONCE):
-        listed = [each for row in rows for each in _listed(*row)]
-        connection.execute(sa.insert(listings).values(listed))
+    after = ""
+    while rows := connection.execute(ORDERS, {"after": after, "at_once": AT_ONCE}).all():
+        listed = [each for row in rows if row.seq is not None for each in _listed(*row)]
+        for start in range(0, len(listed), AT_ONCE):
+            connection.execute(sa.insert(listings).values(listed[start : start + AT_ONCE]))
+        after = rows[-1].order_key
 
 
 def _listed(order: str, outcome: str, findings: str, seq: int) -> list[dict[str, object]]:
