@@ -95,9 +95,9 @@ def test_what_is_deployed_is_what_is_tested() -> None:
 def unpacked(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
     """Files that the program reads beside its code and that no pattern takes into the package."""
     for name in names:
-        if not name.endswith((".py", ".md", "requirements.lock")) and "/pictures/" not in name:
-            if not any(PurePath(name).match(pattern) for pattern in patterns):
-                yield name
+        apart = name.endswith((".py", ".md", "requirements.lock")) or "/pictures/" in name
+        if not apart and not any(PurePath(name).match(pattern) for pattern in patterns):
+            yield name
 
 
 def test_what_is_installed_has_every_file_that_is_read() -> None:
