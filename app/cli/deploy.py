@@ -26,6 +26,7 @@ SETS: Final = {
     "templates for several merchants.",
     "proxy": "Caddy and nginx in front of a service on the same machine.",
     "prometheus": "Rules that call somebody when money is at stake.",
+    "grafana": "A dashboard of the same figures: is money at stake, deliveries, what waits.",
 }
 
 
