@@ -26,6 +26,8 @@ import structlog
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait, exchange
+from app.core.logs import LogLine
+from app.orders.history_store import newest_deliveries
 from app.orders.notification_store import (
     LEASE,
     STATES,
@@ -89,6 +91,8 @@ MOST_TOLD: Final = 20
 """Notifications that the trail names of those that a person had sent again; it counts all."""
 
 KIND: Final = "order.revised"
+
+_log_taken = LogLine("notification", "delivery", "order", "revision", "attempt_number")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,10 +169,22 @@ async def _settle(
             await note_away(connection, destination, health)
         elif before is not None and await note_back(connection, destination):
             await call_all_up(connection, now=now)
+    await _log_delivered(context, [fate.sent for fate in fates if fate.delivered])
     if before is None and health is not None:
         log.error("the shop takes no notifications", reason=health.problem)
     elif before is not None and health is None:
         log.info("the shop takes notifications again", count=before.failures)
+
+
+async def _log_delivered(context: AppContext, sent: Sequence[Notification]) -> None:
+    """One line for each that was taken, under the newest delivery that its revision rests on."""
+    if not sent:
+        return
+    published = [(each.published.order, each.published.at) for each in sent]
+    async with context.store.reading() as connection:
+        deliveries = await newest_deliveries(connection, published)
+    for each, delivery in zip(sent, deliveries, strict=True):
+        _log_taken(delivery, each.published.order, each.published.seq, each.tries + 1)
 
 
 def judge(

@@ -25,7 +25,7 @@ from app.providers.source import Reply, Source
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import InboxQueue
 from app.receiving.refusal_store import Rejection
-from app.receiving.refusals import AGES, RefusedAges, RejectionRate
+from app.receiving.refusals import AGES, RefusedAges, RejectionRate, kind_of
 from app.receiving.verify import (
     Incoming,
     Refused,
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
 """Every other rejection is a matter of signature or age: 401, and the sender is not told which."""
 
-_log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest")
+_log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 """Of a body that nobody signed; a callback has a few kilobytes, and anyone can send one."""
@@ -236,7 +236,8 @@ async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> 
         await receiver.queue.submit(rejection)
     except (StoreUnavailable, StorePoisoned) as error:
         log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
-    _log_rejection(delivery_id, rejection.source, verdict, rejection.digest)
+    peer = kind_of(incoming.address)
+    _log_rejection(delivery_id, rejection.source, verdict, rejection.digest, peer)
     return Answer(status, verdict, delivery_id)
 
 

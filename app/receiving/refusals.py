@@ -102,6 +102,18 @@ def network_of(address: str) -> str:
     return str(int(found) >> 64) if mapped is None else str(mapped)
 
 
+def kind_of(address: str) -> str:
+    """What kind of address it is, in place of itself: `loopback`, `private`, `public`, or `none`
+    for a text that is no address, as a socket file's is."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "none"
+    mapped = getattr(found, "ipv4_mapped", None)
+    known = found if mapped is None else mapped
+    return "loopback" if known.is_loopback else "private" if known.is_private else "public"
+
+
 AGES: Final = ("timestamp_too_old", "timestamp_too_new")
 """The verdicts on a genuine delivery that is not of its time."""
 
