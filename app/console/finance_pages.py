@@ -20,11 +20,12 @@ from app.finance.calendar import month_in_books, on_the_books
 from app.finance.close_period import months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
 from app.finance.match_rules import current_rules
-from app.finance.reconcile_period import ran, run_document
+from app.finance.reconcile_period import listed_run, ran, run_document
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
+from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
-from reconcile.instants import DAY, Instant, format_instant
+from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
 from reconcile.reporting.report import Scope
 
@@ -81,28 +82,11 @@ def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant |
         raise UsageError(f"{name}: write a day such as 2026-10-01") from None
 
 
-def _said(instant: Instant | None) -> str | None:
-    return None if instant is None else format_instant(instant)
-
-
 async def runs_document(view: View) -> Document:
     """GET /runs"""
     found = await finished_runs(view.context, limit=ROWS)
     return {
-        "runs": [
-            {
-                "run": each.number,
-                "at": format_instant(each.at),
-                "as_of": format_instant(each.as_of),
-                "from": _said(each.since),
-                "to": _said(each.until),
-                "rules": each.rules,
-                "kind": "lived" if each.lived else "look",
-                "breaks": each.breaks,
-                "ties": each.ties,
-            }
-            for each in found
-        ],
+        "runs": [listed_run(each) for each in found],
         "newest": next((each.number for each in found if each.lived), None),
         "job": job_document(view.console.jobs.newest("run")),
     }
@@ -225,7 +209,7 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     over = month.end <= view.context.clock.now()
     return told | {
         "looked_since": format_instant(seen.began),
-        "looked_at": _said(seen.ended),
+        "looked_at": format_known(seen.ended),
         "over": over,
         "checks": [] if seen.ended is None else _checks(seen.result, over=over),
     }
@@ -263,6 +247,7 @@ async def reports_document(view: View) -> Document:
             {"form": form, "ending": ending, "for": what}
             for form, (ending, _, what) in MEDIA.items()
         ],
+        "schedule": await schedule_document(view.context, view.console.schedule),
     }
 
 
@@ -318,7 +303,7 @@ async def bank_document(view: View) -> Document:
     return {
         "filters": {"stands": stands},
         "looked_since": format_instant(seen.began),
-        "looked_at": _said(seen.ended),
+        "looked_at": format_known(seen.ended),
         "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},
         "lines": [each.document() for each in found.lines],
         "skip": skip,

@@ -277,6 +277,19 @@ async def current_rules(context: AppContext) -> SavedRules | None:
         return await rules_in_force(connection)
 
 
+def rules_document(saved: SavedRules | None) -> dict[str, Any]:
+    """For JSON. None: no rules were ever saved."""
+    if saved is None:
+        return {"number": None, "toml": ""}
+    return {
+        "number": saved.number,
+        "at": format_instant(saved.at),
+        "by": saved.who,
+        "digest": f"sha256:{saved.digest}",
+        "toml": saved.toml,
+    }
+
+
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
     """The rules in force, now or at an instant; the usual ones where none were ever saved."""
     return rules_of(await rules_in_force(connection, as_of=as_of))

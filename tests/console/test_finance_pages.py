@@ -24,9 +24,12 @@ from app.console.application import build_console
 from app.console.finance_pages import CHECKS
 from app.console.jobs import Jobs
 from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
+from app.core.schedule import entries_of
 from app.finance.break_acts import finished_run
+from app.finance.delivering import FolderWay
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
+from app.finance.scheduled_work import Schedule, run_now
 from app.providers.source import Source
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
@@ -509,6 +512,29 @@ async def test_a_month_says_what_is_against_closing_it(console: RunningConsole) 
     for each in later["checks"]:
         assert each["sentence"] in text
     assert console.driver.rows("SELECT 1 FROM closings") == []
+
+
+async def test_the_reports_page_shows_what_is_done_at_its_times(
+    console: RunningConsole, tmp_path: Path
+) -> None:
+    """With the last and the next time, and why the last came to nothing."""
+    entries = entries_of(
+        "month | 0 6 12 * * | reconcile month pdf folder; idle | 0 0 1 1 * | reconcile"
+    )
+    console.console = replace(console.console, schedule=entries)
+    console.application = build_console(console.console)
+    schedule = Schedule(entries=entries, ways={"folder": FolderWay(folder=tmp_path / "none")})
+    await run_now(console.context, schedule, "month", by="a admin")
+    async with console.signed_in("finance") as client:
+        told = (await client.get("/reports.json")).json()["schedule"]
+        text = shown((await client.get("/reports")).text)
+    async with console.signed_in("support") as client:
+        assert (await client.get("/reports.json")).status_code == 403
+    month, idle = told
+    assert (month["last"]["state"], month["last"]["asked"], idle["last"]) == ("failed", True, None)
+    assert month["last"]["problem"].startswith("the folder TALLYHOOK_REPORTS__FOLDER")
+    assert month["last"]["problem"] in text
+    assert "Reconciles, then reports the month before: PDF, by folder" in text
 
 
 @pytest.mark.parametrize("form", ["html", "xlsx", "csv", "json", "table"])

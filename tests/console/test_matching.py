@@ -58,7 +58,11 @@ async def test_a_line_is_matched_by_hand_and_taken_back(
         back = await send(client, f"/do/unmatch?break={paid['id']}", line=line, reason="no, wrong")
         left = (await client.get(f"{path}.json")).json()["matched"]
         none = shown((await client.get(f"/do/unmatch?break={paid['id']}")).text)
-    assert paid["candidates"][0]["apart"] in page
+    first = paid["candidates"][0]
+    assert first["apart"] in page
+    assert f"{first['score']} of 100" in page
+    assert first["reasons"]
+    assert all(f"{each['points']}: {each['words']}" in page for each in first["reasons"])
     assert "What keeps the two apart" in asked
     assert (sent.status_code, back.status_code) == (303, 303)
     assert (matched, closed, left) == ([line], "closed", [])
