@@ -85,9 +85,6 @@ def console_of(
         providers, signer = evidence_providers(settings), await signer_of(context, settings)
         return await build_evidence(context, asked, providers=providers, signer=signer)
 
-    async def rotate(by: str) -> str:
-        return (await rotate_key(context, key_path(settings), by=by)).public.fingerprint
-
     return Console(
         context=context,
         environment=settings.environment,
@@ -113,13 +110,22 @@ def console_of(
         build_evidence=build,
         would_erase=looking(context, settings, sources),
         propose_erasing=proposing(context, settings, sources),
-        rotate_key=rotate,
+        rotate_key=rotating(context, settings),
         mappings=settings.console.mappings,
         work=work or work_here(context, settings),
         jobs=Jobs(context.clock),
         uploads=Uploads(context.clock),
         schedule=entries_of(settings.schedule),
     )
+
+
+def rotating(context: AppContext, settings: Settings) -> Callable[[str], Awaitable[str]]:
+    """What begins a new evidence key, as the command does, and returns its fingerprint."""
+
+    async def rotate(by: str) -> str:
+        return (await rotate_key(context, key_path(settings), by=by)).public.fingerprint
+
+    return rotate
 
 
 def looking(
