@@ -21,6 +21,7 @@ from app.access.proposals import Proposals
 from app.api.application import build_application
 from app.api.health import Health
 from app.api.proposal_routes import ProposalRoutes
+from app.api.published_log import PublishedLog
 from app.api.routes import Api, Checkouts
 from app.bootstrap_context import (
     begin_erasure_journal,
@@ -40,6 +41,8 @@ from app.core.http import outgoing_client
 from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
+from app.core.schedule import entries_of
+from app.core.zones import zone_named
 from app.evidence.seal import CheckpointSigner
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
@@ -56,6 +59,7 @@ from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.store import Store, open_store
+from app.schedule_process import Scheduler
 from app.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
@@ -131,12 +135,15 @@ def _receiver(
 def _watchdog(
     context: AppContext, settings: Settings, ages: RefusedAges
 ) -> tuple[Watchdog, PeriodicTask]:
-    watchdog = Watchdog(Watched(context, ages, destination(settings), settings.inbox_alarm_s))
+    names = [entry.name for entry in entries_of(settings.schedule)]
+    watchdog = Watchdog(
+        Watched(context, ages, destination(settings), settings.inbox_alarm_s, scheduled=names)
+    )
     looking = PeriodicTask(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
     return watchdog, looking
 
 
-Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask
+Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask | Scheduler
 """What works in the background until it is stopped."""
 
 Parts = Sequence[tuple[str, Part]]
@@ -181,6 +188,8 @@ def working_parts(
         parts.append(("the pruner", Pruner(context, retention)))
     if signer is not None:
         parts.append(("the task that seals the evidence", sealing(context, signer)))
+    if entries := entries_of(settings.schedule):
+        parts.append(("the schedule", Scheduler(context, entries)))
     return parts
 
 
@@ -268,6 +277,7 @@ class Service:
             page_max=settings.page_max,
             longpoll_max_s=settings.longpoll_max_s,
             alarms=lambda: self.watchdog.sentences,
+            schedule=entries_of(settings.schedule),
         )
         return build_application(
             webhooks=self.webhooks,
@@ -283,6 +293,7 @@ class Service:
                 inbox_red_s=settings.inbox_red_s,
                 read_elsewhere=lambda: self.read_elsewhere,
             ),
+            log=PublishedLog(self.context) if settings.evidence.publish else None,
         )
 
     def reasons(self) -> list[str]:
@@ -388,6 +399,8 @@ async def open_service(
             clock=clock,
             phone_key=phone_key(settings),
             erasure_journal=erasure_journal_path(settings),
+            zone=zone_named(settings.timezone) if settings.timezone else None,
+            merchant=settings.merchant,
         )
         parts: list[tuple[str, Part]] = []
         if work == "reading":

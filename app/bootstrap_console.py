@@ -30,6 +30,7 @@ from app.console.uploads import Uploads
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
 from app.core.ids import new_token
+from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.monitoring.watchdog import Watched
@@ -94,11 +95,17 @@ def console_of(
         sources=sources,
         phone_country=settings.phone_country,
         accounts=accounts(settings),
-        watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
+        watched=Watched(
+            context,
+            RefusedAges(),
+            destination(settings),
+            settings.inbox_alarm_s,
+            scheduled=[entry.name for entry in entries_of(settings.schedule)],
+        ),
         closing_margin_days=settings.closing_margin_days,
         receiver=settings.public_url,
         mark_key=new_token(""),
-        proposals=proposals_of(context, settings),
+        proposals=proposals_of(context, settings, sources=sources),
         build_evidence=build,
         would_erase=looking(context, settings, sources),
         propose_erasing=proposing(context, settings, sources),
@@ -106,6 +113,7 @@ def console_of(
         work=work or work_here(context, settings),
         jobs=Jobs(context.clock),
         uploads=Uploads(context.clock),
+        schedule=entries_of(settings.schedule),
     )
 
 
@@ -138,7 +146,7 @@ def proposing(
     async def propose(asked: ErasureRequest) -> Proposal:
         proposal = await propose_erasure(
             context,
-            erasing_kind(context, settings),
+            erasing_kind(context, settings, sources=sources),
             asked,
             sources=sources,
             rules=ErasureRules.of_days(settings.retention_minimum_days),

@@ -22,7 +22,8 @@ from app.config.settings import Settings
 from app.console.jobs import Work
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.logs import configure_logging
-from app.finance.close_period import CloseRequest, close_period
+from app.finance.bank_match import BookedPage, booked_page
+from app.finance.close_period import CloseRequest, against_closing, close_period
 from app.finance.imports import (
     Imported,
     ImportKind,
@@ -33,7 +34,9 @@ from app.finance.imports import (
 )
 from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
+from app.finance.withdraw_import import Foreseen, withdraw_import, withdrawable
 from app.receiving.context import AppContext
+from reconcile.reporting.closing import Blocker
 
 AT_ONCE: Final = 2
 """Processes of a console's jobs: each reads with a core of its own and some 100 MiB."""
@@ -83,7 +86,11 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
         reconcile=lambda *words: do(_reconcile, *words),
         preview=lambda *words: do(_preview, *words),
         import_file=lambda *words: do(_import, *words),
+        booked=lambda *words: do(_booked, *words),
+        withdrawable=lambda *words: do(_withdrawable, *words),
+        withdraw=lambda *words: do(_withdraw, *words),
         close=lambda *words: do(_close, *words),
+        against=lambda *words: do(_against, *words),
         approve=lambda *words: do(_approve, *words),
     )
 
@@ -123,6 +130,45 @@ async def _import(
     known = settings.sources.get(source)
     own_orders = known is not None and known.orders == "own"
     return await import_statement(context, request, source=source, own_orders=own_orders)
+
+
+async def _booked(
+    context: AppContext, settings: Settings, stands: str | None, skip: int, limit: int
+) -> BookedPage:
+    return await booked_page(context, stands=stands, skip=skip, limit=limit)
+
+
+async def _withdrawable(
+    context: AppContext, settings: Settings, number: int, kind: ImportKind, by: str
+) -> Foreseen:
+    return await withdrawable(context, number, kind=kind, by=by)
+
+
+async def _withdraw(
+    context: AppContext,
+    settings: Settings,
+    number: int,
+    kind: ImportKind,
+    by: str,
+    reason: str,
+    seen: str,
+) -> Proposal | None:
+    done = await withdraw_import(context, number, kind=kind, by=by, reason=reason, seen_as=seen)
+    return done if isinstance(done, Proposal) else None
+
+
+async def _against(
+    context: AppContext, settings: Settings, month: str, by: str
+) -> tuple[Blocker, ...]:
+    request = CloseRequest(
+        period=month,
+        by=by,
+        as_of=None,
+        margin_days=settings.closing_margin_days,
+        sources=compile_sources(settings),
+        still_s=0,
+    )
+    return await against_closing(context, request, progress=lambda _: None)
 
 
 async def _close(

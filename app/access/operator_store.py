@@ -151,6 +151,20 @@ async def audit_entries(
     ]
 
 
+async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
+    """(who made it, whose it is) of every invitation and every operator's own token that was made
+    after an instant, used or not."""
+    rows = await connection.execute(
+        text(
+            "SELECT who, subject FROM audit WHERE action = 'operator_invited' AND at > :since "
+            "UNION SELECT who, operator FROM audit JOIN tokens ON tokens.name = subject "
+            "WHERE action = 'token_added' AND at > :since AND operator IS NOT NULL"
+        ),
+        {"since": since},
+    )
+    return {(row[0], row[1]) for row in rows}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
     """What is known of a token; never the token itself.

@@ -57,6 +57,8 @@ Action = Literal[
     "break_unmatched",
     "late_money_settled",
     "reconciled",
+    "schedule_run",
+    "report_delivered",
     "period_closed",
     "evidence_built",
     "unmasked",
@@ -108,6 +110,8 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "break_unmatched": _FINANCE,
     "late_money_settled": _FINANCE,
     "reconciled": _FINANCE,  # from a page; by command it is whoever owns the machine
+    "schedule_run": _FINANCE,
+    "report_delivered": frozenset(),  # the program's own act, by schedule
     "period_closed": _FINANCE,
     "evidence_built": _FINANCE | _SUPPORT,
     "unmasked": _SUPPORT,
@@ -129,7 +133,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
     "restored": _ADMIN,
     "inbox_adopted": _ADMIN,
-    "proposed": _FINANCE,  # and the act that is proposed, of these four
+    "proposed": _FINANCE,  # and the act itself, by its own action
     "proposal_approved": _FINANCE,
     "proposal_rejected": _FINANCE,
     "proposal_withdrawn": _FINANCE,
@@ -371,6 +375,10 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
         await revoke_sessions_of(connection, name, now=now)
         await revoke_tokens_of(connection, name, now=now)
         await note_in_trail(connection, who, action="operator_disabled", subject=name, at=now)
+
+
+AFTER_ALL: Final = 2**62
+"""Above every number of the audit trail."""
 
 
 async def trail(

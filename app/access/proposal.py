@@ -30,7 +30,7 @@ class Proposal:
     subject   what it would be done to: a break, a month, an import; never a phone number
     sentence  what would be done, with the money and the consequence
     given     what the act needs besides; never personal data
-    state     what the subject was like when this was proposed, by the kind's own account
+    subject_state  what the subject was like when this was proposed, by the kind's own account
     who       the proposer, and their role then
     until     the instant from which on nobody can approve it
     decided   what became of it; None: nobody has said
@@ -41,7 +41,7 @@ class Proposal:
     subject: str
     sentence: str
     given: Mapping[str, str] = field(default_factory=dict)
-    state: str
+    subject_state: str
     who: str
     role: str
     reason: str

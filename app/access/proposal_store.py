@@ -23,11 +23,11 @@ async def add_proposal(connection: AsyncConnection, proposal: Proposal) -> None:
         ),
         {
             "given": json.dumps(dict(proposal.given), sort_keys=True, ensure_ascii=False),
+            "state": proposal.subject_state,
             **{
                 name: getattr(proposal, name)
                 for name in (
-                    "id", "kind", "subject", "sentence", "state", "who", "role", "reason", "at",
-                    "until",
+                    "id", "kind", "subject", "sentence", "who", "role", "reason", "at", "until",
                 )
             },
         },
@@ -114,7 +114,7 @@ def _proposal(row: Sequence[Any]) -> Proposal:
         subject=subject,
         sentence=sentence,
         given=json.loads(given),
-        state=state,
+        subject_state=state,
         who=who,
         role=role,
         reason=reason,

@@ -6,18 +6,18 @@
 4 act      approving does the act in the transaction that keeps the approval, in the proposer's
            name, with the second person's beside it
 
-A room makes an act one of these by a `ProposalKind`, which `bootstrap_proposals.py` lists: `state`
-says what the subject is like now, and `perform` does the act. An approval of what has changed since
-it was proposed is refused.
+A room makes an act one of these by a `ProposalKind`, which `bootstrap_proposals.py` lists:
+`subject_state` says what the subject is like now, and `perform` does the act. An approval of what
+has changed since it was proposed is refused, and one by who may be the proposer once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from app.access.operator_store import Operator, operators
+from app.access.operator_store import Operator, operators, ways_in_since
 from app.access.operators import MAY, ROLES, Action, note_in_trail, permitted
 from app.access.proposal import Decided, Decision, Proposal
 from app.access.proposal_store import (
@@ -76,12 +76,17 @@ class ProposalKind:
     name     its word, for good: rows hold it
     title    what it is, in words for a heading
     action   what the roles of both must be allowed to do
-    state    what the subject is like now: equal texts mean that nothing changed that the second
-             person would want to know. Raises NotFoundError or UsageError where it is not there
+    subject_state  what the subject is like now: equal texts mean that nothing changed that the
+             second person would want to know. Raises NotFoundError or UsageError where it is not
+             there
     perform  does the act: in the transaction in which it writes it calls `agree` first, once, and
              writes what follows in the name of `Agreed.who`. Raises UsageError where it cannot be
              done; the proposal then still waits
     takes_long  whether `perform` may take minutes: then no receiver does it
+    for_good    whether nothing takes back what was done: approving asks for the password once more
+    where       of a proposal, the list and the thing in it of which a page shows the subject, as
+                ("orders", "ORD-1"); None: no page does
+    particulars of `given` what the sentence does not say: names with words for a heading
     unfinished  of a proposal, a sentence on what of it was begun and is not done, with the command
                 that does it; None: nothing. Left out where the act is one transaction
     """
@@ -89,10 +94,18 @@ class ProposalKind:
     name: str
     title: str
     action: Action
-    state: Callable[[Connection, str, Mapping[str, str]], Awaitable[str]]
+    subject_state: Callable[[Connection, str, Mapping[str, str]], Awaitable[str]]
     perform: Callable[[Proposal, Agree], Awaitable[None]]
     takes_long: bool = False
+    for_good: bool = False
+    where: Callable[[Proposal], tuple[str, str]] | None = None
+    particulars: Mapping[str, str] = field(default_factory=dict)
     unfinished: Callable[[Proposal], Awaitable[str | None]] | None = None
+
+
+def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
+    """`where` of a kind whose subjects are the things of a list."""
+    return lambda proposal: (pages, proposal.subject)
 
 
 def proved(who: Operator) -> bool:
@@ -136,7 +149,7 @@ async def propose(
         subject=subject,
         sentence=sentence,
         given=settled,
-        state=await kind.state(connection, subject, settled),
+        subject_state=await kind.subject_state(connection, subject, settled),
         who=who.name,
         role=who.role,
         reason=reason,
@@ -221,10 +234,13 @@ class Proposals:
             return await _known(connection, identity)
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Why this person cannot approve it now, in a sentence; None where they can."""
+        """Why this person cannot approve it now, in a sentence; None where they can. Whether the
+        subject of what takes long has changed is seen when it is approved."""
+        kind = self.kinds.get(proposal.kind)
+        look = kind is None or not kind.takes_long
         async with self._context.store.reading() as connection:
             try:
-                await self._may_approve(connection, proposal.id, by=by)
+                await self._may_approve(connection, proposal.id, by=by, look=look)
             except (NotFoundError, UsageError) as error:
                 return str(error)
         return None
@@ -266,14 +282,19 @@ class Proposals:
         return await self.one(identity)
 
     async def _may_approve(
-        self, connection: Connection, identity: str, *, by: str | None
+        self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, Operator, Operator]:
-        """The proposal, who approves it, and its proposer, if it may be approved now."""
+        """The proposal, who approves it, and its proposer, if it may be approved now. look: also at
+        its subject."""
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
+        await _two_persons(connection, proposal, second)
         kind = self.kinds[proposal.kind]
         proposer = await _still_may(connection, proposal, kind.action)
-        if await kind.state(connection, proposal.subject, proposal.given) != proposal.state:
+        if not look:
+            return proposal, second, proposer
+        state = await kind.subject_state(connection, proposal.subject, proposal.given)
+        if state != proposal.subject_state:
             raise UsageError(
                 f"{proposal.subject} has changed since this was proposed: reject it, and let "
                 f"{proposal.who} look again and propose it anew"
@@ -362,6 +383,28 @@ async def _known(connection: Connection, identity: str) -> Proposal:
             "wait"
         )
     return proposal
+
+
+async def _two_persons(connection: Connection, proposal: Proposal, second: Operator) -> None:
+    """Raises UsageError where one of the two made the other a way in, or one for who did, later
+    than a proposal stands for before this one: the link or the token may be in their own hands."""
+    made = await ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
+    for first, other in ((proposal.who, second.name), (second.name, proposal.who)):
+        if other in _reached(first, made):
+            raise UsageError(
+                f"{first} made a way in for {other} (an invitation or a token, or one for who made "
+                f"it) less than {STANDS_FOR // DAY} days before this was proposed, or since: the "
+                "two may be one person, and another operator must approve it"
+            )
+
+
+def _reached(name: str, made: Collection[tuple[str, str]]) -> set[str]:
+    """Everybody who may have come in by what this person made, and by what those made."""
+    found, ahead = set[str](), {name}
+    while ahead:
+        ahead = {of for by, of in made if by in ahead and of != by} - found
+        found |= ahead
+    return found
 
 
 async def _still_may(connection: Connection, proposal: Proposal, action: Action) -> Operator:

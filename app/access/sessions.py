@@ -204,11 +204,14 @@ SOMEBODY: Final = Operator(name="somebody", role="unknown", created_at=EARLIEST)
 """Who tried to sign in: what they typed as a name may be their password, and is kept nowhere."""
 
 
-async def note_failure(context: DatabaseContext) -> None:
-    """Note that somebody tried to sign in, and did not fit."""
+async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
+    """Note that somebody tried to sign in, and did not fit; or that in a session of this operator
+    a password that was asked for once more did not."""
     async with context.store.writing() as connection:
         now = context.clock.now()
-        await note_in_trail(connection, SOMEBODY, action="sign_in_failed", subject=CONSOLE, at=now)
+        known = {each.name: each for each in await operators(connection)}
+        who = SOMEBODY if name is None else known[name]
+        await note_in_trail(connection, who, action="sign_in_failed", subject=CONSOLE, at=now)
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:

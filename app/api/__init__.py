@@ -5,5 +5,6 @@ __all__ = (
     "finance_routes",
     "health",
     "proposal_routes",
+    "published_log",
     "routes",
 )

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from app.access.tokens import Holder, TokenScope
 from app.api.health import Health
 from app.api.proposal_routes import ProposalRoutes
+from app.api.published_log import PublishedLog
 from app.api.routes import OPERATOR, Api, Checkouts
 from app.core.errors import UnreachableError
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
@@ -91,15 +92,21 @@ def build_application(
     finance: Callable[[], Awaitable[FinanceRoutes]],
     proposals: ProposalRoutes,
     health: Health,
+    log: PublishedLog | None = None,
 ) -> Starlette:
-    """The ASGI application; everything it uses has been opened by whoever calls this."""
+    """The ASGI application; everything it uses has been opened by whoever calls this.
+
+    log  what strangers may ask of the log; None: nothing
+    """
     application = Starlette(
         routes=[
             Route("/webhooks/{source}", webhooks),
             Route("/livez", health.livez),
             Route("/readyz", health.readyz),
             Route("/metrics", health.metrics),
+            *(() if log is None else log.routes()),
             Route("/api/v1/openapi.json", api.openapi),
+            ApiRoute("/api/v1/schedule", api, GET=("finance", api.schedule)),
             ApiRoute("/api/v1/outcomes", api, GET=("read", api.outcomes)),
             ApiRoute("/api/v1/orders", api, GET=("read", api.list_orders)),
             ApiRoute("/api/v1/checkout/sessions", api, POST=("checkout", checkouts.start)),

@@ -502,6 +502,16 @@ API_DOCUMENT: Final[dict[str, Any]] = {
             ),
         },
         "/api/v1/checkout/sessions": {"post": _guarded("checkout", _STARTING)},
+        "/api/v1/schedule": {
+            "get": _guarded(
+                "finance",
+                {
+                    "summary": "What is done at its times, each with its last and next time and "
+                    "what became of the last",
+                    "responses": {"200": _answer("Every entry", "Schedule")},
+                },
+            )
+        },
         "/api/v1/outcomes": {
             "get": _guarded(
                 "read",
@@ -572,6 +582,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                 },
             },
             **_FINANCE_SCHEMAS,
+            "Schedule": {"type": "object", "properties": {"entries": _OBJECTS}},
             "OutcomePage": {
                 "type": "object",
                 "properties": {

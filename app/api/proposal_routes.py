@@ -110,7 +110,7 @@ async def _decide(
     reason = await _reason(request)
     try:
         done = await decide(proposal.id, by=operator.name, reason=reason)
-    except UsageError as error:
+    except (NotFoundError, UsageError) as error:  # also of what it is about
         raise ApiProblem(409, "proposal_refused", f"{error}.") from None
     return JSONResponse(proposals.document(done))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli.local import YesOption, check_target, sending, tell_answer
 from app.cli.operators import ByOption
 from app.cli.output import (
     DocumentOption,
@@ -24,6 +25,7 @@ from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.core.http import Exchange
     from app.receiving.context import AppContext
 
 group = typer.Typer(help="What arrived, and its verdict.", no_args_is_help=True)
@@ -155,6 +157,35 @@ def diagnose_delivery(
     if not rows:
         note(f"No known mistake explains it: {_unexplained(found.rejection.verdict)}.")
         raise typer.Exit(1)
+
+
+@group.command(
+    "replay", epilog="Such as: tallyhook deliveries replay dlv_… --to http://127.0.0.1:9000/hook"
+)
+def replay_delivery(
+    delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    to: Annotated[str, typer.Option(help="Where to send it: an address of this machine.")],
+    yes: YesOption = False,
+    by: ByOption = None,
+) -> None:
+    """Send one delivery's request on, body and headers as they were kept. Exit code 1 where it was
+    not taken.
+
+    Its signature is as old as it is: who checks the age refuses it. The trail says who sent it.
+    """
+    from app.core.recorded import send_on
+    from app.receiving.kept_request import kept_request
+
+    check_target(to, yes=yes, what="a customer's data")
+
+    async def replay(context: AppContext, settings: Settings) -> Exchange:
+        kept = await kept_request(context, delivery, to=to, by=by)
+        if kept.left_out:
+            note(f"Sent without what is not kept: {', '.join(kept.left_out)}.")
+        async with sending() as client:
+            return await send_on(client, kept.request, to)
+
+    tell_answer(with_context(replay, purpose="writing"), to=to)
 
 
 @group.command("reverify")

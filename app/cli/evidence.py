@@ -95,6 +95,20 @@ def check_bundle(
         str | None,
         typer.Option(help="The evidence key to trust: its minisign line, or a file with it."),
     ] = None,
+    kept: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            help="A checkpoint of the shop's log that you have kept: is the bundle's log that one?",
+        ),
+    ] = None,
+    consistency: Annotated[
+        Path | None,
+        typer.Option(
+            help="What proves that the two checkpoints are of one log, where their sizes differ: "
+            "printed by `log consistency`, and by the shop under /.well-known/tallyhook/."
+        ),
+    ] = None,
     form: DocumentOption = Format.table,
 ) -> None:
     """Verify a bundle step by step. Needs no database and no configuration.
@@ -102,12 +116,15 @@ def check_bundle(
     Exit code 1 where a step fails.
     """
     from app.evidence.verify import lines_of
-    from app.evidence.verify_evidence import read_bundle, trusted_key, verify_evidence
+    from app.evidence.verify_evidence import read_bundle, read_kept, trusted_key, verify_evidence
 
+    if consistency is not None and kept is None:
+        raise UsageError("--consistency goes with --checkpoint, which names the other checkpoint")
     trusted = None if key is None else trusted_key(key)
-    found = verify_evidence(read_bundle(file), trusted=trusted)
+    checkpoint = None if kept is None else read_kept(kept, consistency)
+    found = verify_evidence(read_bundle(file), trusted=trusted, kept=checkpoint)
     if form is Format.table:
-        print("\n".join(lines_of(list(found.steps))))
+        print("\n".join(lines_of(list(found.steps), found.not_proven)))
     else:
         document(found.document(), form)
     if not found.valid:

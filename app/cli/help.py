@@ -11,7 +11,7 @@ SECTIONS: Final = {
     "Run it": ("serve", "worker", "console", "sandbox", "demo"),
     "Go live": ("deploy", "doctor", "rehearse", "golive", "tokens", "operators", "proposals"),
     "Orders and payments": ("orders", "deliveries", "checkout", "notifications"),
-    "Providers": ("profiles", "signature"),
+    "Providers": ("connect", "trigger", "listen", "profiles", "signature"),
     "Finance": (
         "records",
         "statement",
@@ -22,6 +22,7 @@ SECTIONS: Final = {
         "late",
         "report",
         "period",
+        "schedule",
     ),
     "Evidence and personal data": ("evidence", "log", "audit", "erase"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),

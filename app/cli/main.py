@@ -16,11 +16,13 @@ import typer
 from app.cli import (
     bank,
     breaks,
+    connect,
     deliveries,
     deploy,
     evidence,
     golive,
     imports,
+    local,
     operators,
     orders,
     privacy,
@@ -28,6 +30,7 @@ from app.cli import (
     proposals,
     reconcile,
     report,
+    schedule,
     serving,
     store,
 )
@@ -42,11 +45,10 @@ application = typer.Typer(
     help="Receives a payment service's signed webhooks, keeps them, and explains what happened "
     "to every order's money.\n\n"
     "Settings are environment variables, or stand in the file that TALLYHOOK_CONFIG names; "
-    "config.example.env lists them all.",
+    "`tallyhook deploy show config` prints them all.",
     epilog="Exit codes: 0 done; 1 done, and something is wrong; 2 usage; 3 configuration; 4 the "
     "store or the provider cannot be reached; 5 not found.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -73,6 +75,7 @@ GROUPS = {
     "reconcile": reconcile.group,
     "records": imports.records_group,
     "report": report.report_group,
+    "schedule": schedule.group,
     "signature": profiles.signature_group,
     "statement": imports.statement_group,
     "tokens": operators.tokens_group,
@@ -107,7 +110,7 @@ def _root(
     GIVEN_FILE.set(token_file)
 
 
-for module in (serving, store, privacy, golive):
+for module in (serving, store, privacy, golive, connect, local):
     module.register(application)
 for name, group in GROUPS.items():
     application.add_typer(group, name=name, cls=Commands)

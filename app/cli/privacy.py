@@ -289,7 +289,7 @@ def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Eras
 
     async def work(context: AppContext, settings: Settings) -> Erasure | Proposal:
         if not dry_run:
-            kind = erasing_kind(context, settings)
+            kind = erasing_kind(context, settings, sources=sources)
             proposal = await propose_erasure(
                 context, kind, asked, sources=sources, rules=rules, progress=advance
             )

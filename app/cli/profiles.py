@@ -30,12 +30,15 @@ def list_profiles(form: FormatOption = Format.table) -> None:
 @profiles_group.command("show")
 def show_profile_file(name: Name, form: FormatOption = Format.table) -> None:
     """Show everything a profile says, defaults included, and what its facts rest on."""
-    from app.providers.profile import rows_of, show_profile
+    from app.providers.connecting import setup_told
+    from app.providers.profile import load_profile, rows_of, show_profile
 
     shown = show_profile(name)
     if form in (Format.json, Format.jsonl):
         document(shown, form)
         return
+    # People are told what the file does not say; programs see that it is not there.
+    shown["setup"] = dict(setup_told(load_profile(name)))
     rows = [{"key": key, "value": value} for key, value in rows_of(shown)]
     emit(rows, columns=("key", "value"), form=form)
 

@@ -38,15 +38,19 @@ def with_context(
     use: Callable[[AppContext, Settings], Awaitable[Result]],
     *,
     purpose: Literal["alone", "writing", "reading"] = "reading",
+    loaded: Settings | None = None,
 ) -> Result:
     """Load the settings, open the store for a purpose, and call `use` with context and settings; in
-    the name of the operator whose token was given, where one was."""
+    the name of the operator whose token was given, where one was.
+
+    loaded  the settings, where the command has loaded them already
+    """
     from app.access.operators import asking_by_token
     from app.bootstrap_context import open_context
     from app.config.load import load_settings
     from app.core.logs import configure_logging
 
-    settings = load_settings()
+    settings = load_settings() if loaded is None else loaded
     # A command's result is what it prints; only what went wrong is logged beside it.
     configure_logging(format=settings.log_format, level="warning")
 

@@ -1,6 +1,7 @@
 """The configuration: every setting with its bounds, read once, all mistakes at once."""
 
 __all__ = (
+    "config_file",
     "load",
     "settings",
 )

@@ -19,19 +19,23 @@ from app.console.finance_acts import (
     ask_comment,
     ask_preview,
     ask_run,
+    ask_save_rules,
     do_accept,
     do_assign,
     do_close,
     do_comment,
     do_preview,
     do_run,
+    do_save_rules,
 )
 from app.console.import_acts import (
     ask_discard,
     ask_import,
+    ask_take_back,
     ask_upload,
     do_discard,
     do_import,
+    do_take_back,
     do_upload,
 )
 from app.console.matching_acts import (
@@ -279,6 +283,15 @@ ACTS: Final = (
         do=do_preview,
     ),
     Act(
+        name="save-rules",
+        title="Put rules in force",
+        button="Put them in force",
+        permission="rules_saved",
+        ask=ask_save_rules,
+        do=do_save_rules,
+        said="The rules are in force; the next run goes by them.",
+    ),
+    Act(
         name="close",
         title="Close a month",
         button="Close it",
@@ -356,6 +369,15 @@ ACTS: Final = (
         ask=ask_discard,
         do=do_discard,
         said="The file was deleted; nothing of it was imported.",
+    ),
+    Act(
+        name="withdraw-import",
+        title="Take an import back",
+        button="Take it back",
+        permission="records_withdrawn",
+        ask=ask_take_back,
+        do=do_take_back,
+        said="It was taken back: none of its lines is in force any more.",
     ),
     Act(
         name="redeliver",

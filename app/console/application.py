@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import sha256
@@ -35,6 +35,7 @@ from app.core.errors import (
     UsageError,
 )
 from app.core.ids import new_token
+from app.core.masking import looks_like_a_phone
 from app.orders.customers import checked_reason
 
 STATIC: Final = {
@@ -221,7 +222,7 @@ class Application:
             "form": new_token(""),
             "problem": problem,
             "query": view.request.url.query,
-            "given": view.given,
+            "given": _to_show(view.given),
         }
         status = 200 if problem is None else 400
         return self._pages.of_person(
@@ -257,7 +258,8 @@ class Application:
             try:
                 reason = checked_reason(view.given.get("reason", ""), [])
             except UsageError as error:
-                return await self._ask(view, act, str(error).replace("--reason", "The reason"))
+                said = str(error).replace("--reason", "The reason")
+                return await self._ask(view, act, said, asked=asked)
         if not await first_use(self._console.context, view.given.get("form", "")):
             return self._pages.problem(
                 409,
@@ -268,7 +270,7 @@ class Application:
         try:
             done = await act.do(view, reason)
         except UsageError as error:
-            return await self._ask(view, act, str(error))
+            return await self._ask(view, act, str(error), asked=asked)
         if isinstance(done, Response):
             return done
         if isinstance(done, Told):
@@ -323,6 +325,16 @@ class Application:
         status = 400 if isinstance(error, UsageError) else 503
         assert not isinstance(error, ConfigurationError)
         return self._pages.problem(status, _sentence(error))
+
+
+def _to_show(given: Mapping[str, str]) -> dict[str, str]:
+    """What was sent, as the form shows it again: a reason in which a number stands is left out,
+    whatever else the form was refused for."""
+    return {
+        name: value
+        for name, value in given.items()
+        if name != "reason" or not looks_like_a_phone(value)
+    }
 
 
 def _sentence(error: Exception) -> str:

@@ -8,21 +8,24 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.jobs import job_document
+from app.console.jobs import Job, job_document
+from app.console.looks import look
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
 from app.core.errors import NotFoundError, UsageError
-from app.finance.bank_match import booked_page
-from app.finance.break_acts import finished_runs
+from app.finance.bank_match import BookedPage
+from app.finance.break_acts import finished_run, finished_runs
 from app.finance.calendar import month_in_books, on_the_books
-from app.finance.close_period import CloseRequest, against_closing, months, scope_of
+from app.finance.close_period import months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
-from app.finance.reconcile_period import listed_run
+from app.finance.match_rules import current_rules
+from app.finance.reconcile_period import listed_run, ran, run_document
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
+from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
-from reconcile.instants import DAY, Instant, format_instant
+from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
 from reconcile.reporting.report import Scope
 
@@ -89,18 +92,55 @@ async def runs_document(view: View) -> Document:
     }
 
 
-async def preview_document(view: View) -> Document:
-    """GET /previews/{job}: what rules that were tried would change."""
-    job = view.console.jobs.job(view.subject)
+async def run_page_document(view: View) -> Document:
+    """GET /runs/{number}: a run's control totals, as the command shows them."""
+    if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
+        raise NotFoundError("a run has a number; the list of runs shows them")
+    found = await ran(view.context, await finished_run(view.context, int(view.subject)))
+    newest = next(
+        (e.number for e in await finished_runs(view.context, limit=ROWS) if e.lived), None
+    )
+    told = run_document(found) | {"breaks": found.breaks, "newest": found.number == newest}
+    return told | {"rules_named": _rules_named(found.rules)}
+
+
+def _rules_named(rules: int | None) -> str:
+    if rules is None:
+        return "of a file"
+    return f"number {rules}" if rules else "those built in"
+
+
+async def tried_as(view: View, rules: str) -> str:
+    """A preview's mark: the number of the rules that are in force now, and those that are tried."""
+    saved = await current_rules(view.context)
+    return f"{0 if saved is None else saved.number} {rules}"
+
+
+def rules_tried(job: Job) -> str:
+    """The rules of a preview."""
+    return job.mark.partition(" ")[2]
+
+
+def preview_of(view: View, name: str) -> Job:
+    """A preview. Raises NotFoundError for one that is kept no longer."""
+    job = view.console.jobs.job(name)
     if job is None or job.kind != "preview":
         raise NotFoundError("this preview is kept no longer: try the rules again")
+    return job
+
+
+async def preview_document(view: View) -> Document:
+    """GET /previews/{job}: what rules that were tried would change."""
+    job = preview_of(view, view.subject)
     told = job.result or {"as_of": None, "totals": [], "changes": [], "not_told": 0}
     changes = [
         {"effect": each["effect"], **(each["after"] or each["before"])}
         for each in told["changes"][:ROWS]
     ]
     return {
+        "preview": job.name,
         "job": job_document(job),
+        "rules": rules_tried(job),
         "as_of": told["as_of"],
         "totals": told["totals"],
         "changes": changes,
@@ -141,7 +181,8 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: what is against closing it. It folds every order, as closing does."""
+    """GET /periods/{month}: what is against closing it, which a job looks for: as closing does, it
+    folds every order. Raises UsageError where it came to nothing."""
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
     told = await _closing(view, month, under_way=job is not None and job.ended is None)
@@ -158,20 +199,20 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
         "closed_at": None if done is None else format_instant(done.closed_at),
         "digest": None if done is None else done.digest,
         "first": left[0].name if left else None,
+        "looked_since": None,
+        "looked_at": None,
     }
     if done is not None or under_way:
         return told | {"over": True, "checks": []}
-    request = CloseRequest(
-        period=month.name,
-        by=view.person.name,
-        as_of=None,
-        margin_days=view.console.closing_margin_days,
-        sources=view.console.sources,
-        still_s=0,
-    )
-    blockers = await against_closing(view.context, request, progress=lambda _: None)
+    by, work = view.person.name, view.console.work
+    seen = await look(view, "look", month.name, work=lambda: work.against(month.name, by))
     over = month.end <= view.context.clock.now()
-    return told | {"over": over, "checks": _checks(blockers, over=over)}
+    return told | {
+        "looked_since": format_instant(seen.began),
+        "looked_at": format_known(seen.ended),
+        "over": over,
+        "checks": [] if seen.ended is None else _checks(seen.result, over=over),
+    }
 
 
 def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:
@@ -206,6 +247,7 @@ async def reports_document(view: View) -> Document:
             {"form": form, "ending": ending, "for": what}
             for form, (ending, _, what) in MEDIA.items()
         ],
+        "schedule": await schedule_document(view.context, view.console.schedule),
     }
 
 
@@ -250,12 +292,18 @@ async def _reported(view: View, scope: Scope, form: ReportFormat) -> bytes:
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank: the newest lines first, of one place where one is asked for."""
+    """GET /bank: the newest lines first, of one place where one is asked for. A job matches all of
+    them. Raises UsageError where they cannot be matched."""
     stands = view.choice("stands", tuple(BANK_PLACES))
-    skip = view.number("skip") or 0
-    found = await booked_page(view.context, stands=stands, skip=skip, limit=ROWS)
+    skip, work = view.number("skip") or 0, view.console.work
+    seen = await look(
+        view, "bank", f"{stands} {skip}", work=lambda: work.booked(stands, skip, ROWS)
+    )
+    found = BookedPage(lines=[], counts={}, more=False) if seen.ended is None else seen.result
     return {
         "filters": {"stands": stands},
+        "looked_since": format_instant(seen.began),
+        "looked_at": format_known(seen.ended),
         "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},
         "lines": [each.document() for each in found.lines],
         "skip": skip,

@@ -7,14 +7,19 @@ from hmac import compare_digest
 from typing import Final
 
 from app.access.operators import Action
-from app.console.imports_pages import KINDS, money_of, state_of, upload_of
+from app.access.proposal import Proposal
+from app.console.imports_pages import KINDS, MAX_NUMBER, money_of, state_of, upload_of
+from app.console.looks import look
+from app.console.proposals_pages import proposed
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload, mappings_in
-from app.console.view import Asked, Console, Field, View
+from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
 from app.core.errors import UsageError
 from app.core.ids import new_token
 from app.core.text import counted
-from app.finance.imports import Imported, ImportKind, ImportRequest
+from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
+from app.finance.imports import Imported, ImportKind, ImportRequest, past_import
+from app.finance.withdraw_import import Foreseen
 from reconcile.instants import MINUTE
 
 DELIMITERS: Final = (("", "found out"), (",", "comma"), (";", "semicolon"), ("tab", "tab"),
@@ -31,6 +36,43 @@ WHOSE: Final[dict[ImportKind, str]] = {
     "book": "an",
     "bank": "a",
 }
+
+
+PRESETS: Final = (
+    ("", "recognize it"),
+    *((name, f"{title} ({KIND_NAMES[kind]})") for name, kind, title in known_exports()),
+    (NO_PRESET, "no export that is known"),
+)
+
+
+def _reading(view: View) -> tuple[Field, ...]:
+    """How a file is read."""
+    return (
+        Field(
+            name="preset",
+            label="Whose export",
+            choices=PRESETS,
+            hint="Of a bank file this says nothing: its format is found out.",
+            required=False,
+        ),
+        Field(
+            name="mapping",
+            label="Mapping",
+            choices=(
+                ("", "none: it is a known export, or its columns have the usual names"),
+                *((name, name) for name in mappings_in(view.console.mappings)),
+            ),
+            hint="The mappings of TALLYHOOK_CONSOLE__MAPPINGS, by the names of their files.",
+            required=False,
+        ),
+        Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
+        Field(
+            name="encoding",
+            label="Encoding",
+            hint="Of a text file that is not UTF-8, such as cp1252; else nothing.",
+            required=False,
+        ),
+    )
 
 
 async def ask_upload(view: View) -> Asked:
@@ -66,32 +108,9 @@ async def ask_upload(view: View) -> Asked:
                 hint="Of a bank file whose rows name none; else nothing.",
                 required=False,
             ),
-            *_how_it_is_read(console),
+            *_reading(view),
         ),
     )  # fmt: skip
-
-
-def _how_it_is_read(console: Console) -> tuple[Field, ...]:
-    """What a person may say of the form of a file."""
-    return (
-        Field(
-            name="mapping",
-            label="Mapping",
-            choices=(
-                ("", "none: its columns have the usual names"),
-                *((name, name) for name in mappings_in(console.mappings)),
-            ),
-            hint="The mappings of TALLYHOOK_CONSOLE__MAPPINGS, by the names of their files.",
-            required=False,
-        ),
-        Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
-        Field(
-            name="encoding",
-            label="Encoding",
-            hint="Of a text file that is not UTF-8, such as cp1252; else nothing.",
-            required=False,
-        ),
-    )
 
 
 async def do_upload(view: View, reason: str) -> str:
@@ -109,9 +128,10 @@ async def do_upload(view: View, reason: str) -> str:
     upload.job = view.console.jobs.begin("import", upload.name, by=upload.by, work=work)
     try:
         await view.console.jobs.wait(upload.job)
-    except UsageError:
+    except UsageError as error:
         view.console.uploads.forget(upload)
-        raise
+        said = str(error).replace("--preset ", "the export ")
+        raise UsageError(said.replace("--mapping", "a mapping")) from None
     return address("imports", upload.name)
 
 
@@ -128,6 +148,11 @@ def _upload(view: View) -> Upload:
     mappings, mapping = mappings_in(view.console.mappings), given.get("mapping", "")
     if mapping and mapping not in mappings:
         raise UsageError("there is no mapping of this name any more")
+    preset = given.get("preset", "") if kind != "bank" else ""
+    if preset not in dict(PRESETS):
+        raise UsageError("there is no known export of this name")
+    if preset and mapping:
+        raise UsageError("choose a known export or a mapping, not both")
     delimiter = given.get("delimiter", "")
     if delimiter not in dict(DELIMITERS):
         raise UsageError("this is nothing that divides cells")
@@ -135,6 +160,7 @@ def _upload(view: View) -> Upload:
         path=file.path,
         account=given.get("account", "").strip() if kind == "bank" else "",
         mapping=mappings.get(mapping),
+        preset=preset or None,
         delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
         encoding=given.get("encoding", "").strip() or None,
         by=view.person.name,
@@ -148,6 +174,7 @@ def _upload(view: View) -> Upload:
         kind=kind,
         source=source,
         mapping=mapping,
+        preset=preset,
         request=request,
     )
 
@@ -236,3 +263,65 @@ async def do_discard(view: View, reason: str) -> str:
         raise UsageError("this file is being read: wait for the end")
     view.console.uploads.forget(upload)
     return "/imports"
+
+
+# --- taking an import back ------------------------------------------------------------------------
+
+
+async def _of_address(view: View) -> tuple[int, ImportKind, str]:
+    """(number, kind, file) of an import. Raises NotFoundError where there is none."""
+    number = view.number("import")
+    if number is None:
+        raise UsageError("import: say which")
+    found = await past_import(view.context, min(number, MAX_NUMBER))
+    return found.number, found.kind, found.file
+
+
+async def ask_take_back(view: View) -> Asked:
+    """What would no longer count, and whether one person may do that."""
+    number, kind, file = await _of_address(view)
+    by, work = view.person.name, view.console.work
+    subject, back = f"import {number}, {KINDS[kind]} {file}", address("imports", str(number))
+    seen = await look(
+        view, "withdrawal", str(number), work=lambda: work.withdrawable(number, kind, by)
+    )
+    if seen.ended is None:
+        line = (
+            "What stands by it is being counted, which takes a while with many lines: look again."
+        )
+        return Asked(subject=subject, lines=(line,), back=back, ready=False)
+    would: Foreseen = seen.result
+    money = would.moneys
+    lines = (
+        f"{counted(would.lines, 'line')} of it {'is' if would.lines == 1 else 'are'} in force, "
+        f"{money}. From then on it is as if it had not been imported: where an earlier file said "
+        "something of a line, that is in force again.",
+        *would.notes,
+        "Nothing is deleted. To have its lines again, import the file again.",
+        "It is done in your name; the next run compares what is left."
+        if would.because is None
+        else f"{would.because[:1].upper()}{would.because[1:]}: you propose it, and it is done when "
+        "another operator approves it.",
+    )
+    sealed = Field(name="seen", label="What was shown", kind="hidden", value=would.mark)
+    return Asked(subject=subject, lines=lines, back=back, fields=(sealed,))
+
+
+async def do_take_back(view: View, reason: str) -> str | Told:
+    """Take it back, or propose that, and wait a little."""
+    number, kind, _ = await _of_address(view)
+    by, work = view.person.name, view.console.work
+    shown = view.given.get("seen", "")
+    if not shown:
+        raise UsageError("look at what would be taken back first")
+
+    async def take_back() -> Proposal | None:
+        return await work.withdraw(number, kind, by, reason, shown)
+
+    jobs, back = view.console.jobs, address("imports", str(number))
+    job = jobs.begin("withdraw", str(number), by=by, work=take_back)
+    await jobs.wait(job)
+    if job.ended is None:
+        line = "You may leave this page. The import says when it is taken back."
+        return Told(title="It is being taken back", lines=(line,), back=back)
+    return back if job.result is None else proposed(job.result)

@@ -6,10 +6,14 @@ from typing import Any, Final
 
 from starlette.responses import FileResponse, Response
 
+from app.console.jobs import job_document
+from app.console.proposals_pages import waiting_about
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload
 from app.console.view import ROWS, Document, View
 from app.core.errors import NotFoundError
 from app.finance.imports import MONEY, Imported, ImportKind, past_import, past_imports
+from app.finance.withdraw_import import ACTIONS as WITHDRAWALS
+from app.finance.withdraw_import import withdrawn_by
 from reconcile.instants import MINUTE, format_instant
 from reconcile.money import Money, to_json
 
@@ -46,6 +50,7 @@ async def imports_document(view: View) -> Document:
             for each in view.console.uploads.of_person(view.person.name)
         ],
         "imports": [_row(each) for each in found[:ROWS]],
+        "taken_back": [each.withdraws for each in found if each.withdraws is not None],
         "most_bytes": MAX_FILE_BYTES,
         "kept_minutes": KEPT_FOR // MINUTE,
     }
@@ -59,6 +64,7 @@ def _row(found: Any) -> dict[str, Any]:
         "file": found.file,
         "by": found.who,
         **{name: getattr(found, name) for name in COUNTS},
+        "withdraws": found.withdraws,
         "sha256": found.sha256,
     }
 
@@ -88,16 +94,7 @@ async def import_document(view: View) -> Document | Response:
     """GET /imports/{number or upload}: what an import came to, or what one would do; `?rejects=1`
     of an upload is the file of the rows that were not taken."""
     if view.subject.isascii() and view.subject.isdigit():
-        number = min(int(view.subject[:12]), MAX_NUMBER)
-        found = _row(await past_import(view.context, number))
-        return (
-            {"state": "imported", "upload": None, "source": None, "problem": None}
-            | found
-            | {
-                "problems": [],
-                "rejects": None,
-            }
-        )
+        return await _past(view, min(int(view.subject[:12]), MAX_NUMBER))
     upload = upload_of(view, view.subject)
     if view.word("rejects") is not None:
         return _rejects(upload)
@@ -114,7 +111,38 @@ async def import_document(view: View) -> Document | Response:
         "by": upload.by,
         "at": format_instant(upload.at),
         "problem": None if upload.job is None else upload.job.problem,
+        **dict.fromkeys(("withdraws", "taken_back", "job", "proposal")),
+        "takes_back": False,
     } | _told(told, upload)
+
+
+async def _past(view: View, number: int) -> Document:
+    """An import of before: what it came to, and whether it was taken back."""
+    found, taken_back = await past_import(view.context, number), None
+    by = await withdrawn_by(view.context, number)
+    if by is not None:
+        taken_back = {
+            "import": by.number,
+            "by": by.who,
+            "at": None if by.published_at is None else format_instant(by.published_at),
+            "reason": by.reason,
+        }
+    stands = by is None and found.withdraws is None
+    job = view.console.jobs.newest("withdraw", str(number))
+    return {
+        "state": "imported" if by is None else "withdrawn",
+        "upload": None,
+        "source": None,
+        "problem": None if job is None else job.problem,
+        **_row(found),
+        "reason": found.reason,
+        "taken_back": taken_back,
+        "takes_back": stands and view.person.may(WITHDRAWALS[found.kind]),
+        "job": job_document(job),
+        "proposal": await waiting_about(view, f"import {number}"),
+        "problems": [],
+        "rejects": None,
+    }
 
 
 def _told(told: Imported | None, upload: Upload) -> dict[str, Any]:
@@ -133,6 +161,13 @@ def _told(told: Imported | None, upload: Upload) -> dict[str, Any]:
         ],
         "problems_left_out": told.left_out,
         "rejects": told.rejects,
+        "preset": seen.preset,
+        "notes": seen.notes,
+        "rows_ignored": [
+            {"column": column, "word": word or None, "rows": rows}
+            for (column, word), rows in seen.ignored.items()
+        ],
+        "told_with_others": seen.told_with,
         "columns_not_read": seen.passed_over,
         "totals_left_out": seen.totals_found,
         "rows": seen.rows,

@@ -17,13 +17,18 @@ from app.access.proposal import Proposal
 from app.core.clock import Clock
 from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_id
+from app.finance.bank_match import BookedPage
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from app.finance.reconcile_period import RunRequest
+from app.finance.withdraw_import import Foreseen
 from reconcile.instants import Instant, format_instant
+from reconcile.reporting.closing import Blocker
 
 log = structlog.get_logger()
 
-JobKind = Literal["import", "run", "preview", "close", "approve"]
+JobKind = Literal[
+    "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve"
+]
 
 PATIENCE_S: Final = 8.0
 """Seconds that a page waits: most jobs have ended by then, and no proxy has given up."""
@@ -41,6 +46,11 @@ class Work:
     import_file  (kind, request, source) → what became of the file
     close        (month, by whom, why) → the proposal, where the rules let nobody close alone; None:
                  it is closed. Raises UsageError with everything that is against it
+    against      (month, by whom) → what is against closing it; nothing is written
+    booked       (where they stand, lines left out, lines at most) → bank lines with their match
+    withdrawable  (import, kind, by whom) → what taking it back would do
+    withdraw     (import, kind, by whom, why, mark of what was seen) → the proposal, where its money
+                 is above what one person may accept; None: it is taken back
     approve      (proposal, by whom, why), for what takes long
     """
 
@@ -48,12 +58,17 @@ class Work:
     preview: Callable[[str], Awaitable[dict[str, Any]]]
     import_file: Callable[[ImportKind, ImportRequest, str], Awaitable[Imported]]
     close: Callable[[str, str, str], Awaitable[Proposal | None]]
+    against: Callable[[str, str], Awaitable[tuple[Blocker, ...]]]
+    booked: Callable[[str | None, int, int], Awaitable[BookedPage]]
+    withdrawable: Callable[[int, ImportKind, str], Awaitable[Foreseen]]
+    withdraw: Callable[[int, ImportKind, str, str, str], Awaitable[Proposal | None]]
     approve: Callable[[str, str, str], Awaitable[None]]
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One job. `problem` is why it came to nothing; `result` is there once it has `ended`."""
+    """One job. `problem` is why it came to nothing; `result` is there once it has `ended`. `mark`
+    is what its result rests on, for who asks whether that still holds."""
 
     name: str
     kind: JobKind
@@ -63,6 +78,7 @@ class Job:
     ended: Instant | None = None
     problem: str | None = None
     result: Any = None
+    mark: str = ""
 
 
 def job_document(job: Job | None) -> dict[str, Any] | None:
@@ -87,14 +103,20 @@ class Jobs:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(
-        self, kind: JobKind, subject: str, *, by: str, work: Callable[[], Awaitable[Any]]
+        self,
+        kind: JobKind,
+        subject: str,
+        *,
+        by: str,
+        work: Callable[[], Awaitable[Any]],
+        mark: str = "",
     ) -> Job:
         """Begin a job. Raises UsageError where the same is under way already."""
         before = self.newest(kind, subject)
         if before is not None and before.ended is None:
             raise UsageError(f"{before.by} has begun this already, and it is still under way")
         now = self._clock.now()
-        job = Job(name=new_id("job_", now), kind=kind, subject=subject, by=by, began=now)
+        job = Job(name=new_id("job_", now), kind=kind, subject=subject, by=by, began=now, mark=mark)
         self._forget()
         self._jobs[job.name] = job
         self._tasks[job.name] = asyncio.create_task(self._run(job, work))

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.access.operators import MAY, known_operators
 from app.access.proposal import Proposal
-from app.console.finance_acts import said_of, seen_break
+from app.console.finance_acts import assignee_field, assignee_given, said_of, seen_break
 from app.console.proposals_pages import proposed as told_of
 from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
@@ -163,32 +162,18 @@ def _sealed(found: list[SeenBreak]) -> Field:
 async def ask_assign_all(view: View) -> Asked:
     """Whose these breaks are to be."""
     found = await _chosen(view)
-    people = [
-        each.name
-        for each in await known_operators(view.context)
-        if each.disabled_at is None and each.role in MAY["break_assigned"]
-    ]
-    to = Field(
-        name="to",
-        label="To whom",
-        choices=(*((name, name) for name in people), ("", "nobody")),
-        value=view.person.name,
-        required=False,
-    )
     return Asked(
         subject=counted(len(found), "break"),
         lines=_preview(found),
         back="/breaks",
         reason=False,
-        fields=(to, _sealed(found)),
+        fields=(await assignee_field(view, view.person.name), _sealed(found)),
     )
 
 
 async def do_assign_all(view: View, reason: str) -> str:
     """Make all of them somebody's."""
-    found, to = await _chosen(view), view.given.get("to", "")
-    if to and to not in {each.name for each in await known_operators(view.context)}:
-        raise UsageError("there is no operator of this name")
+    found, to = await _chosen(view), await assignee_given(view)
     await assign_breaks(
         view.context,
         [each.identity for each in found],

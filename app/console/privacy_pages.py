@@ -15,7 +15,7 @@ import hashlib
 import hmac
 from typing import Final
 
-from app.access.operators import trail
+from app.access.operators import AFTER_ALL, trail
 from app.console.proposals_pages import proposed
 from app.console.view import ROWS, Asked, Document, Field, Told, View
 from app.core.errors import NotFoundError, UsageError
@@ -28,14 +28,11 @@ from reconcile.instants import format_instant
 KEPT_SHOWN: Final = 20
 """Of what must stay, so much is told one by one."""
 
-NEWEST: Final = 2**62
-"""Above every number of the audit trail."""
-
 
 async def privacy_document(view: View) -> Document:
     """GET /privacy"""
     journal = await journal_state(view.context)
-    found = await trail(view.context, action="erased", before=NEWEST, limit=ROWS)
+    found = await trail(view.context, action="erased", before=AFTER_ALL, limit=ROWS)
     return {
         "journal": {
             "begun": journal.begun,

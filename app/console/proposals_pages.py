@@ -11,20 +11,6 @@ from app.console.view import ROWS, Asked, Document, Told, View
 from app.console.words import BEGUN, PROPOSALS, address
 from reconcile.instants import format_instant
 
-SUBJECTS = {"accept_above_limit": "breaks", "close_period": "periods", "erase": "orders"}
-"""The pages of what proposals of these kinds are about."""
-
-
-GIVEN = {
-    "toml": "The rules that would be in force",
-    "as_of": "Closed as it was known at",
-    "margin_days": "Days after the month's end before which it is not closed",
-}
-"""What of a proposal's particulars its sentence does not say."""
-
-FOR_GOOD = ("erase", "close_period")
-"""Kinds of which nothing takes back what was done: approving asks for the password once more."""
-
 
 async def proposals_document(view: View) -> Document:
     """GET /proposals?before=: those that wait, then the others, the newest first."""
@@ -53,7 +39,7 @@ async def proposal_document(view: View) -> Document:
     found = await view.console.proposals.one(view.subject)
     row = proposal_row(view, found)
     waits = row["state"] == "waiting"
-    page, decided = SUBJECTS.get(found.kind), found.decided
+    decided = found.decided
     steps = [{"at": row["at"], "who": found.who, "did": "proposed", "reason": found.reason}]
     if decided is not None:
         at = format_instant(decided.at)
@@ -68,8 +54,12 @@ async def proposal_document(view: View) -> Document:
         row["means"] = BEGUN
     return row | {
         "unfinished": unfinished,
-        "where": None if page is None else address(page, found.subject),
-        "given": {GIVEN[name]: value for name, value in found.given.items() if name in GIVEN},
+        "where": None if kind is None or kind.where is None else address(*kind.where(found)),
+        "given": {
+            said: found.given[name]
+            for name, said in ({} if kind is None else kind.particulars).items()
+            if name in found.given
+        },
         "mine": waits and found.who == view.person.name,
         "not_you": await view.console.proposals.why_not(found, by=view.person.name)
         if waits
@@ -104,7 +94,7 @@ def proposed(proposal: Proposal) -> Told:
 async def _asked(view: View, *consequence: str, own: bool = False, second: bool = False) -> Asked:
     """The form of a decision; it is offered to whom it is open to."""
     found = await view.console.proposals.one(view.needed("proposal"))
-    row = proposal_row(view, found)
+    row, kind = proposal_row(view, found), view.console.proposals.kinds.get(found.kind)
     lines = [found.sentence, f"{found.who} proposed it: \u201c{found.reason}\u201d"]
     why = None if row["state"] == "waiting" else row["means"]
     if why is None and second:
@@ -116,7 +106,7 @@ async def _asked(view: View, *consequence: str, own: bool = False, second: bool 
         lines=(*lines, *(consequence if why is None else (f"{why[:1].upper()}{why[1:]}",))),
         back=address("proposals", found.id),
         ready=why is None,
-        password=second and found.kind in FOR_GOOD,
+        password=second and kind is not None and kind.for_good,
     )
 
 

@@ -80,14 +80,21 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Rate limiter: so many a minute under each name. Names that are not tried any more
-    are dropped, the longest unused first where there are too many."""
+    """Rate limiter: so many within a time, a minute by default, under each name. Names that are
+    not tried any more are dropped, the longest unused first where there are too many."""
 
     MOST: Final = 10_000
-    MINUTE_S: Final = 60.0
+    MINUTE_S = 60.0
 
-    def __init__(self, most: int, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        most: int,
+        clock: Callable[[], float] = monotonic,
+        *,
+        within_s: float | None = None,
+    ) -> None:
         self._most = most
+        self._within_s = within_s
         self._clock = clock
         self._tried: OrderedDict[str, deque[float]] = OrderedDict()
 
@@ -98,7 +105,7 @@ class RateLimiter:
         self._tried.move_to_end(name)
         while len(self._tried) > self.MOST:
             self._tried.popitem(last=False)
-        if len(tried) == self._most and now - tried[0] < self.MINUTE_S:
+        if len(tried) == self._most and now - tried[0] < (self._within_s or self.MINUTE_S):
             return False
         tried.append(now)
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.access.operators import MAY, trail
+from app.access.operators import AFTER_ALL, MAY, trail
 from app.access.sessions import sign_in_states
 from app.access.tokens import known_tokens
 from app.console.view import ROWS, Document, View
@@ -16,9 +16,6 @@ from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist
 from app.monitoring.health import overview
 from app.orders.notify_shop import STATES, list_notifications
 from reconcile.instants import Instant, format_instant
-
-NEWEST: Final = 2**62
-"""Above every number of the audit trail."""
 
 SIGNED: Final = (*REHEARSED, *STATED)
 """Items that a person may state from here; what a run checks, it says first whether one may."""
@@ -92,7 +89,7 @@ async def audit_document(view: View) -> Document:
         who=who,
         action=action,
         subject=subject,
-        before=before or NEWEST,
+        before=before or AFTER_ALL,
         limit=ROWS,
     )
     return {

@@ -7,10 +7,12 @@ the same words.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import structlog
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -39,19 +41,25 @@ log = structlog.get_logger()
 
 NAME_TRIES: Final = 5
 NETWORK_TRIES: Final = 20
-FAILURES_NOTED: Final = 30
-"""A minute, in the trail, which is kept for ever and must not be filled by who guesses."""
+NOTED_FOR_S: Final = 3600.0
+"""Seconds for which one failure of a network, or of a session's person from it, stands for all: the
+trail is kept for ever, and must not be filled by who guesses."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
+FORM_WITHIN_S: Final = 30.0
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises UsageError for what is none, or too long."""
+    """The fields of a form. Raises UsageError for what is none, too long, or too slow."""
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_FORM_BYTES:
-            raise UsageError("the form is too long")
+    try:
+        async with asyncio.timeout(FORM_WITHIN_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_FORM_BYTES:
+                    raise UsageError("the form is too long")
+    except TimeoutError:
+        raise UsageError("the form did not come in time: send it again") from None
     try:
         pairs = parse_qsl(
             body.decode(), keep_blank_values=True, strict_parsing=bool(body),
@@ -68,6 +76,15 @@ def local(address: str) -> str:
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
 
+def qr_code(text: str) -> Markup:
+    """A picture of a text, as SVG within a page: dark on light, for cameras, in any theme."""
+    import segno  # one page needs it
+
+    made = segno.make(text, micro=False, error="m")
+    svg = made.svg_inline(border=4, omitsize=True, light="#fff", svgclass=None, lineclass=None)
+    return Markup(svg)  # noqa: S704  # its paths, and nothing of the text
+
+
 class SigningIn:
     """The routes, and who is signed in."""
 
@@ -76,7 +93,7 @@ class SigningIn:
         self._pages = pages
         self._by_name = RateLimiter(NAME_TRIES)
         self._by_network = RateLimiter(NETWORK_TRIES)
-        self._noted = RateLimiter(FAILURES_NOTED)
+        self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request) -> Person | None:
         """Who asks; None where nobody is signed in."""
@@ -111,9 +128,18 @@ class SigningIn:
 
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Whether who is signed in has given their password once more, within the tries."""
-        return self._may_try(request, person.name) and await confirmed(
+        fits = self._may_try(request, person.name) and await confirmed(
             self._console.context, name=person.name, password=password
         )
+        if not fits:
+            await self._note_failure(request, person.name)
+        return fits
+
+    async def _note_failure(self, request: Request, name: str | None = None) -> None:
+        """In the trail, once in a while. name: whose session it is; None: nobody's."""
+        network = network_of(request.client.host if request.client else "")
+        if self._noted.take(network if name is None else f"{network} {name}"):
+            await note_failure(self._console.context, name=name)
 
     async def sign_in(self, request: Request) -> Response:
         """GET and POST /sign-in"""
@@ -134,8 +160,7 @@ class SigningIn:
                 code=form.get("code", ""),
             )
         except SignInRefused as error:
-            if self._noted.take(""):
-                await note_failure(self._console.context)
+            await self._note_failure(request)
             return self._form(
                 "sign_in.html", title="Sign in", status=403, next=where, problem=str(error)
             )
@@ -204,5 +229,6 @@ class SigningIn:
             token=token,
             totp=link.totp,
             totp_address=None if link.totp is None else totp_address(link.totp, link.name),
+            qr_code=None if link.totp is None else qr_code(totp_address(link.totp, link.name)),
             least=PASSWORD_MIN,
         )

@@ -2,7 +2,8 @@
 
 1 receive   the form's bytes go to a file as they come; too many are read to their end and refused
 2 part      the file among the form's fields gets a place of its own, with its digest
-3 keep      at most MOST_KEPT files for an hour; one more takes the place of the oldest
+3 keep      at most MOST_KEPT files for an hour; one more takes the place of its sender's oldest,
+            else of the oldest
 4 forget    after the import, after an hour, and with the console
 
 The folder is this process's own (0700), under TMPDIR. A console that was killed leaves it behind:
@@ -18,8 +19,9 @@ import mmap
 import os
 import re
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -50,6 +52,13 @@ MOST_RECEIVED: Final = 4
 
 MOST_KEPT: Final = 8
 """Files at a time, 256 MiB at most."""
+
+RECEIVED_WITHIN_S: Final = 300.0
+"""Seconds for a form to come: 32 MiB by a line of one megabit a second. Who sends nothing more must
+not hold a turn."""
+
+TURN_WITHIN_S: Final = 20.0
+"""Seconds that a form waits for its turn."""
 
 KEPT_FOR: Final[Duration] = HOUR
 """Long enough to ask somebody about a row; files hold customers' data."""
@@ -89,6 +98,7 @@ class Upload:
 
     kind, source  what it is, and of a statement whose
     mapping       the name of the mapping; empty: the usual names
+    preset        the export that it is said to be; empty: what it looks like
     job           the dry run, then the import
     seen          what the dry run found; None before its end
     done          what became of the import; None before its end
@@ -101,6 +111,7 @@ class Upload:
     kind: ImportKind
     source: str
     mapping: str
+    preset: str
     request: ImportRequest
     job: Job | None = None
     seen: Imported | None = None
@@ -126,17 +137,37 @@ class Uploads:
 
     async def receive(self, request: Request) -> tuple[dict[str, str], Received | None]:
         """The fields of a form, and its file, where one was chosen. Raises UsageError for what is
-        no such form, and for one that is too long, UnreachableError for a disk that is full."""
+        no such form, for one that is too long or too slow, and where it does not get its turn;
+        UnreachableError for a disk that is full."""
         try:
-            async with self._turns:
+            await self._turn(request)
+            try:
                 return await self._receive(request)
+            finally:
+                self._turns.release()
         except ClientDisconnect:
             raise UsageError("the form did not come whole: send it again") from None
+        except TimeoutError:
+            raise UsageError(
+                f"the form did not come in time, which is {RECEIVED_WITHIN_S // 60:.0f} minutes: "
+                "send it again by a better line, or cut the file in parts"
+            ) from None
         except OSError as error:
             raise UnreachableError(
                 "the disk for temporary files (TMPDIR) cannot take this file: have room made, and "
                 "send it again"
             ) from error
+
+    async def _turn(self, request: Request) -> None:
+        """Wait for a turn. Raises UsageError where none comes."""
+        try:
+            async with asyncio.timeout(TURN_WITHIN_S):
+                await self._turns.acquire()
+        except TimeoutError:
+            await _passed_by(request)
+            raise UsageError(
+                f"{MOST_RECEIVED} files are being received: send it again in a minute"
+            ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], Received | None]:
         found = _BOUNDARY.match(request.headers.get("content-type", ""))
@@ -145,7 +176,8 @@ class Uploads:
         folder = self._place()
         body = folder / "body"
         try:
-            await _to_file(request, body)
+            async with asyncio.timeout(RECEIVED_WITHIN_S):
+                await _to_file(request, body)
             boundary = (found[1] or found[2]).encode("latin-1")
             fields, file = await asyncio.to_thread(_parted, body, boundary, folder)
         except BaseException:
@@ -176,7 +208,9 @@ class Uploads:
         """Keep it. Raises UsageError where as many as may be are being read."""
         self._expire()
         while len(self._kept) >= MOST_KEPT:
-            oldest = next((each for each in self._kept.values() if not each.busy), None)
+            idle = [each for each in self._kept.values() if not each.busy]
+            own = [each for each in idle if each.by == upload.by]
+            oldest = next(iter(own or idle), None)
             if oldest is None:
                 upload.file.drop()
                 raise UsageError(
@@ -226,11 +260,29 @@ def _delete_left_behind() -> None:
     """The folders of consoles that were killed: nobody holds their locks."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
-            with (folder / "lock").open("rb") as lock:
+            with _lock_in(folder) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:  # another console's, another user's, or gone
             continue
+
+
+def _lock_in(folder: Path) -> BinaryIO:
+    """The lock of a folder of this user's. Raises OSError where it is none: anybody can make a
+    folder or a link of this name, and a pipe in it that is waited for."""
+    _must(stat.S_ISDIR, folder.lstat())
+    opened = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        _must(stat.S_ISREG, os.fstat(opened))
+    except OSError:
+        os.close(opened)
+        raise
+    return open(opened, "rb")
+
+
+def _must(be: Callable[[int], bool], found: os.stat_result) -> None:
+    if not be(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError("not of this console's user")
 
 
 # --- parting a form (RFC 7578) ------------------------------------------------------------------
@@ -249,8 +301,18 @@ async def _to_file(request: Request, path: Path) -> None:
     if size > MAX_FORM_BYTES:
         raise UsageError(
             f"the file is larger than {MAX_FILE_BYTES >> 20} MiB: cut it in parts, or import it on "
-            "the machine (tallyhook statement import, tallyhook records import)"
+            "the machine (tallyhook statement import, records import or bank import)"
         )
+
+
+async def _passed_by(request: Request) -> None:
+    """Read the body and throw it away."""
+    size = 0
+    async with asyncio.timeout(RECEIVED_WITHIN_S):
+        async for part in request.stream():
+            size += len(part)
+            if size > READ_ON_BYTES:
+                break
 
 
 def _parted(body: Path, boundary: bytes, folder: Path) -> tuple[dict[str, str], Received | None]:

@@ -64,11 +64,14 @@ async def exchange(
     method: str,
     url: str,
     *,
-    headers: dict[str, str],
+    headers: dict[str, str] | list[tuple[bytes, bytes]],
     content: bytes | None = None,
     limit_s: float,
 ) -> Exchange:
-    """One request and its whole answer. A broken connection and a lapse of time are answers."""
+    """One request and its whole answer. A broken connection and a lapse of time are answers.
+
+    headers  by name; or as pairs, where one may come twice
+    """
     try:
         with anyio.fail_after(limit_s):
             async with client.stream(method, url, content=content, headers=headers) as answer:

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "885b999aad552f4e6ec4264f88f6214aea2da3e49e5bb87edb971d7a0a65537e",
-    "postgresql": "b9bb2e30ef3ec1dfc7fe415d515e0d90b472e38087d10535b0bad13bc30f380b",
+    "sqlite": "c5743a6523bfc0d747247420f07a0e8e24bf7c6ad5af19b1567f2d20bd0fc128",
+    "postgresql": "f3ae992f3cc152164b04e914406feef2ad958c6c9d953905f7cdffb20da3e6d2",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -3,6 +3,7 @@
 __all__ = (
     "bundle",
     "gather_evidence",
+    "keys",
     "letter",
     "prove_sealed",
     "seal",

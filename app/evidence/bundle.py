@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted
@@ -21,7 +20,8 @@ from app.evidence.gather_evidence import (
     gather_dossier,
 )
 from app.evidence.keys import EvidenceKey
-from app.evidence.letter import letter
+from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
+from app.evidence.rendering import program, release, rendered_files
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.evidence.verify import FORMAT, MANIFEST, MAX_BYTES, MAX_MEMBERS, SIGNATURE, pack
 from app.orders.customers import checked_reason
@@ -37,114 +37,6 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.records import Record
 from reconcile.transparency.evidence import history_document, value_document
 
-README: Final = """\
-EVIDENCE OF ONE ORDER
-
-This archive shows what a shop received from its payment service about one order, when it arrived,
-that it was genuine, and what the shop concluded from it. It was made by Tallyhook. It needs no
-trust in the shop's systems to be checked: every step below can be done on another computer,
-without a network.
-
-Begin with report.html: two pages for people. manifest.json says of which order and as of which
-moment this is, and whether it is redacted.
-
-
-WHAT IS HERE
-
-README.txt           this text
-report.html          what happened, for people; opens in any browser, needs no network
-explanation.txt      the conclusion in sentences; what stands in [brackets] are ids of the evidence
-ledger.json          the conclusion as data: outcome, totals, attempts, entries, timeline, findings
-history.json         all that the conclusion follows from: deliveries as they were read, the shop's
-                     own records, and the shop's policy on time limits
-delivery-ID.json     one arrival: when, from where, the verdict, the signature and the key, its age
-delivery-ID.body     its bytes as they came          \\
-delivery-ID.whole    the request it was a part of     | only in a full bundle; a redacted one has
-delivery-ID.headers  its headers as they came         | their digests, under "left_out"
-delivery-ID.signed   the bytes its signature is over /
-key-FINGERPRINT.pem  a public key that a payment service signs with
-sessions.json        what the shop asked the payment service for, with the idempotency key, and the
-                     answer; never the shop's token
-revisions.json       what the shop's systems were told of this order, and when
-books.json           lines of the shop's order books and of settlement files that were matched
-sources.json         which profile reads which source; profile-N.toml is that profile: how the
-                     service signs, names, dates and prices its events
-log.json             each delivery, record and revision as a leaf of the shop's log, with its proof
-checkpoint.txt       the signed head of that log, to which the proofs lead
-manifest.json        SHA-256 and size of every file here, and of those that were left out
-manifest.json.minisig, evidence-key.pub, evidence-key.pem
-                     the signature over the manifest, and the key, in two forms
-verify.py            does steps 1 to 3, 5 and 6 for you; some 400 lines, to be read first
-
-
-HOW TO CHECK IT
-
-1. Ask the shop for its evidence key, by another way than this archive. The key that is in here
-   only proves that nothing was changed since it was signed; whose key it is, the archive cannot
-   prove. Compare:  cat evidence-key.pub
-
-2. The signature over the manifest, with minisign (https://jedisct1.github.io/minisign):
-
-     minisign -V -p evidence-key.pub -m manifest.json
-
-   or with openssl 3:
-
-     sed -n 2p manifest.json.minisig | openssl base64 -d -A | tail -c 64 > manifest.sig
-     openssl dgst -blake2b512 -binary -out manifest.hash manifest.json
-     openssl pkeyutl -verify -pubin -inkey evidence-key.pem -rawin -in manifest.hash \\
-       -sigfile manifest.sig
-
-3. Everything else but signatures, with Python 3.8 or later:
-
-     python3 -I verify.py bundle.zip
-
-   or by hand: sha256sum of each file against manifest.json.
-
-4. The signature of the checkpoint, which says which log all proofs lead to:
-
-     head -n 3 checkpoint.txt > check.body
-     sed -n 5p checkpoint.txt | cut -d ' ' -f 3 | openssl base64 -d -A | tail -c 64 > check.sig
-     openssl pkeyutl -verify -pubin -inkey evidence-key.pem -rawin -in check.body \\
-       -sigfile check.sig
-
-   A checkpoint that the shop gave you at an earlier time must be of the same log: then nothing in
-   it can have been changed, taken out or put in since.
-
-5. Whoever has Tallyhook runs `tallyhook evidence verify bundle.zip`, which does all of this, reads
-   the bodies again where they are here, and folds the history again to the same ledger.
-
-
-WHO CAN CHECK WHAT
-
-Anyone                that nothing here was changed since it was signed; that every delivery lies in
-                      the log; that the conclusion follows from the history; and, where there is a
-                      key-FINGERPRINT.pem, that the payment service signed what it signed.
-The payment service   that it signed the deliveries under a shared secret, which it has and nobody
-                      else should: delivery-ID.json names the key by its fingerprint, the first 8
-                      bytes of the SHA-256 of the words "tallyhook secret fingerprint" directly
-                      followed by the secret; delivery-ID.signed are the bytes that are signed. This
-                      takes the full bundle.
-The shop              that a redacted bundle and a full one are of the same deliveries: all files
-                      that both have are equal (but where a customer's number stands in one, which
-                      is masked), and the digests of the rest are in the manifest.
-
-
-WHAT IT DOES NOT PROVE
-
-A shared secret is known to two. It shows the payment service that its own word is here; it cannot
-show a third party which of the two wrote it. What the payment service never sent, nobody has.
-
-
-BEFORE YOU HAND IT ON
-
-A full bundle holds the customer's data as they came. A redacted one does not, but for digests:
-whoever knows all of a body but the phone number in it can try numbers until its digest fits. Hand
-either to nobody but those whom the order concerns.
-"""
-
-
-VERIFIER: Final = Path(__file__).with_name("verify.py")
-
 SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused", "session_unknown")
 
 
@@ -159,19 +51,15 @@ class Files:
 def files_of(dossier: Dossier, *, key: str) -> Files:
     """Every file but the key itself, the manifest and its signature. `key`: the key's name."""
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
-    document = ledger_document(ledger)
     files = Files()
     for told in dossier.told:
         _add_delivery(files, told, dossier)
     files.shown |= {
-        "README.txt": README.encode(),
-        "verify.py": VERIFIER.read_bytes(),
+        **rendered_files(ledger, _letter_facts(dossier, key)),
         "history.json": _json(
             history_document(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
         ),
-        "ledger.json": _json(document),
-        "explanation.txt": "".join(f"{line}\n" for line in document["explanation"]).encode(),
-        "report.html": letter(ledger, dossier, key=key).encode(),
+        "ledger.json": _json(ledger_document(ledger)),
         "sessions.json": _json(_sessions(dossier)),
         "revisions.json": _json([_revision(each, dossier) for each in dossier.revisions]),
         "books.json": _json([dossier.masking.value(each) for each in dossier.lines]),
@@ -185,6 +73,31 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
     if dossier.sealed.checkpoint:
         files.shown["checkpoint.txt"] = dossier.sealed.checkpoint.encode()
     return files
+
+
+def _letter_facts(dossier: Dossier, key: str) -> LetterFacts:
+    return LetterFacts(
+        history=dossier.history,
+        revisions=tuple(
+            PublishedOutcome(at=each.at, outcome=each.outcome, fulfillable=each.fulfillable)
+            for each in dossier.revisions
+        ),
+        arrivals=tuple(
+            Arrival(
+                source=each.arrived.source,
+                received_at=each.arrived.received_at,
+                key=each.proven.key,
+                scheme=each.proven.scheme,
+                public=each.proven.public is not None,
+                signed_at=each.proven.signed_at,
+            )
+            for each in dossier.told
+        ),
+        checkpoint=dossier.sealed.checkpoint,
+        sealed=len(dossier.sealed.leaves),
+        unsealed=len(dossier.sealed.unsealed),
+        key=key,
+    )
 
 
 def _json(value: Any) -> bytes:
@@ -308,7 +221,12 @@ def _log(dossier: Dossier) -> dict[str, Any]:
         for each in dossier.sealed.leaves
     )
     sealed = dossier.sealed
-    return {"keys": list(sealed.keys), "leaves": list(leaves), "unsealed": list(sealed.unsealed)}
+    return {
+        "keys": list(sealed.keys),
+        "endorsements": list(sealed.endorsements),
+        "leaves": list(leaves),
+        "unsealed": list(sealed.unsealed),
+    }
 
 
 KEY: Final = "evidence-key.pub"
@@ -338,11 +256,14 @@ def bundle_of(dossier: Dossier, key: EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: Dossier, files: Files) -> dict[str, Any]:
-    """What is signed: order, instant, and the digest of every file, left out or not."""
+    """What is signed: order, instant, the program that rendered what is rendered, and the digest of
+    every file, left out or not."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
         "format": FORMAT,
+        "release": release(),
+        "program": program(),
         "order": dossier.history.order,
         "as_of": format_instant(dossier.as_of),
         "redacted": not dossier.full,

@@ -109,12 +109,14 @@ class SealedParts:
     checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
     unsealed    ids of what has no leaf under that head
     keys        every public key that has signed for the log, in hex, the newest last
+    endorsements of each of them what the one before it signed of it, in hex; None where nothing
     """
 
     checkpoint: str = ""
     leaves: tuple[ProvenLeaf, ...] = ()
     unsealed: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    endorsements: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,7 +417,8 @@ async def _sealed(
         checkpoint=found.note,
         leaves=tuple(_leaf(each) for each in found.proofs),
         unsealed=tuple(sorted(subjects - sealed)),
-        keys=() if known is None else tuple(known.keys),
+        keys=() if known is None else known.keys,
+        endorsements=() if known is None else known.endorsements,
     )
 
 

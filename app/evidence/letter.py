@@ -11,13 +11,60 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.core.pages import page
-from app.evidence.gather_evidence import DeliveryEvidence, Dossier
 from reconcile.instants import Instant, format_duration, format_instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.explain import explain, finding_text
+from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.plain import plain_answer
 from reconcile.ledger.records import Record
 from reconcile.money import Money
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One delivery: when it came, and how its signature was checked again.
+
+    key     fingerprint of the key that made it; None where none was found
+    public  whether that is a public key
+    """
+
+    source: str
+    received_at: Instant
+    key: str | None
+    scheme: str | None
+    public: bool
+    signed_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedOutcome:
+    """A revision: what the shop's systems were told, and when."""
+
+    at: Instant
+    outcome: str
+    fulfillable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterFacts:
+    """All that a letter tells beside the ledger. It is made of an order when a bundle is built, and
+    of the bundle's own files when one is verified: both must give the same letter.
+
+    history     as the bundle has it
+    checkpoint  the signed head that the proofs lead to; empty where nothing was sealed yet
+    sealed      how many entries of the log are about the order; unsealed: how many are still to be
+    key         the name of the key that signs the bundle
+    """
+
+    history: History
+    revisions: tuple[PublishedOutcome, ...]
+    arrivals: tuple[Arrival, ...]
+    checkpoint: str
+    sealed: int
+    unsealed: int
+    key: str
+
 
 WIDTH: Final = 680
 """Of the drawing, in CSS pixels: an A4 page between its margins."""
@@ -154,8 +201,8 @@ _TEXT: Final = 120
 """Characters of one cell: references and reasons may be longer, and are whole in the data."""
 
 
-def letter(ledger: Ledger, dossier: Dossier, *, key: str) -> str:
-    """The page. `key`: the name of the key that signs the bundle."""
+def letter(ledger: Ledger, facts: LetterFacts) -> str:
+    """The page."""
     heard = ledger.case.heard
     return page(
         "evidence.html",
@@ -164,18 +211,19 @@ def letter(ledger: Ledger, dossier: Dossier, *, key: str) -> str:
             "as_of": format_instant(ledger.as_of),
             "outcome": ledger.outcome.replace("_", " "),
             "fulfillable": ledger.fulfillable,
+            "plain": plain_answer(ledger),
             "money": _money(ledger),
             "explanation": _first("explanation", _explanation(ledger)),
             "timeline": drawing([_spoken(n, each) for n, each in enumerate(heard, 1)]),
             "events": _last("events", [_event(n, each) for n, each in enumerate(heard, 1)]),
             "entries": _last("entries", [_entry(each) for each in ledger.entries]),
-            "records": _last("records", _records(dossier)),
-            "revisions": _last("revisions", [_revision(each) for each in dossier.revisions]),
-            "arrivals": _arrivals(dossier),
-            "keys": _first("keys", sorted({_key(each) for each in dossier.told} - {""})),
-            "log": _log(dossier),
-            "key": key,
-            "more_of": _more(ledger, dossier),
+            "records": _last("records", _records(facts.history)),
+            "revisions": _last("revisions", [_revision(each) for each in facts.revisions]),
+            "arrivals": _arrivals(facts.arrivals),
+            "keys": _first("keys", sorted({_key(each) for each in facts.arrivals} - {""})),
+            "log": _log(facts),
+            "key": facts.key,
+            "more_of": _more(ledger, facts),
         },
     )
 
@@ -199,14 +247,14 @@ def _cut(text: str, limit: int = _TEXT) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _more(ledger: Ledger, dossier: Dossier) -> dict[str, int]:
+def _more(ledger: Ledger, facts: LetterFacts) -> dict[str, int]:
     """How many of each are only in the files."""
     counts = {
         "explanation": len(explain(ledger)),
         "events": len(ledger.case.heard),
         "entries": len(ledger.entries),
-        "records": len(dossier.history.records),
-        "revisions": len(dossier.revisions),
+        "records": len(facts.history.records),
+        "revisions": len(facts.revisions),
     }
     return {what: max(0, count - ROWS[what]) for what, count in counts.items()}
 
@@ -254,9 +302,9 @@ def _entry(entry: Any) -> dict[str, str]:
     }
 
 
-def _records(dossier: Dossier) -> list[dict[str, str]]:
-    known = sorted(dossier.history.records, key=lambda each: (each.recorded_at, each.record_id))
-    return [_record(each, dossier.history.order) for each in known]
+def _records(history: History) -> list[dict[str, str]]:
+    known = sorted(history.records, key=lambda each: (each.recorded_at, each.record_id))
+    return [_record(each, history.order) for each in known]
 
 
 def _record(record: Record, order: str) -> dict[str, str]:
@@ -271,52 +319,47 @@ def _record(record: Record, order: str) -> dict[str, str]:
     return {"at": format_instant(record.at), "what": _cut(", ".join(told)), "id": record.record_id}
 
 
-def _revision(published: Any) -> dict[str, str]:
+def _revision(revision: PublishedOutcome) -> dict[str, str]:
     return {
-        "at": format_instant(published.at),
-        "outcome": published.outcome.replace("_", " "),
-        "ship": "may be shipped" if published.fulfillable else "not to be shipped",
+        "at": format_instant(revision.at),
+        "outcome": revision.outcome.replace("_", " "),
+        "ship": "may be shipped" if revision.fulfillable else "not to be shipped",
     }
 
 
-def _arrivals(dossier: Dossier) -> dict[str, Any]:
-    times: list[Instant] = [each.arrived.received_at for each in dossier.told]
+def _arrivals(arrivals: Sequence[Arrival]) -> dict[str, Any]:
+    times = [each.received_at for each in arrivals]
     return {
         "count": len(times),
         "first": format_instant(min(times)) if times else "",
         "last": format_instant(max(times)) if times else "",
-        "checked": sum(each.proven.key is not None for each in dossier.told),
-        "ages": _ages(dossier.told),
+        "checked": sum(each.key is not None for each in arrivals),
+        "ages": _ages(arrivals),
     }
 
 
-def _ages(told: Iterable[DeliveryEvidence]) -> str:
+def _ages(arrivals: Iterable[Arrival]) -> str:
     """The oldest signature at its arrival."""
-    ages = [
-        each.arrived.received_at - each.proven.signed_at
-        for each in told
-        if each.proven.signed_at is not None
-    ]
+    ages = [each.received_at - each.signed_at for each in arrivals if each.signed_at is not None]
     return format_duration(max(ages)) if ages else ""
 
 
-def _key(told: DeliveryEvidence) -> str:
-    if told.proven.key is None:
+def _key(arrival: Arrival) -> str:
+    if arrival.key is None:
         return ""
-    kind = "public key" if told.proven.public is not None else "shared secret"
-    return f"{told.arrived.source}: {kind} {told.proven.key} ({told.proven.scheme})"
+    kind = "public key" if arrival.public else "shared secret"
+    return f"{arrival.source}: {kind} {arrival.key} ({arrival.scheme})"
 
 
-def _log(dossier: Dossier) -> dict[str, Any] | None:
+def _log(facts: LetterFacts) -> dict[str, Any] | None:
     """The head that the proofs lead to; None where nothing was sealed yet."""
-    sealed = dossier.sealed
-    if not sealed.checkpoint:
+    if not facts.checkpoint:
         return None
-    origin, size, head = sealed.checkpoint.split("\n")[:3]
+    origin, size, head = facts.checkpoint.split("\n")[:3]
     return {
         "origin": origin,
         "size": size,
         "head": head,
-        "count": len(sealed.leaves),
-        "unsealed": len(sealed.unsealed),
+        "count": facts.sealed,
+        "unsealed": facts.unsealed,
     }

@@ -315,16 +315,61 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     known = await known_log(context)
     if known is None:
         raise ConfigurationError([f"{VARIABLE}: the log has no key yet; `tallyhook log key`"])
-    now = context.clock.now()
-    if load_key(path) is not None:
+    now, before = context.clock.now(), load_key(path)
+    if before is not None:
         _set_aside(path, now)
     key = made_key(path)
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="key_rotated")
-        await add_key(connection, public=key.public.raw.hex(), now=now)
+        await add_key(
+            connection,
+            public=key.public.raw.hex(),
+            now=now,
+            endorsement=_endorsed(known, before, key.public),
+        )
         new = key.public.fingerprint
         await note_in_trail(connection, who, action="key_rotated", subject=new, at=now)
     return key
+
+
+def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
+    """What a key signs of the one that follows it: four lines, the last two the keys in hex."""
+    return (
+        f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
+    ).encode()
+
+
+def endorsed_chain(
+    origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
+) -> list[PublicKey]:
+    """The last keys of a log, of which each was endorsed by the one before it; the newest last.
+
+    keys  oldest first; endorsements  of each key, in hex; None, or anything else: not endorsed
+    """
+    chain = list(keys[-1:])
+    for place in range(len(keys) - 1, 0, -1):
+        said = endorsements[place] if place < len(endorsements) else None
+        before = keys[place - 1]
+        if said is None or not before.verifies(
+            _raw(said), endorsement_text(origin, before, keys[place])
+        ):
+            break
+        chain.insert(0, before)
+    return chain
+
+
+def _raw(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
+def _endorsed(known: Identity, before: EvidenceKey | None, public: PublicKey) -> str | None:
+    """By the key that signed until now, where its file is there; another's is worth nothing."""
+    if before is None or before.public.raw.hex() != known.keys[-1]:
+        return None
+    return before.sign(endorsement_text(known.origin, before.public, public)).hex()
 
 
 def _set_aside(path: Path, now: Instant) -> None:

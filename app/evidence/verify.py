@@ -2,7 +2,7 @@
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
 Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
-very file. Whoever does not trust it, and nobody should without reading, has some 400 lines to read
+very file. Whoever does not trust it, and nobody should without reading, has some 550 lines to read
 and can do each step by other means: README.txt shows how.
 
     1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
@@ -13,6 +13,11 @@ and can do each step by other means: README.txt shows how.
     6 inclusion    each delivery, record and revision lies in the log of the checkpoint
     7 checkpoint   left to `openssl`, as the signature is
     8 ledger       the ledger is what follows from the history; needs the package `reconcile`
+    9 rendered     left to `tallyhook evidence verify` of the release that made the bundle: whether
+                   report.html, explanation.txt, README.txt and this file follow from the rest
+
+What it prints first is the verdict, and then what of the bundle nothing proves: that is only the
+word of whoever made it.
 """
 
 from __future__ import annotations
@@ -42,9 +47,23 @@ NAME = re.compile(
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.minisig"
-FORMAT = "tallyhook evidence 1"
+FORMAT = "tallyhook evidence 2"
+FORMAT_1 = "tallyhook evidence 1"
+"""The form before: it does not name the program that made a bundle, its explanation.txt follows
+from the ledger alone, and that nothing was sealed is no fault of such a bundle."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 UNSEALED = "Nothing here was sealed in the log when the bundle was made."
+
+SEALED_WITHIN_S = 60
+"""Seconds before the bundle's instant in which something may have come and not be sealed yet: it
+takes some moments, and who makes a bundle waits for it."""
+
+NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a stranger's JSON of another form makes of a look into it."""
+
+MASKED = "\N{BULLET}"
+"""What stands in the place of a masked digit."""
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -61,7 +80,12 @@ class Wrong(Exception):
     """Something is not as it must be; one sentence. A stranger's words in it move no terminal."""
 
     def __init__(self, said: str) -> None:
-        super().__init__("".join(c if c.isprintable() else "?" for c in said[:400]))
+        super().__init__(clean(said))
+
+
+def clean(said: object) -> str:
+    """Somebody else's words, as far as they can be printed."""
+    return "".join(c if c.isprintable() else "?" for c in str(said)[:400])
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
@@ -150,8 +174,8 @@ def opened(members: dict[str, bytes]) -> Bundle:
     if MANIFEST not in members or SIGNATURE not in members:
         raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")
     manifest = read_json(members[MANIFEST], MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r}")
+    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, FORMAT_1):
+        raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r} or {FORMAT_1!r}")
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     canonical = text.encode("utf-8", "surrogatepass")  # RFC 8785 for ASCII names and no floats
     if canonical != members[MANIFEST]:
@@ -195,10 +219,52 @@ def deliveries(bundle: Bundle) -> str:
                 raise Wrong(f"a part of delivery {name} is another file than the one that arrived")
         if told["size"] and told["body"] and told["body"]["sha256"] != told["sha256"]:
             raise Wrong(f"the body of delivery {name} is not the one that was read")
+        _as_kept(told, bundle)
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
         raise Wrong("history.json is of another order or another instant")
+    _sessions(bundle, history)
     noun = "delivery" if len(heard) == 1 else "deliveries"
     return f"{len(heard)} {noun}: what was read, headers and bodies belong together."
+
+
+def _as_kept(told: dict[str, Any], bundle: Bundle) -> None:
+    """Method and headers are told as they were kept, where the kept lines are here."""
+    kept = bundle.members.get(told["headers"]["file"]) if told["headers"] else None
+    if kept is None:
+        return
+    method, shown = "POST", []
+    for line in kept.decode("utf-8").split("\n"):
+        name, _, value = line.partition(": ")
+        if name == ":method":
+            method = value
+        elif line and name != ":url":
+            shown.append([name, value])
+    if (told["method"], told["headers_shown"]) != (method, shown):
+        raise Wrong(f"delivery {told['delivery']} is told with another method or other headers")
+
+
+def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
+    """sessions.json repeats records of the history, each with what was kept beside it."""
+    records = {each["record_id"]: each for each in history["records"]}
+    wanted = {name for name, each in records.items() if each["kind"].startswith("session_")}
+    told = bundle.document("sessions.json")
+    if len(told) != len(wanted) or {each["record_id"] for each in told} != wanted:
+        raise Wrong("sessions.json does not tell the sessions of the history")
+    for each in told:
+        name = each["record_id"]
+        if {key: each[key] for key in each if key != "details"} != records[name]:
+            raise Wrong(f"sessions.json tells {name} otherwise than the history")
+        kept = bundle.members.get(f"record-{name}.details")
+        if kept is not None and _read_or_text(kept) != each["details"]:
+            raise Wrong(f"sessions.json tells of {name} what was not kept beside it")
+
+
+def _read_or_text(kept: bytes) -> Any:
+    text = kept.decode("utf-8")
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return text
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
@@ -237,7 +303,9 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     """Step 6: every leaf is in the log, in its order, and says what the files here say."""
     log, things = bundle.document("log.json"), _things(bundle)
     if not log["leaves"]:
-        return None, UNSEALED
+        if bundle.manifest["format"] == FORMAT_1:
+            return None, UNSEALED
+        raise Wrong("log.json has no leaf: nothing here is proved by the log")
     size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
     last, hidden, found = -1, 0, set(log["unsealed"])
     for each in log["leaves"]:
@@ -252,6 +320,9 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
         found.add(name)
     for name in sorted(things.keys() ^ found):
         raise Wrong(f"{name} is not both here and in the log")
+    for name in log["unsealed"]:
+        if bundle.manifest["format"] != FORMAT_1 and _is_late(things[name], bundle):
+            raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
     rest = f"; here as a hash alone, for it holds personal data: {hidden}" if hidden else ""
     late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
     said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
@@ -280,8 +351,17 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
         }  # fmt: skip
     for each in bundle.document("revisions.json"):
         said = {name: each[name] for name in ("outcome", "at", "fulfillable", "before")}
+        because = json.dumps(each["because"], ensure_ascii=False)
+        if not bundle.manifest["redacted"] or MASKED not in because:
+            said["because"] = hashlib.sha256(because.encode("utf-8", "surrogatepass")).hexdigest()
         things[f"revision:{each['seq']}"] = {"kind": "revision", "order": history["order"], **said}
     return things
+
+
+def _is_late(thing: dict[str, Any], bundle: Bundle) -> bool:
+    """Whether there was time enough to seal it before the bundle's instant."""
+    came = thing.get("received_at") or thing.get("recorded_at") or thing["at"]
+    return _micros(bundle.manifest["as_of"]) - _micros(came) > SEALED_WITHIN_S * 1_000_000
 
 
 def _micros(at: str) -> int:
@@ -316,7 +396,8 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
     if found != bundle.document("ledger.json"):
         raise Wrong("ledger.json is not what follows from history.json")
     explained = "".join(f"{sentence}\n" for sentence in found["explanation"]).encode()
-    if explained != bundle.members.get("explanation.txt"):
+    first = bundle.manifest["format"] == FORMAT_1
+    if first and explained != bundle.members.get("explanation.txt"):
         raise Wrong("explanation.txt is not what follows from history.json")
     return True, f"Folding the history here again gives this ledger: {found['outcome']}."
 
@@ -334,10 +415,75 @@ def signature(bundle: Bundle) -> tuple[bool | None, str]:
     return None, "That takes minisign or openssl: README.txt shows how."
 
 
+def rendered(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 9, which takes the program that made the bundle."""
+    if bundle.manifest["format"] == FORMAT_1:
+        return (
+            None,
+            "Whether report.html and README.txt follow from the rest, format 1 cannot tell.",
+        )
+    said = (
+        f"report.html, explanation.txt, README.txt and verify.py are of release {release(bundle)}"
+    )
+    return None, f"{said}: its `tallyhook evidence verify` renders them again and compares."
+
+
+def release(bundle: Bundle) -> str:
+    """The release that the manifest names; a stranger's word."""
+    return clean(bundle.manifest.get("release"))[:40]
+
+
 CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
     *(("digests", digests), ("signature", signature), ("deliveries", deliveries)),
     *(("inclusion", inclusion), ("checkpoint", signature), ("ledger", ledger)),
+    ("rendered", rendered),
 ]
+
+# --- what nothing proves --------------------------------------------------------------------------
+
+
+def unproven(bundle: Bundle) -> list[str]:
+    """What of a bundle is only the word of whoever made it, however many steps passed. Of a bundle
+    that is not in form nothing: a step has failed."""
+    try:
+        return [clean(sentence) for sentence in _unproven(bundle) if sentence]
+    except (Wrong, *NOT_IN_FORM):
+        return []
+
+
+def _unproven(bundle: Bundle) -> list[str]:
+    log, history = bundle.document("log.json"), bundle.document("history.json")
+    deliveries = [bundle.document(f"delivery-{each['delivery_id']}.json")
+                  for each in history["deliveries"]]  # fmt: skip
+    bare = sum(not (each["body"] and each["body"]["file"] in bundle.members) for each in deliveries)
+    unread = "what was read of the bodies that are not here: claims, money, references"
+    plain = sum(not (each["headers"] and each["headers"]["file"] in bundle.members)
+                for each in deliveries)  # fmt: skip
+    hidden = sum(each["leaf"] is None for each in log["leaves"])
+    left_out = bundle.manifest["left_out"]
+    answers = [each for each in bundle.document("sessions.json")
+               if f"record-{each['record_id']}.details" in left_out]  # fmt: skip
+    return [
+        "that nothing about the order was left out",
+        _of(bare, f"{unread} (history.json)", len(deliveries)),
+        _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
+        "address, verdict and signature (delivery-ID.json)" if deliveries else "",
+        "the answers of the payment service (sessions.json)" if answers else "",
+        "lines of order books and settlement files (books.json)" if bundle.document("books.json")
+        else "",
+        "how the services' words are read (profile-N.toml)" if bundle.document("sources.json")
+        else "",
+        "the shop's time limits (policy in history.json)",
+        f"{hidden} of {len(log['leaves'])} leaves, here as a hash alone: something was sealed, and "
+        "nobody can tell what" if hidden else "",
+        f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
+        if log["unsealed"] else "",
+    ]  # fmt: skip
+
+
+def _of(count: int, what: str, whole: int) -> str:
+    """Nothing where there is none; of how many, where it is not all."""
+    return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 
 def steps_of(
@@ -366,20 +512,31 @@ def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> VerifySt
         found = check(bundle)
     except Wrong as error:
         return VerifyStep(name, False, f"{str(error)[:1].upper()}{str(error)[1:]}.")
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except NOT_IN_FORM as error:
         return VerifyStep(name, False, f"What it looks at is not in form: {type(error).__name__}.")
     return VerifyStep(name, True, found) if isinstance(found, str) else VerifyStep(name, *found)
 
 
-def lines_of(steps: list[VerifyStep]) -> list[str]:
-    """The report: a line for each step, then the last sentence."""
+def lines_of(steps: list[VerifyStep], not_proven: Sequence[str] = ()) -> list[str]:
+    """The report: the verdict, what nothing proves, and a line for each step."""
     words = {True: "passed", False: "FAILED", None: "not checked"}
     told = [f"{each.name}: {words[each.passed]}. {each.sentence}" for each in steps]
+    lines = [verdict(steps)]
+    if not_proven:
+        lines.append("Not proven, and only the word of whoever made the bundle:")
+        lines += [f"- {each}" for each in not_proven]
+    return [*lines, *(f"{number}. {line}" for number, line in enumerate(told, 1))]
+
+
+def verdict(steps: Sequence[VerifyStep]) -> str:
+    """One sentence."""
     failed = ", ".join(each.name for each in steps if each.passed is False)
+    if failed:
+        return f"DO NOT RELY ON IT: {failed} failed."
     left = ", ".join(each.name for each in steps if each.passed is None)
-    end = f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
-    lines = (f"{number}. {line}" for number, line in enumerate(told, 1))
-    return [*lines, f"DO NOT RELY ON IT: {failed} failed." if failed else end]
+    return (
+        f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
+    )
 
 
 def main(words: list[str]) -> int:
@@ -393,8 +550,9 @@ def main(words: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"{words[0]} cannot be read: {error.strerror}\n")
         return 2
-    _, steps = steps_of(archive, CHECKS)
-    sys.stdout.write("\n".join(lines_of(steps)) + "\n")
+    bundle, steps = steps_of(archive, CHECKS)
+    not_proven = [] if bundle is None else unproven(bundle)
+    sys.stdout.write("\n".join(lines_of(steps, not_proven)) + "\n")
     return 1 if any(passed is False for _, passed, _ in steps) else 0
 
 

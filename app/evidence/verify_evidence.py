@@ -6,6 +6,7 @@ are those that take more: ed25519, `reconcile`, and the providers' own schemes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,21 @@ from app.core.text import LEAF, counted
 from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
 from app.evidence.keys import PublicKey
-from app.evidence.seal import NotACheckpoint, note_holds, read_checkpoint
+from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
+from app.evidence.rendering import program, rendered_files
+from app.evidence.rendering import release as this_release
+from app.evidence.seal import (
+    MAX_NOTE_BYTES,
+    NotACheckpoint,
+    endorsed_chain,
+    note_holds,
+    read_checkpoint,
+)
 from app.evidence.verify import (
+    FORMAT_1,
     MANIFEST,
     MAX_BYTES,
+    NOT_IN_FORM,
     SIGNATURE,
     UNSEALED,
     Bundle,
@@ -29,16 +41,22 @@ from app.evidence.verify import (
     digests,
     inclusion,
     ledger,
+    release,
     steps_of,
+    unproven,
+    verdict,
 )
+from app.evidence.verify import rendered as left_to_its_release
 from app.orders.reindex import read_bytes_again
-from app.providers.profile import read_profile
+from app.providers.profile import profile_text, read_profile, shipped_profiles
 from app.providers.sections import Profile
 from app.providers.source import ProfileReader, Source
 from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.header_codec import read_headers
 from reconcile.instants import parse_instant
-from reconcile.transparency.evidence import event_of
+from reconcile.ledger.fold import fold
+from reconcile.transparency.evidence import event_of, history_of
+from reconcile.transparency.merkle import consistency_holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,17 +191,24 @@ def _source(profile: Profile, pem: bytes) -> Source | None:
 
 Found = tuple[bool | None, str]
 
+MAX_PROOF_BYTES: Final = 64 * 1024
+"""Of a consistency proof: two checkpoints and at most 128 hashes in hex."""
+
 MAX_KEY_FILE: Final = 4096
 """Characters of a public key's file, of which ours have some 100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """What became of each step. `order` and `as_of` are the bundle's word; None without one."""
+    """What became of each step. `order` and `as_of` are the bundle's word; None without one.
+
+    not_proven  what of it is only the word of whoever made it, whatever steps passed
+    """
 
     order: str | None
     as_of: str | None
     steps: tuple[VerifyStep, ...]
+    not_proven: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -196,7 +221,14 @@ class VerifiedBundle:
             {"step": each.name, "passed": each.passed, "sentence": each.sentence}
             for each in self.steps
         ]
-        return {"valid": self.valid, "order": self.order, "as_of": self.as_of, "steps": steps}
+        return {
+            "valid": self.valid,
+            "verdict": verdict(self.steps),
+            "not_proven": list(self.not_proven),
+            "order": self.order,
+            "as_of": self.as_of,
+            "steps": steps,
+        }
 
 
 def read_bundle(path: Path) -> bytes:
@@ -223,8 +255,39 @@ def trusted_key(given: str) -> PublicKey:
         ) from None
 
 
-def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> VerifiedBundle:
-    """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCheckpoint:
+    """A checkpoint that left the shop, and was kept by whoever verifies.
+
+    note  its text; path: hashes of a consistency proof between it and the bundle's; None: no proof
+    """
+
+    note: str
+    path: tuple[bytes, ...] | None = None
+
+
+def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
+    """From its file, and from that of `log consistency`. Raises UsageError."""
+    try:
+        note = checkpoint.read_text("utf-8")[: MAX_NOTE_BYTES + 1]
+        if consistency is None:
+            return KeptCheckpoint(note=note)
+        path = json.loads(consistency.read_bytes()[:MAX_PROOF_BYTES])["path"]
+        return KeptCheckpoint(note=note, path=tuple(bytes.fromhex(each) for each in path))
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
+    except NOT_IN_FORM:
+        raise UsageError(
+            "--checkpoint names the text of a checkpoint, and --consistency what `tallyhook log "
+            "consistency`, or the shop's address for it, has printed"
+        ) from None
+
+
+def verify_evidence(
+    archive: bytes, *, trusted: PublicKey | None = None, kept: KeptCheckpoint | None = None
+) -> VerifiedBundle:
+    """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise;
+    `kept`: a checkpoint of the same log that left the shop at some time."""
     checks: list[tuple[str, Callable[[Bundle], Any]]] = [
         ("digests", digests),
         ("signature", lambda bundle: _signature(bundle, trusted)),
@@ -234,11 +297,92 @@ def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> Veri
         ("ledger", ledger),
         ("bodies", bodies),
         ("provider_signatures", provider_signatures),
+        ("rendered", rendered),
     ]
+    if kept is not None:
+        checks.append(("kept_checkpoint", lambda bundle: _fits_kept(bundle, kept)))
     bundle, steps = steps_of(archive, checks)
     manifest = {} if bundle is None else bundle.manifest
     return VerifiedBundle(
-        order=_text(manifest.get("order")), as_of=_text(manifest.get("as_of")), steps=tuple(steps)
+        order=_text(manifest.get("order")),
+        as_of=_text(manifest.get("as_of")),
+        steps=tuple(steps),
+        not_proven=() if bundle is None else tuple(_not_proven(bundle)),
+    )
+
+
+def _not_proven(bundle: Bundle) -> Iterator[str]:
+    """As any Python tells it; but profiles that are those of this release are known."""
+    for sentence in unproven(bundle):
+        if not sentence.endswith("(profile-N.toml)") or not _are_of_this_release(bundle):
+            yield sentence
+
+
+def _are_of_this_release(bundle: Bundle) -> bool:
+    """Whether every profile in the bundle is, byte for byte, one that comes with this program."""
+    shipped = set(shipped_profiles())
+    try:
+        return all(
+            each["profile"] in shipped
+            and bundle.members[each["file"]] == profile_text(each["profile"]).encode()
+            for each in bundle.document("sources.json")
+        )
+    except NOT_IN_FORM:
+        return False
+
+
+def rendered(bundle: Bundle) -> Found:
+    """Whether what is rendered from the rest of the bundle is what this program renders from it."""
+    if bundle.manifest["format"] == FORMAT_1:
+        return left_to_its_release(bundle)
+    if bundle.manifest.get("program") != program():
+        return None, (
+            "report.html, explanation.txt, README.txt and verify.py are of another program "
+            f"({release(bundle)}) than this one ({this_release()}): only that one can tell whether "
+            "they follow from the rest."
+        )
+    files = rendered_again(bundle)
+    for name, data in files.items():
+        if bundle.members.get(name) != data:
+            raise Wrong(f"{name} is not what the rest of the bundle gives")
+    return True, f"{', '.join(sorted(files))} are, to the byte, what the rest gives."
+
+
+def rendered_again(bundle: Bundle) -> dict[str, bytes]:
+    """What this program renders from the rest of a bundle, by name. Raises Wrong and ValueError for
+    a bundle that is not in form."""
+    history, policy, as_of = history_of(bundle.document("history.json"))
+    facts = LetterFacts(
+        history=history,
+        revisions=tuple(_published(each) for each in bundle.document("revisions.json")),
+        arrivals=tuple(
+            _arrival(bundle.document(f"delivery-{each.delivery_id}.json"), bundle)
+            for each in history.deliveries
+        ),
+        checkpoint=bundle.members.get("checkpoint.txt", b"").decode("utf-8"),
+        sealed=len(bundle.document("log.json")["leaves"]),
+        unsealed=len(bundle.document("log.json")["unsealed"]),
+        key=keys.key_name(_key(bundle)),
+    )
+    return rendered_files(fold(history, policy=policy, as_of=as_of), facts)
+
+
+def _published(told: Mapping[str, Any]) -> PublishedOutcome:
+    return PublishedOutcome(
+        at=parse_instant(told["at"]), outcome=told["outcome"], fulfillable=told["fulfillable"]
+    )
+
+
+def _arrival(told: Mapping[str, Any], bundle: Bundle) -> Arrival:
+    signature = told["signature"]
+    signed_at = signature["signed_at"]
+    return Arrival(
+        source=told["source"],
+        received_at=parse_instant(told["received_at"]),
+        key=signature["key"],
+        scheme=signature["scheme"],
+        public=f"key-{signature['key']}.pem" in bundle.members,
+        signed_at=None if signed_at is None else parse_instant(signed_at),
     )
 
 
@@ -263,10 +407,15 @@ def _signature(bundle: Bundle, trusted: PublicKey | None) -> Found:
     name = keys.key_name(public)
     if trusted is None:
         return True, f"Signed with the key {name} that is in the bundle. {_NOT_WHOSE}"
-    if trusted != public:
-        other = keys.key_name(trusted)
-        raise Wrong(f"it is signed with the key {name}, and not with {other}, the one to trust")
-    return True, f"Signed with the key {name}, the one to trust."
+    other = keys.key_name(trusted)
+    if trusted == public:
+        return True, f"Signed with the key {name}, the one to trust."
+    if trusted in _endorsed_keys(bundle, public):
+        return True, (
+            f"Signed with the key {name}. The one to trust, {other}, signed that the log goes on "
+            "with that one."
+        )
+    raise Wrong(f"it is signed with the key {name}, and not with {other}, the one to trust")
 
 
 def _key(bundle: Bundle) -> PublicKey:
@@ -280,21 +429,85 @@ def _key(bundle: Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: Bundle) -> Found:
-    """By the key that signed the manifest, or one that signed for the log before it."""
+    """By the key that signed the manifest, or one before it that signed that this one follows it.
+    Whoever makes a bundle can name any other key in it."""
     if "checkpoint.txt" not in bundle.members:
-        return None, UNSEALED
+        if bundle.manifest["format"] == FORMAT_1:
+            return None, UNSEALED
+        raise Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
-    earlier = [PublicKey(bytes.fromhex(each)) for each in bundle.document("log.json")["keys"]]
     try:
         found = read_checkpoint(note)
     except NotACheckpoint as error:
         raise Wrong(str(error)) from None
-    for public in (newest, *reversed(earlier)):
-        if note_holds(note, name=found.origin, public=public):
-            which = "the same key" if public == newest else "an earlier key of this log"
-            size = counted(found.size, *LEAF)
-            return True, f"Signed with {which}: the log {found.origin} at {size}."
+    said = f"the log {found.origin} at {counted(found.size, *LEAF)}"
+    endorsed = _endorsed_keys(bundle, newest)
+    for public in (newest, *endorsed, *_log_keys(bundle)):
+        if not note_holds(note, name=found.origin, public=public):
+            continue
+        if public == newest:
+            return True, f"Signed with the same key: {said}."
+        name = keys.key_name(public)
+        if public in endorsed:
+            return True, f"Signed with {name}, which signed that the same key follows it: {said}."
+        return None, (
+            f"Signed with {name}, which the bundle calls an earlier key, and nothing here proves "
+            f"that it was one: {said}. Compare it with a key that you have from the shop."
+        )
     raise Wrong("the checkpoint is not signed with a key of this log")
+
+
+def _fits_kept(bundle: Bundle, kept: KeptCheckpoint) -> Found:
+    """Whether the bundle's log and the one of the kept checkpoint are one: the later began with the
+    earlier (RFC 9162, 2.1.4.2)."""
+    newest = _key(bundle)
+    try:
+        ours = read_checkpoint(_decoded(bundle, "checkpoint.txt"))
+        theirs = read_checkpoint(kept.note)
+    except NotACheckpoint as error:
+        raise Wrong(str(error)) from None
+    if ours.origin != theirs.origin:
+        raise Wrong(f"the kept checkpoint is of another log, {theirs.origin}")
+    signers = (newest, *_endorsed_keys(bundle, newest))
+    if not any(note_holds(kept.note, name=theirs.origin, public=each) for each in signers):
+        raise Wrong("the kept checkpoint is not signed with a key that leads to the bundle's")
+    earlier, later = sorted((ours, theirs), key=lambda each: each.size)
+    if kept.path is None and earlier.size != later.size:
+        return None, (
+            f"The kept checkpoint has {theirs.size} leaves and the bundle's {ours.size}: "
+            f"--consistency takes what `tallyhook log consistency {earlier.size} {later.size}` "
+            "of the shop prints."
+        )
+    if not consistency_holds(
+        old=earlier.size, old_head=earlier.head, size=later.size, head=later.head,
+        proof=kept.path or (),
+    ):  # fmt: skip
+        raise Wrong(
+            "the log of the kept checkpoint and that of the bundle are not one and the same"
+        )
+    leaves = bundle.document("log.json")["leaves"]
+    within = sum(each["index"] < theirs.size for each in leaves)
+    return True, (
+        f"The log that you have a checkpoint of, at {counted(theirs.size, *LEAF)}, is that of the "
+        f"bundle: {within} of the {counted(len(leaves), *LEAF)} here lay in it already then."
+    )
+
+
+def _log_keys(bundle: Bundle) -> list[PublicKey]:
+    return [PublicKey(bytes.fromhex(each)) for each in bundle.document("log.json")["keys"]]
+
+
+def _endorsed_keys(bundle: Bundle, newest: PublicKey) -> list[PublicKey]:
+    """Keys of the log from which signatures lead, one key to the next, to the bundle's own."""
+    if "checkpoint.txt" not in bundle.members:
+        return []
+    try:
+        origin = read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
+    except NotACheckpoint:
+        return []
+    log = bundle.document("log.json")
+    chain = endorsed_chain(origin, _log_keys(bundle), log.get("endorsements", ()))
+    return chain if chain and chain[-1] == newest else []
 
 
 def _decoded(bundle: Bundle, name: str) -> str:

@@ -15,7 +15,14 @@ from typing import Any, Final, Literal
 from app.access.operator_store import Operator
 from app.access.operators import Action, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, propose
+from app.access.proposals import (
+    Agree,
+    Agreed,
+    ProposalKind,
+    check_reason,
+    propose,
+    shown_in,
+)
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection
 from app.finance.break_store import (
@@ -498,8 +505,9 @@ def acceptance_kind(context: AppContext) -> ProposalKind:
         name="accept_above_limit",
         title="Accept a break above the limit",
         action="break_accepted",
-        state=_break_state,
+        subject_state=_break_state,
         perform=perform,
+        where=shown_in("breaks"),
     )
 
 

@@ -37,10 +37,13 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """The scope, where an end of it that is the midnight before a first of a month is where that
-    month begins in the books: they may have been closed in another zone."""
+    """The scope in the merchant's name and zone, where an end of it that is the midnight before a
+    first of a month is where that month begins in the books: they may have been closed in another
+    zone."""
     start, end = [await _in_books(context, at) for at in (scope.start, scope.end)]
-    return replace(scope, start=start, end=end, zone=str(context.calendar_zone))
+    return replace(
+        scope, start=start, end=end, zone=str(context.calendar_zone), merchant=context.merchant
+    )
 
 
 async def _in_books(context: AppContext, at: Instant) -> Instant:

@@ -16,14 +16,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any, Final
 
 from app.access.operator_store import Operator
 from app.access.operators import Proven, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, propose
+from app.access.proposals import (
+    Agree,
+    Agreed,
+    ProposalKind,
+    check_reason,
+    propose,
+    shown_in,
+)
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.calendar import calendar_of, month_in_books
@@ -165,9 +172,15 @@ def closing_kind(
         name="close_period",
         title="Close a month",
         action="period_closed",
-        state=_months_state,
+        subject_state=_months_state,
         perform=perform,
         takes_long=True,
+        for_good=True,
+        where=shown_in("periods"),
+        particulars={
+            "as_of": "Closed as it was known at",
+            "margin_days": "Days after the month's end before which it is not closed",
+        },
     )
 
 
@@ -263,6 +276,7 @@ def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
         basis=CLOSING_BASIS,
         environment=context.store.environment or "",
         zone=month.zone,
+        merchant=context.merchant,
     )
 
 
@@ -287,7 +301,10 @@ async def _write(
     agree: Agree | None = None,
 ) -> Closing:
     rests = await _rests_on(context, report.scope.as_of, before=before, progress=progress)  # 4
-    prints = printed(report)  # 5
+    # After its evidence even where the clock stands: the audit entry is not part of it.
+    closed_at = max(context.clock.now(), report.scope.as_of + TICK)
+    report = await _signed(context, request, report, closed_at=closed_at)
+    prints = await asyncio.to_thread(printed, report)  # 5
     async with context.store.writing() as connection:  # 6
         agreed = None if agree is None else await agree(connection)
         if agreed is None:
@@ -302,8 +319,7 @@ async def _write(
             **rests,
             month=month,
             as_of=report.scope.as_of,
-            # After its evidence even where the clock stands: the audit entry is not part of it.
-            closed_at=max(context.clock.now(), report.scope.as_of + TICK),
+            closed_at=closed_at,
             by=who.name,
             role=who.role,
             margin_days=request.margin_days,
@@ -320,6 +336,15 @@ async def _write(
         await add_closing(connection, closing, prints=prints)
         await _note(connection, who, closing, agreed, reason=request.reason)
     return closing
+
+
+async def _signed(
+    context: AppContext, request: CloseRequest, report: PeriodReport, *, closed_at: Instant
+) -> PeriodReport:
+    """The report with who closes the month, and when: each of its pages says so."""
+    async with context.store.reading() as connection:
+        who = await permitted(connection, by=request.by, action="period_closed")
+    return replace(report, scope=replace(report.scope, closed_by=who.name, closed_at=closed_at))
 
 
 async def _rests_on(

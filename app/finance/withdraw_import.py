@@ -70,12 +70,14 @@ class Foreseen:
     seen      what stands by it; `before` counts what is of closed months
     unchanged numbers of later imports that found rows unchanged, which may have been its lines
     named     orders of which it said what they were paid by; that stays
+    because   why one person may not do it alone; None: they may
     """
 
     withdrawn: Import
     seen: InForce
     unchanged: tuple[int, ...]
     named: int
+    because: str | None
 
     @property
     def lines(self) -> int:
@@ -109,6 +111,32 @@ class Foreseen:
             found.append(f"What it said {orders} paid by stays: events follow it already.")
         return tuple(found)
 
+    @property
+    def moneys(self) -> str:
+        """The money of its lines by currency, without signs."""
+        sums = sorted(self.seen.sums.items())
+        return ", ".join(_money(minor, currency) for currency, minor in sums) or "no money"
+
+    @property
+    def mark(self) -> str:
+        """Of what was seen, for `withdraw_import`."""
+        return _mark(self.seen)
+
+
+async def withdrawable(
+    context: AppContext, number: int, *, kind: ImportKind, by: str | None
+) -> Foreseen:
+    """What `withdraw_import` would do now; nothing is written. Raises as it does."""
+    async with context.store.reading() as connection:
+        await permitted(connection, by=by, action=ACTIONS[kind])
+        return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
+
+
+async def withdrawn_by(context: AppContext, number: int) -> Import | None:
+    """The import that took this one back; None: it stands."""
+    async with context.store.reading() as connection:
+        return await withdrawal_of(connection, number)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn(Foreseen):
@@ -123,12 +151,20 @@ class Withdrawn(Foreseen):
 
 
 async def withdraw_import(
-    context: AppContext, number: int, *, kind: ImportKind, by: str | None, reason: str
+    context: AppContext,
+    number: int,
+    *,
+    kind: ImportKind,
+    by: str | None,
+    reason: str,
+    seen_as: str = "",
 ) -> Withdrawn | Proposal:
     """Take it back, or propose that where its money is above what one person may accept.
 
+    seen_as  the mark of what the person saw of it; empty: they did not look
+
     Raises NotFoundError where there is no such import, UsageError for who may not, for one that was
-    taken back, and while another import is under way.
+    taken back, for one that has changed since it was seen, and while another import is under way.
     """
     check_reason(reason, of="an import")
     async with context.store.writing() as connection:
@@ -136,17 +172,18 @@ async def withdraw_import(
         who = await permitted(connection, by=by, action=ACTIONS[kind])
         found = await _withdrawable(connection, number, kind=kind)
         foreseen = await _foreseen(connection, found)
-        because = await _too_much(connection, foreseen.seen)
-        if because is None:
+        if seen_as not in ("", foreseen.mark):
+            raise UsageError("what stands by this import has changed since you saw it: look again")
+        if foreseen.because is None:
             return await _take_back(context, connection, foreseen, who, reason=reason)
         what = f"Take back import {number} of {kind} lines ({found.file}): "
-        money = f"{counted(foreseen.lines, 'line')}, {_moneys(foreseen.seen)}."
+        money = f"{counted(foreseen.lines, 'line')}, {foreseen.moneys}."
         return await propose(
             connection,
             withdrawal_kind(context),
             who=who,
             now=context.clock.now(),
-            because=because,
+            because=foreseen.because,
             subject=_subject(number),
             sentence=" ".join((what + money, *foreseen.notes)),
             given={"import": str(number), "kind": kind},
@@ -156,10 +193,6 @@ async def withdraw_import(
 
 def _subject(number: int) -> str:
     return f"import {number}"
-
-
-def _moneys(seen: InForce) -> str:
-    return ", ".join(_money(minor, code) for code, minor in sorted(seen.sums.items())) or "no money"
 
 
 def _money(minor: int, currency: str) -> str:
@@ -204,11 +237,13 @@ async def _too_much(connection: Connection, seen: InForce) -> str | None:
 async def _foreseen(connection: Connection, found: Import) -> Foreseen:
     closed = await closed_periods(connection)
     end = (await closing_named(connection, closed[-1].period)).month.end if closed else EARLIEST
+    seen = await in_force(connection, found, before=end)
     return Foreseen(
         withdrawn=found,
-        seen=await in_force(connection, found, before=end),
+        seen=seen,
         unchanged=await later_imports(connection, found),
         named=await named_by(connection, author_of_import(found.number)),
+        because=await _too_much(connection, seen),
     )
 
 
@@ -241,6 +276,7 @@ async def _take_back(
         seen=foreseen.seen,
         unchanged=foreseen.unchanged,
         named=foreseen.named,
+        because=foreseen.because,
     )
     at = await publish_import(connection, begun, now=now)
     await note_in_trail(
@@ -282,8 +318,10 @@ def withdrawal_kind(context: AppContext) -> ProposalKind:
         name="withdraw_import",
         title="Take an import back",
         action="records_withdrawn",
-        state=_state,
+        subject_state=_state,
         perform=perform,
+        takes_long=True,
+        where=lambda proposal: ("imports", proposal.given["import"]),
     )
 
 
@@ -294,5 +332,8 @@ async def _given(connection: Connection, given: Mapping[str, str]) -> Import:
 
 async def _state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     """How many lines would be taken back, and their money."""
-    seen = await in_force(connection, await _given(connection, given))
+    return _mark(await in_force(connection, await _given(connection, given)))
+
+
+def _mark(seen: InForce) -> str:
     return json.dumps([seen.lines, seen.sums], sort_keys=True)

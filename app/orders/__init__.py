@@ -5,6 +5,7 @@ __all__ = (
     "customers",
     "delivery_log",
     "find_orders",
+    "first_delivery",
     "history_store",
     "hold_store",
     "holds",

@@ -27,7 +27,7 @@ from typing import Final
 
 from app.access.operators import Proven, note_in_trail, permitted, who_may
 from app.access.proposal import Proposal
-from app.access.proposals import PROPOSE, Agree, ProposalKind, propose, proved
+from app.access.proposals import PROPOSE, Agree, ProposalKind, propose, proved, shown_in
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
@@ -197,9 +197,11 @@ def erasure_kind(
         name="erase",
         title="Erase personal data",
         action="erased",
-        state=_order_state,
+        subject_state=_order_state,
         perform=perform,
         takes_long=True,
+        for_good=True,
+        where=shown_in("orders"),
         unfinished=unfinished,
     )
 

@@ -2,8 +2,10 @@
 
 __all__ = (
     "check_signatures",
+    "connecting",
     "dates",
     "doctor",
+    "examples",
     "fetched",
     "fields",
     "fingerprints",

@@ -27,6 +27,7 @@ from app.providers.sections import (
     RequestRule,
     RestsOnRule,
     SecretRule,
+    SetupRule,
     SignatureRule,
     TimestampRule,
 )
@@ -112,6 +113,7 @@ def _build(name: str, values: dict[str, Any]) -> Profile:
         name=name,
         verifies_only=values["verifies_only"],
         confirm=values["confirm"],
+        setup=SetupRule(**values["setup"]),
         signature=SignatureRule(**signature, also=also and AlsoRule(**also)),
         account=AccountRule(**values["account"]),
         secret=SecretRule(**values["secret"]),

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from app.core.errors import ConfigurationError
@@ -145,10 +145,18 @@ class Questions:
 
 def credentials_of(rule: FetchBackRule) -> set[str]:
     """The names of every credential that asking needs."""
-    texts = [rule.body or "", rule.token_body, *(str(text) for _, text in rule.headers)]
+    return credentials_named({key: getattr(rule, key) for key in _WITH_CREDENTIALS})
+
+
+_WITH_CREDENTIALS: Final = ("credential", "body", "token_body", "headers")
+
+
+def credentials_named(rule: Mapping[str, Any]) -> set[str]:
+    """The same of a section [fetch_back] as it is read, by key."""
+    texts = [rule["body"] or "", rule["token_body"], *(str(text) for _, text in rule["headers"])]
     found = {name for text in texts for name in _REFERENCE.findall(text)}
     named = {name.partition(":")[2] for name in found if name.startswith("credential:")}
-    return named | ({rule.credential} if rule.credential is not None else set())
+    return named | ({rule["credential"]} if rule["credential"] is not None else set())
 
 
 def _usable(credential: str) -> bool:

@@ -38,6 +38,15 @@ REQUIRED: Final = object()
 MAX_ANSWER: Final = 1_000
 """Characters of an acknowledgement; providers want a word or two."""
 
+MAX_NOTE: Final = 300
+"""Characters of a sentence for people; what is longer is not read."""
+
+MAX_EVENT: Final = 100
+"""Characters of an event's name at a provider."""
+
+MOST_EVENTS: Final = 60
+MOST_NOTES: Final = 12
+
 
 class Rule(NamedTuple):
     """One key: what makes its value (raising ValueError with a sentence), and its default."""
@@ -106,13 +115,15 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
     return read
 
 
-def listed(read_one: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
-    """One, or a list of at least one."""
+def listed(read_one: Callable[[Any], T], most: int | None = None) -> Callable[[Any], tuple[T, ...]]:
+    """One, or a list of at least one, and of at most so many."""
 
     def read(value: Any) -> tuple[T, ...]:
         given = value if type(value) is list else [value]
         if not given:
             raise ValueError("must not be an empty list")
+        if most is not None and len(given) > most:
+            raise ValueError(f"must be a list of at most {most}")
         return tuple(read_one(each) for each in given)
 
     return read
@@ -161,6 +172,30 @@ def zone(value: Any) -> str:
     if not ZONE.fullmatch(text(value)):
         raise ValueError("must be an offset from UTC such as +03:00")
     return str(value)
+
+
+def note(value: Any) -> str:
+    """A sentence for people, in one line that a terminal can show."""
+    if len(text(value)) > MAX_NOTE or not value.isprintable():
+        raise ValueError(f"must be one line of at most {MAX_NOTE} printable characters")
+    return str(value)
+
+
+def event_name(value: Any) -> str:
+    """An event as the provider's own page calls it."""
+    if not re.fullmatch(r"[!-~]+", text(value)) or len(value) > MAX_EVENT or "*" in value:
+        raise ValueError(
+            f"must be an exact name of at most {MAX_EVENT} ASCII characters, without blanks and *"
+        )
+    return str(value)
+
+
+def credential_note(pair: tuple[str, Any]) -> str:
+    """What a credential of this name is."""
+    name, value = pair
+    if not re.fullmatch(r"[a-z0-9_]{1,40}", name):
+        raise ValueError("is not a credential's name: lower case letters, digits and _")
+    return note(value)
 
 
 def answer_text(value: Any) -> str:
@@ -261,6 +296,14 @@ TOP: Final[Mapping[str, Rule]] = {
 }
 
 SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
+    "setup": {
+        "where": Rule(note, None),
+        "secret": Rule(note, None),
+        "events": Rule(listed(event_name, MOST_EVENTS), ()),
+        "fields": Rule(listed(note, MOST_NOTES), ()),
+        "traps": Rule(listed(note, MOST_NOTES), ()),
+        "silence": Rule(note, None),
+    },
     "signature": {
         "mac": Rule(mac),
         "key": Rule(one_of(KEYS), None),
@@ -390,6 +433,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
 }
 
 FREE: Final[Mapping[str, Rule]] = {
+    "setup.credentials": Rule(credential_note, ()),
     "signature.options": Rule(options, ()),
     "acknowledgement.fields": Rule(constants, ()),
     "amounts.decimals": Rule(decimals, ()),

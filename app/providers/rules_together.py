@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from app.core.toml_file import Mistake, Values
 from app.providers.encodings import FORMATS
 from app.providers.paths import EACH, Path, Where, compile_path
-from app.providers.questions import REFERENCES
+from app.providers.questions import REFERENCES, credentials_named
 from app.providers.schemes import NAMED, SCHEMES, UNSIGNED
 from app.providers.template import (
     TemplateGroup,
@@ -291,6 +291,18 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
         if re.fullmatch(r"[a-z_]+", name) and name not in REFERENCES:
             return f"has an unknown reference; known are {{{'}, {'.join(REFERENCES)}}}"
     return None
+
+
+def setup_is_of_this_profile(values: Values) -> Iterable[Mistake]:
+    """What is told of credentials and secrets is of those that the profile has."""
+    setup, rule = values["setup"], values["fetch_back"]
+    if setup["secret"] and values["signature"]["mac"] == UNSIGNED:
+        yield Mistake("setup.secret", "means nothing with signature.mac none, which has no secret")
+    known = credentials_named(rule) if rule is not None else set()
+    for name, _ in setup["credentials"]:
+        if name not in known:
+            has = f"asks with {', '.join(sorted(known))}" if known else "asks with none"
+            yield Mistake(f"setup.credentials.{name}", f"is no credential: the profile {has}")
 
 
 def handshake_is_safe(values: Values) -> Iterable[Mistake]:
@@ -606,6 +618,7 @@ _TOGETHER: Final = (
     _form_has_its_field,
     _answer_is_one_thing,
     _what_counts_is_signed,
+    setup_is_of_this_profile,
     _joins_are_told_apart,
     fetch_back_is_safe,
     handshake_is_safe,

@@ -23,6 +23,29 @@ Claims = tuple[tuple[str, ClaimKind], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetupRule:
+    """Section [setup]: what a person has to know to connect the provider; None, empty: the file
+    does not say.
+
+    where        where the address is registered with the provider
+    secret       what the source's secret is, and where the provider shows it
+    events       exact names of the events to subscribe to
+    fields       what must carry the order's reference when the shop starts a payment
+    traps        what goes wrong, a sentence each
+    silence      what it means when nothing arrives
+    credentials  (name, what it is) of what the provider is asked back with
+    """
+
+    where: str | None
+    secret: str | None
+    events: tuple[str, ...]
+    fields: tuple[str, ...]
+    traps: tuple[str, ...]
+    silence: str | None
+    credentials: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlsoRule:
     """Section [signature.also]: a second scheme, told apart by label and by its secrets."""
 
@@ -284,6 +307,7 @@ class Profile:
     name: str
     verifies_only: bool
     confirm: str | None
+    setup: SetupRule
     signature: SignatureRule
     account: AccountRule
     secret: SecretRule

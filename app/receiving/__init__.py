@@ -17,6 +17,7 @@ __all__ = (
     "inbox_file_store",
     "inbox_queue",
     "inbox_store",
+    "kept_request",
     "pace",
     "phone_store",
     "reader",

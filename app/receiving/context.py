@@ -23,6 +23,7 @@ class AppContext:
                      found
     erasure_journal  the file that knows who was erased; None: nobody can be
     zone             in which the merchant counts days and months; None: nobody has said
+    merchant         the merchant's name, for the pages of reports; empty: nobody has said
     """
 
     store: Store
@@ -31,6 +32,7 @@ class AppContext:
     phone_key: PhoneKey | None = None
     erasure_journal: Path | None = None
     zone: tzinfo | None = None
+    merchant: str = ""
 
     @property
     def calendar_zone(self) -> tzinfo:

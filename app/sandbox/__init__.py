@@ -5,6 +5,7 @@ events cannot be cancelled out by the same mistake in writing them. See README.m
 """
 
 __all__ = (
+    "listening",
     "playing",
     "scenarios",
     "server",

@@ -188,19 +188,30 @@ async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The log's origin, and the public keys that have signed for it in hex, the newest last."""
+    """The log's origin, and the public keys that have signed for it in hex, the newest last.
+
+    endorsements  for each key what the one before it signed of it, in hex; None where nothing
+    """
 
     origin: str
     keys: tuple[str, ...]
+    endorsements: tuple[str | None, ...]
 
 
 async def identity(connection: AsyncConnection) -> Identity | None:
     """Which log this is; None before it has begun."""
     origin = await connection.scalar(text("SELECT value FROM meta WHERE name='log origin'"))
-    keys = await connection.execute(text("SELECT public FROM log_keys ORDER BY number"))
+    found = await connection.execute(
+        text("SELECT public, endorsement FROM log_keys ORDER BY number")
+    )
     if origin is None:
         return None
-    return Identity(origin=origin, keys=tuple(row[0] for row in keys))
+    keys = found.all()
+    return Identity(
+        origin=origin,
+        keys=tuple(row[0] for row in keys),
+        endorsements=tuple(row[1] for row in keys),
+    )
 
 
 async def begin_log(connection: AsyncConnection, *, origin: str, public: str, now: Instant) -> None:
@@ -216,12 +227,14 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
         await add_key(connection, public=public, now=now)
 
 
-async def add_key(connection: AsyncConnection, *, public: str, now: Instant) -> None:
-    """From now on, this key signs."""
+async def add_key(
+    connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
+) -> None:
+    """From now on, this key signs. `endorsement`: what the one before it signed of that, in hex."""
     await connection.execute(
         text(
-            "INSERT INTO log_keys (number, public, since) "
-            "SELECT coalesce(max(number), 0) + 1, :public, :since FROM log_keys"
+            "INSERT INTO log_keys (number, public, since, endorsement) "
+            "SELECT coalesce(max(number), 0) + 1, :public, :since, :endorsement FROM log_keys"
         ),
-        {"public": public, "since": now},
+        {"public": public, "since": now, "endorsement": endorsement},
     )

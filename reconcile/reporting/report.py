@@ -183,7 +183,9 @@ AGES: Final[tuple[Age, ...]] = get_args(Age)
 class Scope:
     """What a report is of. `start` is in the period, `end` is not; `as_of` bounds what is known.
 
-    zone  the name of the zone in which its days and months are counted
+    zone       the name of the zone in which its days and months are counted
+    merchant   whose report it is; empty: nobody has said
+    closed_by, closed_at   who closed the month, and when; of an open period empty and None
     """
 
     start: Instant
@@ -192,6 +194,9 @@ class Scope:
     basis: Basis
     environment: str
     zone: str = "UTC"
+    merchant: str = ""
+    closed_by: str = ""
+    closed_at: Instant | None = None
 
 
 @frozen

@@ -30,7 +30,55 @@ class Column:
     @property
     def heading(self) -> str:
         """For people."""
-        return self.name.replace("_", " ")
+        return _HEADINGS.get(self.name, self.name.replace("_", " ").capitalize())
+
+
+_HEADINGS: Final[dict[str, str]] = {
+    "at": "Date",
+    "at_risk": "At risk",
+    "age_days": "Days old",
+    "because": "Why",
+    "bound": "At most",
+    "bucket": "Stands as",
+    "cites": "Rests on",
+    "closing": "Closing",
+    "count": "Number",
+    "count_change": "Change in number",
+    "holds": "Agrees",
+    "in_bank": "In the bank",
+    "left": "One way",
+    "left_out": "Not listed",
+    "left_value": "Adds up to",
+    "listed": "Listed",
+    "lost": "Lost in disputes",
+    "movements": "Payments and refunds",
+    "late": "Webhook late",
+    "open": "Open",
+    "older": "Over 90 days",
+    "out_of_order": "Out of order",
+    "received_at": "Known since",
+    "redelivered": "Sent again",
+    "right": "The other way",
+    "right_value": "Adds up to, too",
+    "sentence": "What it means",
+    "start": "From",
+    "success": "Paid",
+    "failure": "Failed",
+    "timeout": "Timed out",
+    "identity": "Break",
+    "name": "What is added up",
+    "sum": "Amount",
+    "sum_change": "Change",
+    "sum_now": "Now",
+    "sum_original": "As closed",
+    "sum_told": "Reported since",
+    "up_to": "Took",
+    "up_to_1_day": "Up to 1 day",
+    "up_to_30_days": "8 to 30 days",
+    "up_to_7_days": "2 to 7 days",
+    "up_to_90_days": "31 to 90 days",
+}
+"""Where the name of a column says less than a reader needs."""
 
 
 @frozen
@@ -62,37 +110,38 @@ def _columns(declared: str) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def _table(name: str, title: str, row: type[Any], columns: str, *, about: str) -> Table:
+def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> Table:
+    """A table; `columns` declares them as `currency count:count`: a text and a count."""
     return Table(name=name, title=title, about=about, row=row, columns=_columns(columns))
 
 
 TABLES: Final[tuple[Table, ...]] = (
-    _table("notes", "To be known first", r.Note, "sentence", about="What bears on the whole."),
-    _table(
+    table_of("notes", "Please note", r.Note, "sentence", about="What bears on the whole report."),
+    table_of(
         "control",
-        "Control totals by outcome",
+        "Orders by outcome",
         r.ControlRow,
         "currency bucket count:count sum:money captured:money refunded:money lost:money",
         about="Every order of the period stands in exactly one row; money that moved in the period "
         "stands in the row of its own currency.",
     ),
-    _table(
+    table_of(
         "outcomes",
-        "Outcomes and why",
+        "Outcomes and reasons",
         r.OutcomeRow,
         "outcome group reason sentence orders:count further_attempts:count redelivered:count "
         "late:count out_of_order:count",
         about="Orders of the period by the reason that decided; and of these, how many took "
         "further attempts, or had events delivered again, late, or out of order.",
     ),
-    _table(
+    table_of(
         "times",
         "Outcomes over time",
         r.TimeRow,
         "start:instant success:count failure:count timeout:count open:count",
         about="Orders by when they were opened, and how they ended as far as is known.",
     ),
-    _table(
+    table_of(
         "breaks",
         "Breaks by cause and age",
         r.BreakRow,
@@ -101,21 +150,21 @@ TABLES: Final[tuple[Table, ...]] = (
         "is what they are about; at risk is what of it may be lost: not what is held and only "
         "missing in a file, nor what is owed back, nor a mistake of unit, nor what was accepted.",
     ),
-    _table(
+    table_of(
         "late",
-        "Late changes: money of earlier months",
+        "Late payments and refunds of earlier months",
         r.LateRow,
         "month kind currency count:count sum:money",
-        about="Movements dated before the period that became known in it.",
+        about="Payments and refunds dated before the period that became known in it.",
     ),
-    _table(
+    table_of(
         "changes",
-        "Late changes: outcomes of earlier orders",
+        "Earlier orders whose outcome changed",
         r.ChangeRow,
         "before after count:count",
         about="Orders opened before the period whose published outcome changed in it.",
     ),
-    _table(
+    table_of(
         "adjustments",
         "Adjustments to closed months",
         r.AdjustmentRow,
@@ -125,92 +174,88 @@ TABLES: Final[tuple[Table, ...]] = (
         "after the last closed one: the figure as it was closed, what reports since have added to "
         "it, what this one adds, and what it is now.",
     ),
-    _table(
+    table_of(
         "fees",
         "Fees",
         r.FeeRow,
         "currency kind count:count gross:money fee:money net:money",
         about="Statement lines placed in the period. Fees are positive where they cost.",
     ),
-    _table(
+    table_of(
         "money",
-        "Money: from captured to settled, and to the bank",
+        "From captured to the bank",
         r.MoneyRow,
         "currency flow count:count sum:money",
-        about="Net is captured less refunded, lost in disputes and fees. Not settled: no statement "
-        "line yet; differs: the statement says less than the ledger; other currency: what was "
-        "settled in another one, less what was settled of another one; not notified: lines that no "
-        "webhook told of, the same as among the breaks; no movement: lines of open and won "
-        "disputes and of payments in doubt, whose sum is not certain. Where files of the bank are "
-        "there: in bank, what it has of what was settled; exchanged, what it booked in another "
-        "currency; bank differs, what it has less than was paid out; not in bank, not booked yet; "
-        "no payout, lines that name none.",
+        about="Net is captured less refunds, lost disputes and fees, and is what the statement "
+        "leads to. Not settled yet: no statement line so far. Settled for less: the statement has "
+        "less than was captured. Settled without a webhook: lines of which no webhook told, the "
+        "same as among the breaks. Settled, open or in doubt: lines of open and won disputes and "
+        "of payments in doubt. Then what the bank has of it; less in the bank: it booked less than "
+        "was paid out; in no payout: lines that name none.",
     ),
-    _table(
+    table_of(
         "delays",
-        "How long webhooks took",
+        "Webhook delay",
         r.DelayRow,
         "up_to:duration movements:count",
-        about="From the provider's date of a movement to the moment it reached us.",
+        about="From the provider's date of a payment or refund to the moment its webhook came.",
     ),
-    _table(
+    table_of(
         "findings",
         "Findings",
         r.FindingRow,
         "finding severity orders:count sentence",
         about="Orders of the period that have a finding. One order can have several.",
     ),
-    _table(
+    table_of(
         "flow",
-        "Orders: opening, new, closed, closing",
+        "Orders opened and finished",
         r.FlowRow,
         "currency step count:count sum:money",
-        about="Opening: opened before the period and without a final outcome at its start. "
-        "Closing: the same at its end. The sum is what these orders cost.",
+        about="Open at the start: opened before the period and without a final outcome by then. "
+        "Open at the end: the same at its end. The amount is what these orders cost.",
     ),
-    _table(
+    table_of(
         "matching",
-        "Matching: ledgers, order book and statement",
+        "Matching of ledgers, order book, statement and bank",
         r.MatchingRow,
         "side currency family bucket count:count sum:money fee:money net:money",
         about="Rows of orders that belong to the period by the date in the book, else by their "
         "first money. Each is in one bucket: it matched, it waits for the other side, or breaks. "
-        "Sides: book, the lines of the order book; takings, what was captured, held against the "
-        "book; settlement, the same, held against the statements; statement, their lines; payouts, "
-        "the sums of their payouts, held against the bank; bank, what it booked.",
+        "Payouts are the sums that the statements say were paid out, held against the bank.",
     ),
-    _table(
+    table_of(
         "ties",
-        "Control: what must be equal",
+        "Sums that must agree",
         r.Tie,
         "name currency left left_value:money right right_value:money holds:yes",
         about="Each line is one number, added up in two ways.",
     ),
-    _table(
+    table_of(
         "break_lines",
-        "Each break",
+        "List of breaks",
         r.BreakLine,
         "cause state order payment currency sum:money since:instant age_days:count sentence "
         "next_step identity cites:list",
         about="The oldest first.",
     ),
-    _table(
+    table_of(
         "late_lines",
-        "Each late movement",
+        "List of late payments and refunds",
         r.LateLine,
         "order kind source payment currency sum:money at:instant received_at:instant cites:list",
         about="By the moment it became known.",
     ),
-    _table(
+    table_of(
         "change_lines",
-        "Each late change of outcome",
+        "List of changed outcomes",
         r.ChangeLine,
         "order at:instant before after because",
         about="By the moment it was published.",
     ),
-    _table(
+    table_of(
         "unlisted",
-        "What is counted and not listed",
+        "Length of the lists",
         r.Unlisted,
         "table listed:count bound:count left_out:count",
         about="Lists are bounded; the totals above count everything.",
@@ -233,12 +278,20 @@ def report_document(report: PeriodReport) -> dict[str, Any]:
         "basis": scope.basis,
         "environment": scope.environment,
         **({} if scope.zone == "UTC" else {"zone": scope.zone}),
+        **({"merchant": scope.merchant} if scope.merchant else {}),
+        **_closed(scope),
         "ties_hold": report.ties_hold,
         **{
             table.name: [_row(table, row) for row in getattr(report, table.name)]
             for table in TABLES
         },
     }
+
+
+def _closed(scope: Scope) -> dict[str, str]:
+    if scope.closed_at is None:
+        return {}
+    return {"closed_by": scope.closed_by, "closed_at": format_instant(scope.closed_at)}
 
 
 def _row(table: Table, row: Any) -> dict[str, Any]:
@@ -264,6 +317,9 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
         basis=document["basis"],
         environment=document["environment"],
         zone=document.get("zone", "UTC"),
+        merchant=document.get("merchant", ""),
+        closed_by=document.get("closed_by", ""),
+        closed_at=parse_instant(document["closed_at"]) if "closed_at" in document else None,
     )
     tables: dict[str, Any] = {
         table.name: tuple(_read_row(table, row) for row in document[table.name]) for table in TABLES

@@ -25,6 +25,7 @@ from app.access.proposals import (
     check_reason,
     propose,
 )
+from app.access.sessions import invite_operator
 from app.access.tokens import (
     ScopeMissing,
     TokenRefused,
@@ -69,7 +70,7 @@ class Vault:
             name="open_vault",
             title="Open the vault",
             action="break_accepted",
-            state=self.state,
+            subject_state=self.state,
             perform=self.perform,
         )
 
@@ -260,6 +261,61 @@ async def test_a_reason_is_said_and_holds_no_phone_number(
             await proposals.approve(made.id, by=Proven("Ben"), reason=reason)
     with pytest.raises(NotFoundError):
         await proposals.approve("prp_0", by=Proven("Ben"), reason="x")
+
+
+# --- one person who has two names -----------------------------------------------------------------
+
+
+async def way_in(context: AppContext, made: str, *, of: str, by: str) -> None:
+    """A password can be set by it, or it opens by itself: by whoever has it."""
+    if made == "invitation":
+        await invite_operator(context, name=of, role=None, by=Proven(by))
+    else:
+        await issue_own_token(context, operator=of, until="1d", by=Proven(by))
+
+
+@pytest.mark.parametrize("made", ["invitation", "token"])
+@pytest.mark.parametrize(
+    ("proposer", "ways"),
+    [
+        ("Boss", [("Boss", "Ann")]),
+        ("Ann", [("Boss", "Ann")]),
+        ("Boss", [("Boss", "Vic"), ("Vic", "Ann")]),
+    ],
+    ids=["of who approves", "of who proposes", "of who made it"],
+)
+async def test_who_made_the_other_s_way_in_is_no_second_person(
+    driver: Driver, context: AppContext, vault: Vault, proposals: Proposals,
+    made: str, proposer: str, ways: list[tuple[str, str]],
+) -> None:  # fmt: skip
+    """Before the proposal or after it: whoever has the link or the token is both of them."""
+    await register_operator(context, name="Vic", role="admin", by="Boss")
+    second = "Ann" if proposer == "Boss" else "Boss"
+    before = await vault.propose(Proven(proposer))
+    for by, of in ways:
+        await way_in(context, made, of=of, by=by)
+    after = await vault.propose(Proven(proposer), "another vault")
+    for each in (before, after):
+        assert f"made a way in for {ways[-1][1]}" in (
+            await proposals.why_not(each, by=Proven(second)) or ""
+        )
+        with pytest.raises(UsageError, match="may be one person"):
+            await proposals.approve(each.id, by=Proven(second), reason="x")
+    await proposals.approve(before.id, by=Proven("Ben"), reason="I counted it")
+    await proposals.reject(after.id, by=Proven(second), reason="it takes nobody else to say no")
+    driver.clock.put(Instant(driver.clock.now() + STANDS_FOR + 1))
+    later = await vault.propose(Proven(proposer))
+    assert await proposals.why_not(later, by=Proven(second)) is None
+
+
+async def test_who_invited_both_stands_in_no_way(
+    context: AppContext, vault: Vault, proposals: Proposals
+) -> None:
+    """An admin invites everybody: two of them are two."""
+    for name in ("Ann", "Ben"):
+        await way_in(context, "invitation", of=name, by="Boss")
+    made = await vault.propose(Proven("Ann"))
+    assert await proposals.why_not(made, by=Proven("Ben")) is None
 
 
 # --- tokens of operators --------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import pytest
 from app.access.operators import Proven, register_operator
 from app.access.proposals import STANDS_FOR
 from app.access.tokens import issue_own_token
+from app.core.errors import NotFoundError
+from app.finance import break_acts
 from app.finance.break_acts import accept_break, living_breaks
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
@@ -101,6 +103,18 @@ async def test_who_may_not_is_refused(people: People) -> None:
     ).status_code == 404
     assert (await people.decide("Ben", "withdraw")).status_code == 409
     assert people.driver.rows("SELECT 1 FROM proposal_decisions") == []
+
+
+async def test_what_it_is_about_may_be_gone(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: Any) -> None:
+        raise NotFoundError("there is no such break any more")
+
+    monkeypatch.setattr(break_acts, "break_in", gone)
+    refused = await people.decide("Ben", "approve")
+    assert (refused.status_code, refused.json()["code"]) == (409, "proposal_refused")
+    assert "no such break any more" in refused.json()["detail"]
 
 
 async def test_it_is_withdrawn_by_who_made_it_and_ends_by_itself(people: People) -> None:

@@ -12,6 +12,7 @@ PARTS = ("ledger", "transparency", "matching", "reporting")
 """The parts of reconcile from the bottom up; the values beside them lie under all of them."""
 
 GROUPS = (
+    ("client",),
     ("core",),
     ("config",),
     ("database",),
@@ -32,6 +33,9 @@ GROUPS = (
 """The rooms of app from left to right: each may use those of the groups before its own. Files
 beside them that wire, `bootstrap*.py` and `*_process.py`, are one room, and `__main__.py` is
 of the command line."""
+
+PROCESSES = ("worker_process", "console_process", "schedule_process")
+"""Of these files."""
 
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")
 CHANCE = ("random", "uuid", "secrets", "os.urandom")
@@ -123,7 +127,7 @@ def room_of(name: str) -> str | None:
     room = rest.partition(".")[0]
     if top != "app" or room in ("", "__init__"):
         return None
-    if room.startswith("bootstrap") or room in ("worker_process", "console_process"):
+    if room.startswith("bootstrap") or room in PROCESSES:
         return "bootstrap"
     return "cli" if room == "__main__" else room
 

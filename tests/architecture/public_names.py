@@ -31,6 +31,7 @@ from app.api.application import ApiRoute, OperatorRoute, build_application
 from app.api.health import Health
 from app.api.openapi import API_DOCUMENT
 from app.api.proposal_routes import ProposalRoutes
+from app.api.published_log import PublishedLog
 from app.api.routes import Api, Checkouts
 from app.cli.main import application
 from app.cli.orders import EXIT_CODES
@@ -132,6 +133,7 @@ def routes() -> Iterator[str]:
         "finance": None,
         "proposals": object.__new__(ProposalRoutes),
         "health": object.__new__(Health),
+        "log": object.__new__(PublishedLog),
     }
     for route in cast(Any, build_application(**cast(Any, parts))).routes:
         scopes = route.scopes if isinstance(route, ApiRoute | OperatorRoute) else {}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pypdf
 import pytest
 
 from app.finance.reports.render import render
 from tests.browser.conftest import Looking
-from tests.finance.reports.samples import sample
+from tests.finance.reports.samples import END, sample
 
 pytestmark = pytest.mark.browser
 
@@ -35,6 +37,19 @@ CHARTS = """() => [...document.querySelectorAll('svg[role=img]')].map(each => ({
     fills: [...new Set([...each.querySelectorAll('rect[stroke]')].map(
         part => part.getAttribute('fill')))]}))"""
 
+MERCHANT = 'Salt & "Sons" </style>'
+
+CONTRAST = """() => {
+    const light = words => { const [r, g, b] = words.match(/[0-9.]+/g).map(Number).map(part =>
+        (part /= 255) <= .04045 ? part / 12.92 : ((part + .055) / 1.055) ** 2.4);
+        return .2126 * r + .7152 * g + .0722 * b + .05; };
+    const page = light(getComputedStyle(document.body).backgroundColor);
+    const seen = document.querySelectorAll('svg text, svg > rect[fill^="#"], td');
+    return Math.min(...[...seen].map(each => {
+        const own = light(getComputedStyle(each)[each.tagName == 'TD' ? 'color' : 'fill']);
+        return Math.max(own, page) / Math.min(own, page); })); }"""
+"""The least contrast (WCAG 2.2, 1.4.3) of text and solid bars with the page behind them."""
+
 COUNTS = """() => Object.fromEntries(['script', 'table', 'table > caption', 'thead th',
     'thead th[scope=col]'].map(name => [name, document.querySelectorAll(name).length]))"""
 
@@ -52,7 +67,8 @@ class Seen:
     wide: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     wide_on_paper: list[str] = field(default_factory=list)
-    pages: int = 0
+    pages: list[str] = field(default_factory=list)
+    contrasts: list[float] = field(default_factory=list)
     charts: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -65,7 +81,12 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
         report.break_lines[0], order="ORD-" + "0123456789" * 6, payment="p" * 90, sum=10**12
     )
     path: Path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_bytes(render(replace(report, break_lines=(long, *report.break_lines)), "html"))
+    whole = replace(
+        report,
+        break_lines=(long, *report.break_lines),
+        scope=replace(report.scope, merchant=MERCHANT, closed_by="Ann", closed_at=END),
+    )
+    path.write_bytes(render(whole, "html"))
 
     def use(browser: Any) -> Seen:
         found = Seen(path.as_uri())
@@ -78,7 +99,12 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
         found.wide = page.evaluate(OVERFLOWING)
         found.charts = page.evaluate(CHARTS)
         found.counts = page.evaluate(COUNTS)
-        found.pages = page.pdf(format="A4").count(b"/Type /Page\n")
+        found.pages = [
+            each.extract_text() for each in pypdf.PdfReader(BytesIO(page.pdf(format="A4"))).pages
+        ]
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            found.contrasts.append(page.evaluate(CONTRAST))
         page.set_viewport_size({"width": PHONE, "height": 900})
         found.width_of_phone = page.evaluate("document.documentElement.scrollWidth")
         found.unread = page.evaluate(UNREAD)
@@ -108,12 +134,22 @@ def test_on_a_phone_the_page_stands_and_each_table_scrolls_below_its_words(seen:
 
 
 def test_the_title_names_the_first_and_the_last_day(seen: Seen) -> None:
-    assert seen.title == "Period report 2026-10-01 to 2026-10-31"
+    assert seen.title == f"{MERCHANT} · Period report 2026-10-01 to 2026-10-31"
 
 
 def test_nothing_is_wider_than_paper_and_the_pages_are_few(seen: Seen) -> None:
     assert seen.wide_on_paper == []
-    assert 8 < seen.pages < 25
+    assert 3 < len(seen.pages) < 10
+
+
+def test_every_sheet_of_paper_says_whose_and_of_when_it_is_and_who_closed_it(seen: Seen) -> None:
+    told = f"{MERCHANT} · Period 2026-10-01 to 2026-10-31 · Closed by Ann, 2026-11-01"
+    assert [told in page for page in seen.pages] == [True] * len(seen.pages)
+    assert f"1 / {len(seen.pages)}" in seen.pages[0]
+
+
+def test_text_and_bars_stand_out_from_the_page_light_and_dark(seen: Seen) -> None:
+    assert [contrast > 4.5 for contrast in seen.contrasts] == [True, True]
 
 
 def test_every_chart_is_told_in_words_and_has_a_table(seen: Seen) -> None:

@@ -86,7 +86,7 @@ def test_a_changed_bundle_ends_in_one(run: Run, tmp_path: Path) -> None:
     (tmp_path / "b.zip").write_bytes(pack({**files, "ledger.json": b"{}"}))
     code, out, _ = run("evidence", "verify", "b.zip")
     assert code == 1
-    assert out.splitlines()[-1].startswith("DO NOT RELY ON IT: digests")
+    assert out.splitlines()[0].startswith("DO NOT RELY ON IT: digests")
 
 
 def test_it_verifies_without_any_configuration(

@@ -22,9 +22,10 @@ from app.console.application import build_console
 from app.console.jobs import Jobs
 from app.console.view import Console
 from app.core.ids import new_token
+from app.finance.imports import ImportRequest, import_bank, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.receiving.context import AppContext
-from reconcile.instants import DAY
+from reconcile.instants import DAY, MINUTE, Instant
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.waiting import PATIENCE_S
 
@@ -57,8 +58,10 @@ class RunningConsole:
         return self.console.context
 
     @asynccontextmanager
-    async def client(self, token: str = "", **headers: str) -> AsyncIterator[httpx2.AsyncClient]:
-        transport = httpx2.ASGITransport(app=self.application, client=("192.0.2.7", 4711))
+    async def client(
+        self, token: str = "", *, address: str = "192.0.2.7", **headers: str
+    ) -> AsyncIterator[httpx2.AsyncClient]:
+        transport = httpx2.ASGITransport(app=self.application, client=(address, 4711))
         cookies = {self.console.cookie: token} if token else {}
         async with httpx2.AsyncClient(
             transport=transport, base_url=ORIGIN, cookies=cookies, headers=headers
@@ -111,6 +114,24 @@ async def console_with_breaks(console: RunningConsole) -> RunningConsole:
     await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
     await issue_token(console.context, name="books", by="a admin")
     return console
+
+
+async def import_bank_and_statement(console: RunningConsole) -> None:
+    """A payout that the bank has booked, one that it has not, and a booking of nobody's."""
+    folder = console.driver.path.parent
+    statement, bank = folder / "s.csv", folder / "b.csv"
+    statement.write_text(
+        "payment_reference,gross,currency,settled_at,payout\n"
+        "p1,5.00,KES,2026-10-05,PO-100200\np2,6.00,KES,2026-10-09,PO-100201\n"
+    )
+    bank.write_text(
+        "booked_at,amount,currency,counterparty,text\n"
+        "2026-10-06,5.00,KES,Wanjiku,PO-100200\n2026-10-07,7.00,KES,Wanjiku,\n"
+    )
+    settled = ImportRequest(path=statement, by="a finance")
+    await import_statement(console.context, settled, source="shop")
+    await import_bank(console.context, ImportRequest(path=bank, account="main", by="a finance"))
+    console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
 
 
 async def until_async(ready: Callable[[], bool]) -> None:

@@ -8,21 +8,35 @@ import io
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from app.access.proposal import Proposal
+from app.access.sessions import note_failure
+from app.bootstrap_console import console_of
+from app.bootstrap_sources import compile_sources
+from app.config.load import load_settings
+from app.config.settings import Settings
 from app.console.application import build_console
 from app.console.finance_pages import CHECKS
 from app.console.jobs import Jobs
-from app.console.words import BREAK_STATES, CAUSES, STEPS
-from app.finance.imports import ImportRequest, import_bank, import_statement
+from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
+from app.core.schedule import entries_of
+from app.finance.break_acts import finished_run
+from app.finance.delivering import FolderWay
 from app.finance.match_rules import save_rules
-from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
+from app.finance.scheduled_work import Schedule, run_now
+from app.providers.source import Source
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
-from tests.console.conftest import ORIGIN, RunningConsole, until_async
+from reconcile.matching.control import SIDES
+from reconcile.reporting.closing import Blocker
+from tests.api.driving import environ
+from tests.console.conftest import ORIGIN, RunningConsole, import_bank_and_statement, until_async
 from tests.console.test_pages import shown
 
 
@@ -45,6 +59,7 @@ async def breaks(client: httpx2.AsyncClient, query: str = "") -> dict[str, Any]:
 
 
 def test_every_word_of_a_break_has_a_sentence() -> None:
+    assert set(SIDE_SENTENCES) == set(SIDES)
     assert set(CAUSES) == set(BREAK_CAUSES)
     assert set(STATES) <= set(BREAK_STATES)
     assert set(DEEDS) <= set(STEPS)
@@ -280,6 +295,41 @@ async def test_a_proposal_is_rejected_or_withdrawn(
     assert console.driver.rows("SELECT 1 FROM break_deeds") == []
 
 
+async def test_a_kind_says_where_its_subject_is_shown_and_whether_it_is_for_good(
+    console: RunningConsole,
+) -> None:
+    said = {}
+    for name, kind in console.console.proposals.kinds.items():
+        about = Proposal(
+            id="prp_1", kind=name, subject="a thing", sentence="Do it.", subject_state="",
+            given={"import": "7"}, who="a finance", role="finance", reason="so",
+            at=Instant(0), until=Instant(1),
+        )  # fmt: skip
+        said[name] = (None if kind.where is None else kind.where(about), kind.for_good)
+    assert said == {
+        "accept_above_limit": (("breaks", "a thing"), False),
+        "change_rules": (None, False),
+        "close_period": (("periods", "a thing"), True),
+        "erase": (("orders", "a thing"), True),
+        "withdraw_import": (("imports", "7"), False),
+    }
+
+
+async def test_a_console_compiles_its_sources_once(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiled = []
+
+    def counting(settings: Settings) -> dict[str, Source]:
+        compiled.append(settings)
+        return compile_sources(settings)
+
+    for module in ("app.bootstrap_console", "app.bootstrap_proposals"):
+        monkeypatch.setattr(f"{module}.compile_sources", counting)
+    console_of(console.context, load_settings(environ(tmp_path)), host="127.0.0.1", port=8081)
+    assert len(compiled) == 1
+
+
 @pytest.mark.parametrize("alone", [True, False])
 async def test_a_month_is_closed_by_one_person_or_by_two(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch, alone: bool
@@ -344,23 +394,9 @@ async def test_late_money_is_listed_with_what_is_proposed(
 
 async def test_the_bank_shows_each_booking_with_its_payout(console: RunningConsole) -> None:
     """For finance, without the names of payers; of one place where that is asked for."""
-    folder, context = console.driver.path.parent, console.context
-    statement, bank = folder / "s.csv", folder / "b.csv"
-    statement.write_text(
-        "payment_reference,gross,currency,settled_at,payout\n"
-        "p1,5.00,KES,2026-10-05,PO-100200\np2,6.00,KES,2026-10-09,PO-100201\n"
-    )
-    bank.write_text(
-        "booked_at,amount,currency,counterparty,text\n"
-        "2026-10-06,5.00,KES,Wanjiku,PO-100200\n2026-10-07,7.00,KES,Wanjiku,\n"
-    )
     async with console.signed_in("finance") as client:
         empty = shown((await client.get("/bank")).text)
-        await import_statement(
-            context, ImportRequest(path=statement, by="a finance"), source="shop"
-        )
-        await import_bank(context, ImportRequest(path=bank, account="main", by="a finance"))
-        console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
+        await import_bank_and_statement(console)
         text = shown((await client.get("/bank")).text)
         found = (await client.get("/bank.json?stands=by_reference")).json()
         wrong = await client.get("/bank?stands=nowhere")
@@ -393,6 +429,73 @@ async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> 
     assert sorted(rows) == [("a finance", "a look"), ("a finance", "month end")]
 
 
+async def test_a_run_shows_its_control_totals(console_with_breaks: RunningConsole) -> None:
+    """What the command shows: every row in one place, by side, and whether the sums tie."""
+    console = console_with_breaks
+    by_command = run_document(await ran(console.context, await finished_run(console.context, 1)))
+    async with console.signed_in("finance") as client:
+        found = (await client.get("/runs/1.json")).json()
+        page = (await client.get("/runs/1")).text
+        lines = list(csv.DictReader(io.StringIO((await client.get("/runs/1.csv")).text)))
+        listed = (await client.get("/runs")).text
+        assert [(await client.get(f"/runs/{one}")).status_code for one in (2, "x")] == [404, 404]
+    async with console.signed_in("support") as client:
+        assert (await client.get("/runs/1")).status_code == 403
+    assert {name: found[name] for name in by_command} == by_command
+    assert {each["side"] for each in found["control"]} == {"takings", "settlement"}
+    assert [(each["side"], each["bucket"], each["count"]) for each in lines] == [
+        (each["side"], each["bucket"], str(each["count"])) for each in found["control"]
+    ]
+    text = shown(page)
+    assert f"All {found['ties_checked']} sums tie" in text
+    assert "What was captured, held against the order book" in text
+    assert "Paid twice" in text
+    assert 'href="/runs/1"' in listed
+
+
+async def test_what_is_against_closing_is_looked_for_in_a_job(
+    console: RunningConsole,
+) -> None:
+    """A page that does not wait says that it is looked for; the look is shared, and made anew once
+    somebody did something, or after a minute."""
+    looks, go_on = [], asyncio.Event()
+
+    async def against(month: str, by: str) -> tuple[Blocker, ...]:
+        looks.append((month, by))
+        await go_on.wait()
+        return (Blocker(code="pending", sentence="Two are pending.", do="Wait."),)
+
+    jobs = Jobs(console.context.clock, patience_s=0)
+    work = replace(console.console.work, against=against)
+    made = replace(console.console, jobs=jobs, work=work)
+    slow = RunningConsole(console=made, application=build_console(made), driver=console.driver)
+    async with slow.signed_in("finance") as client:
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+        path = f"/periods/{month}"
+        for _ in range(2):
+            page = (await client.get(path)).text
+        unseen = (await client.get(f"{path}.json")).json()
+        go_on.set()
+        job = jobs.newest("look", month)
+        assert job is not None
+        await until_async(lambda: job.ended is not None)
+        seen = [(await client.get(f"{path}.json")).json() for _ in range(2)]
+        async with slow.signed_in("admin") as another:
+            await another.get(path)
+        assert looks == [(month, "a finance")]
+        await note_failure(console.context)
+        await client.get(path)
+        console.driver.clock.put(Instant(console.driver.clock.now() + 2 * MINUTE))
+        await client.get(path)
+    assert "It is being looked for since" in shown(page)
+    assert "/do/close" not in page
+    assert (unseen["checks"], unseen["looked_at"]) == ([], None)
+    assert seen[0] == seen[1]
+    failed = [each["sentence"] for each in seen[0]["checks"] if each["state"] == "failed"]
+    assert failed == ["Two are pending."]
+    assert len(looks) == 3
+
+
 async def test_a_month_says_what_is_against_closing_it(console: RunningConsole) -> None:
     """The month of now is not over; a month that is says each condition, held or not."""
     async with console.signed_in("finance") as client:
@@ -409,6 +512,29 @@ async def test_a_month_says_what_is_against_closing_it(console: RunningConsole) 
     for each in later["checks"]:
         assert each["sentence"] in text
     assert console.driver.rows("SELECT 1 FROM closings") == []
+
+
+async def test_the_reports_page_shows_what_is_done_at_its_times(
+    console: RunningConsole, tmp_path: Path
+) -> None:
+    """With the last and the next time, and why the last came to nothing."""
+    entries = entries_of(
+        "month | 0 6 12 * * | reconcile month pdf folder; idle | 0 0 1 1 * | reconcile"
+    )
+    console.console = replace(console.console, schedule=entries)
+    console.application = build_console(console.console)
+    schedule = Schedule(entries=entries, ways={"folder": FolderWay(folder=tmp_path / "none")})
+    await run_now(console.context, schedule, "month", by="a admin")
+    async with console.signed_in("finance") as client:
+        told = (await client.get("/reports.json")).json()["schedule"]
+        text = shown((await client.get("/reports")).text)
+    async with console.signed_in("support") as client:
+        assert (await client.get("/reports.json")).status_code == 403
+    month, idle = told
+    assert (month["last"]["state"], month["last"]["asked"], idle["last"]) == ("failed", True, None)
+    assert month["last"]["problem"].startswith("the folder TALLYHOOK_REPORTS__FOLDER")
+    assert month["last"]["problem"] in text
+    assert "Reconciles, then reports the month before: PDF, by folder" in text
 
 
 @pytest.mark.parametrize("form", ["html", "xlsx", "csv", "json", "table"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import csv
 import fcntl
+import html
 import io
 import os
 import tempfile
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from app.console.application import build_console
 from app.console.jobs import Jobs
 from app.console.uploads import Uploads
 from app.core.errors import UsageError
+from app.finance.match_rules import save_rules
 from reconcile.instants import HOUR
 from tests.api.driving import environ
 from tests.console.conftest import RunningConsole
@@ -43,6 +46,12 @@ BANK = b""":20:STMT
 :62F:C241004KES1258,32
 """
 """One booking, as MT940 writes it."""
+
+EXPORT = b"""Reference,Status,Amount paid,Channel,Transaction date,Paystack fee,Currency
+pay_1,success,"1,500.00",card,2026-11-21,52.50,KES
+pay_2,failed,20.00,card,2026-11-21,0,KES
+"""
+"""As a provider's dashboard exports it."""
 
 BOOK = b"Order No.;Amount;Placed at;Status\nORD-1;1.500,00;19.11.2026;paid\n"
 
@@ -179,6 +188,31 @@ async def test_a_mapping_is_chosen_by_its_name(console: RunningConsole) -> None:
     assert console.driver.rows("SELECT count(*) FROM book_lines") == [(1,)]
 
 
+async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -> None:
+    """The dry run says what the file was read as, and why; what it is not is told, too."""
+    async with console.signed_in("finance") as client:
+        form = shown((await client.get("/do/upload")).text)
+        found = await read(client, EXPORT)
+        page = shown((await client.get(f"/imports/{found['upload']}")).text)
+        plain = await read(client, EXPORT, preset="none")
+        wrong = await read(client, STATEMENT, preset="paystack_transactions")
+        of_book = await upload(client, EXPORT, kind="book", preset="paystack_transactions")
+        unknown = await upload(client, EXPORT, preset="../../etc/passwd")
+        bank = await read(client, BANK, kind="bank", preset="paystack_transactions")
+        sent = await confirm(client, found["upload"])
+    assert "recognize it" in form
+    assert "Paystack, transactions (a statement)" in form
+    assert (found["preset"], found["ready"]) == ("paystack_transactions", True)
+    assert found["rows_ignored"] == [{"column": "Status", "word": "failed", "rows": 1}]
+    assert "Read with the preset paystack_transactions (Paystack, transactions), for row 1" in page
+    assert "1 row, of which Status is failed" in page
+    assert (plain["preset"], plain["refused"]) == (None, True)
+    assert "this is not the file that the preset paystack_transactions reads" in str(wrong)
+    assert {of_book.status_code, unknown.status_code} == {400}
+    assert bank["ready"] is True, "banks have no presets, and their formats are recognized"
+    assert (sent.status_code, lines_of(console)) == (303, 1)
+
+
 async def test_rows_that_are_not_clear_are_told_and_set_aside(console: RunningConsole) -> None:
     """Each with its row and column; the good ones are imported, the others come as a file."""
     async with console.signed_in("finance") as client:
@@ -229,6 +263,70 @@ async def test_a_form_that_was_sent_twice_imports_once(console: RunningConsole) 
     assert len(console.driver.rows("SELECT 1 FROM imports")) == 1
 
 
+async def imported(client: httpx2.AsyncClient, content: bytes, **fields: str) -> str:
+    """The page of what was sent and imported."""
+    found = await read(client, content, **fields)
+    return place(await confirm(client, found["upload"]))
+
+
+async def take_back(client: httpx2.AsyncClient, path: str, reason: str) -> httpx2.Response:
+    """Open the form and send it as it is."""
+    page = (await client.get(path)).text
+    mark = html.unescape(page.partition('name="seen" value="')[2].partition('"')[0])
+    return await send(client, path, reason=reason, seen=mark)
+
+
+async def test_an_import_is_taken_back_after_a_look(console: RunningConsole) -> None:
+    """It says what would no longer count; it is in the trail; and it is done once."""
+    async with console.signed_in("finance") as client:
+        page = await imported(client, STATEMENT)
+        path = f"/do/withdraw-import?import={page.rpartition('/')[2]}"
+        asked = shown((await client.get(path)).text)
+        blind = await send(client, path, reason="the wrong shop's")
+        assert console.driver.rows("SELECT count(*) FROM imports") == [(1,)]
+        done = await take_back(client, path, "the wrong shop's")
+        after, listed = await client.get(page), (await client.get("/imports.json")).json()
+        second = await client.get(path)
+        withdrawal = shown((await client.get(f"/imports/{listed['imports'][0]['import']}")).text)
+    assert "2 lines of it are in force, KES 1,500.00, USD 99.00" in asked
+    assert (blind.status_code, done.status_code, place(done)) == (400, 303, page)
+    assert "the wrong shop's" in shown(after.text)
+    assert "Take it back" not in shown(after.text)
+    assert [each["withdraws"] for each in listed["imports"]] == [1, None]
+    assert second.status_code == 400
+    assert "taken back already" in shown(second.text)
+    assert "import 1 was taken back" in withdrawal
+    assert console.driver.rows(
+        "SELECT who, subject, reason FROM audit WHERE action = 'statement_withdrawn'"
+    ) == [("a finance", "import 1", "the wrong shop's")]
+
+
+async def test_a_large_import_is_taken_back_by_two(console: RunningConsole) -> None:
+    """Proposed, shown on its page, approved by another; what changed since it was seen is not."""
+    await save_rules(console.context, '[accept_alone_max]\nKES = "10.00"\n', by="a finance")
+    async with console.signed_in("finance") as client:
+        page = await imported(client, STATEMENT)
+        path = f"/do/withdraw-import?import={page.rpartition('/')[2]}"
+        asked = shown((await client.get(path)).text)
+        stale = await send(client, path, reason="not ours", seen="[7, {}]")
+        sent = await take_back(client, path, "not ours")
+        waits = (await client.get(f"{page}.json")).json()
+        offered = (await client.get(page)).text
+        name = waits["proposal"]["id"]
+        found = (await client.get(f"/proposals/{name}.json")).json()
+    async with console.signed_in("admin") as client:
+        done = await send(client, f"/do/approve?proposal={name}", reason="I asked them")
+        after = (await client.get(f"{page}.json")).json()
+    assert "more than the KES 10.00 that one person may accept" in asked
+    assert "has changed since you saw it" in shown(stale.text)
+    assert "Proposed to a second person" in shown(sent.text)
+    assert (waits["state"], found["where"]) == ("imported", page)
+    assert "/do/withdraw-import" not in offered
+    assert (done.status_code, after["state"], after["taken_back"]["by"]) == (
+        303, "withdrawn", "a finance",
+    )  # fmt: skip
+
+
 async def test_an_upload_is_its_senders_and_ends_in_time(console: RunningConsole) -> None:
     """Nobody else sees it; after an hour it is deleted, and so it is when it is given up."""
     async with console.signed_in("finance") as client:
@@ -268,6 +366,44 @@ async def test_what_is_too_large_or_no_form_is_refused_and_leaves_nothing(
     assert [each.name for each in folder.iterdir()] == ["lock"]
 
 
+async def test_who_sends_nothing_more_gives_the_turn_back(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "RECEIVED_WITHIN_S", 0)
+    never = asyncio.Event()
+    for _ in range(uploads.MOST_RECEIVED - 1):
+        await console.console.uploads._turns.acquire()
+
+    async def dripping() -> AsyncIterator[bytes]:
+        yield b"--abc\r\n"
+        await never.wait()
+
+    head = {"content-type": "multipart/form-data; boundary=abc"}
+    async with console.signed_in("finance") as client:
+        slow = await client.post("/do/upload", content=dripping(), headers=head)
+        monkeypatch.undo()
+        assert (await upload(client, STATEMENT)).status_code == 303
+    assert slow.status_code == 400
+    assert "did not come in time" in shown(slow.text)
+
+
+async def test_who_gets_no_turn_is_told_to_come_again(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the file is not kept; what a browser sends is read to its end, so that it shows this."""
+    monkeypatch.setattr(uploads, "TURN_WITHIN_S", 0)
+    place = console.console.uploads
+    for _ in range(uploads.MOST_RECEIVED):
+        await place._turns.acquire()
+    async with console.signed_in("finance") as client:
+        refused = await upload(client, STATEMENT)
+        place._turns.release()
+        assert (await upload(client, STATEMENT)).status_code == 303
+    assert refused.status_code == 400
+    assert "send it again in a minute" in shown(refused.text)
+    assert len(place.of_person("a finance")) == 1
+
+
 async def test_who_may_not_import_sends_no_file(console: RunningConsole) -> None:
     async with console.signed_in("support") as client:
         refused = await client.post(
@@ -285,6 +421,20 @@ async def test_the_oldest_file_gives_way(
         names = [(await read(client, STATEMENT))["upload"] for _ in range(3)]
         listed = (await client.get("/imports.json")).json()["waiting"]
     assert [each["upload"] for each in listed] == [names[2], names[1]]
+
+
+async def test_ones_own_files_give_way_before_anothers(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MOST_KEPT", 2)
+    async with console.signed_in("admin") as admin, console.signed_in("finance") as finance:
+        older = (await read(admin, STATEMENT))["upload"]
+        for _ in range(2):
+            newest = (await read(finance, STATEMENT))["upload"]
+        of_admin = (await admin.get("/imports.json")).json()["waiting"]
+        of_finance = (await finance.get("/imports.json")).json()["waiting"]
+    assert [each["upload"] for each in of_admin] == [older]
+    assert [each["upload"] for each in of_finance] == [newest]
 
 
 @pytest.mark.parametrize(
@@ -317,6 +467,33 @@ async def test_what_a_killed_console_left_is_deleted(
         place.close()
     assert f"{uploads.PREFIX}killed" not in left
     assert f"{uploads.PREFIX}living" in left
+
+
+@pytest.mark.parametrize("planted", ["link", "linked folder", "another's", "pipe"])
+async def test_what_another_program_planted_is_left_alone(
+    console: RunningConsole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    """The folder for temporary files is everybody's: a name proves nothing."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, elsewhere = tmp_path / f"{uploads.PREFIX}x", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "lock").touch()
+    if planted == "linked folder":
+        folder.symlink_to(elsewhere)
+    else:
+        folder.mkdir()
+    if planted == "link":
+        (folder / "lock").symlink_to(elsewhere / "lock")
+    elif planted == "pipe":
+        os.mkfifo(folder / "lock")
+    elif planted == "another's":
+        (folder / "lock").touch()
+        monkeypatch.setattr("app.console.uploads.os.getuid", lambda: -1)
+    place = Uploads(console.context.clock)
+    place._place()
+    place.close()
+    assert (folder / "lock").exists()
+    assert (elsewhere / "lock").exists()
 
 
 async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningConsole) -> None:

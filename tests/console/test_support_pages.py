@@ -16,15 +16,22 @@ from app.access.operators import Proven, register_operator
 from app.bootstrap_console_work import BEGUN, UNCHANGED, work_elsewhere
 from app.config.load import load_settings
 from app.console.application import build_console
-from app.console.setup_pages import meaning
-from app.core.errors import UnreachableError
+from app.console.setup_pages import meaning, service_address
+from app.core.errors import UnreachableError, UsageError
 from app.monitoring.alarm_owners import forget_owners
 from app.monitoring.watchdog import alarms
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasing, ErasureRules
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ
-from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole, session_for
+from tests.console.conftest import (
+    AWKWARD,
+    PHONE,
+    SAME_SITE,
+    RunningConsole,
+    session_for,
+    until_async,
+)
 from tests.console.test_pages import shown
 from tests.reconcile.build import T
 
@@ -232,6 +239,44 @@ def test_what_a_source_s_silence_means() -> None:
         assert said in meaning(taken=taken, refused=refused, now=T + MINUTE)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "http://127.0.0.1:8080/#@elsewhere.example",
+        "http://127.0.0.1:8080#x",
+        "http://somebody:secret@127.0.0.1:8080",
+        "http://@127.0.0.1:8080",
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:http",
+        "http://127.0.0.1:0",
+        "http://[::1",
+        "http://127.0.0.1\\@elsewhere.example",
+        "http://127.0.0.1:8080?x",
+        "http://127.0.0.1:8080/webhooks",
+        "http://elsewhere.example",
+        "https://127.0.0.1",
+        "file://localhost",
+        "",
+    ],
+)
+def test_a_test_event_goes_nowhere_else(said: str) -> None:
+    with pytest.raises(UsageError, match="TALLYHOOK_PUBLIC_URL"):
+        service_address(said, own="https://pay.example")
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (" http://127.0.0.1:8080/ ", "http://127.0.0.1:8080"),
+        ("http://localhost", "http://localhost"),
+        ("http://[::1]:9000", "http://[::1]:9000"),
+        ("https://pay.example/", "https://pay.example"),
+    ],
+)
+def test_a_test_event_goes_to_the_service(said: str, meant: str) -> None:
+    assert service_address(said, own="https://pay.example") == meant
+
+
 async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningConsole) -> None:
     async with console.signed_in("viewer") as client:
         document = (await client.get("/setup.json")).json()
@@ -246,7 +291,15 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
     there = replace(console, console=with_way, application=build_console(with_way))
     path = f"/do/test-event?source={source['source']}"
     async with there.signed_in("finance") as client:
-        elsewhere = await sent(client, path, service="http://192.0.2.1")
-        told = await sent(client, path, service="http://127.0.0.1:8080")
-    assert elsewhere.status_code == 400
-    assert "It was taken" in shown(told.text)
+        form = shown((await client.get(path)).text)
+        elsewhere = await sent(client, path, event="pending", service="http://192.0.2.1")
+        unknown = await sent(client, path, event="dividend", service="http://127.0.0.1:8080")
+        told = await sent(client, path, event="declined", service="http://127.0.0.1:8080")
+        text = shown(told.text)
+        order = text.partition("of order ")[2].partition(";")[0]
+        await until_async(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 3)
+        found = (await client.get(f"/orders/{order}.json")).json()
+    assert "payment.declined (declined)" in form
+    assert (elsewhere.status_code, unknown.status_code) == (400, 400)
+    assert "It was taken" in text
+    assert (order[:5], found["ledger"]["outcome"]) == ("TEST-", "failed")

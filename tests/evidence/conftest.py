@@ -7,6 +7,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from app.config.load import load_settings
 from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM, BundleRequest, build_evidence
 from app.evidence.keys import EvidenceKey, write_key
-from app.evidence.verify import MANIFEST, SIGNATURE, pack, unpack
+from app.evidence.verify import MANIFEST, NOT_IN_FORM, SIGNATURE, Bundle, Wrong, pack, unpack
+from app.evidence.verify_evidence import rendered_again
 from reconcile.instants import SECOND
 from tests.api.driving import Driver, driving, environ
 from tests.evidence.world import LATER, live_through
@@ -39,11 +41,13 @@ async def build(driver: Driver, folder: Path, order: str = "ORD-1", **asked: Any
 
 @dataclass(frozen=True)
 class Bundles:
-    """A redacted and a full bundle of ORD-1, and the redacted one as it is built later on."""
+    """A redacted and a full bundle of ORD-1, the redacted one as it is built later on, and the key
+    that signed them."""
 
     redacted: bytes
     full: bytes
     again: bytes
+    key: EvidenceKey
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +63,8 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
             driver.clock.put(LATER + 10 * SECOND)
             await driver.api("PUT", "/orders/ORD-1", json={"amount": "1501.00", "currency": "KES"})
             await build(driver, folder, as_of=None)
-            return Bundles(redacted, full, await build(driver, folder))
+            signer = await signer_of(driver.context, load_settings(environ(folder)))
+            return Bundles(redacted, full, await build(driver, folder), signer.key)
 
     return asyncio.run(world())
 
@@ -73,26 +78,49 @@ def forger(tmp_path_factory: pytest.TempPathFactory) -> EvidenceKey:
 Forge = Callable[..., bytes]
 
 
+def forged_with(
+    key: EvidenceKey,
+    archive: bytes,
+    change: Callable[[dict[str, bytes]], None],
+    *,
+    pem: str | None = None,
+    rendering: bool = True,
+) -> bytes:
+    """A changed bundle, signed again by a key, in which everything fits again.
+
+    pem        another key in the form that openssl reads
+    rendering  whether what is rendered from the rest is rendered again, too
+    """
+    members = copy.copy(unpack(archive))
+    change(members)
+    members[KEY] = keys.public_key_text(key.public).encode()
+    members[KEY_PEM] = (pem or key.public.pem()).encode()
+    manifest = json.loads(members[MANIFEST])
+    if rendering:
+        with suppress(Wrong, *NOT_IN_FORM):
+            members |= rendered_again(Bundle(members, manifest))
+    manifest["files"] = {
+        name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        for name, data in members.items()
+        if name not in (MANIFEST, SIGNATURE)
+    }
+    members[MANIFEST] = rfc8785.dumps(manifest)
+    signature = keys.signed(key, members[MANIFEST], comment="forged", about=ABOUT)
+    return pack({**members, SIGNATURE: signature.encode()})
+
+
 @pytest.fixture(scope="session")
 def forge(forger: EvidenceKey) -> Forge:
-    """Changes a bundle as whoever has all but the shop's key can: everything fits again."""
+    """Changes a bundle as whoever has all but the shop's key can; `key`: or that one, too."""
 
     def forging(
-        archive: bytes, change: Callable[[dict[str, bytes]], None], *, pem: str | None = None
+        archive: bytes,
+        change: Callable[[dict[str, bytes]], None],
+        *,
+        key: EvidenceKey = forger,
+        **words: Any,
     ) -> bytes:
-        members = copy.copy(unpack(archive))
-        change(members)
-        members[KEY] = keys.public_key_text(forger.public).encode()
-        members[KEY_PEM] = (pem or forger.public.pem()).encode()
-        manifest = json.loads(members[MANIFEST])
-        manifest["files"] = {
-            name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-            for name, data in members.items()
-            if name not in (MANIFEST, SIGNATURE)
-        }
-        members[MANIFEST] = rfc8785.dumps(manifest)
-        signature = keys.signed(forger, members[MANIFEST], comment="forged", about=ABOUT)
-        return pack({**members, SIGNATURE: signature.encode()})
+        return forged_with(key, archive, change, **words)
 
     return forging
 

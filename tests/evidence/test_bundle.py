@@ -58,7 +58,7 @@ def test_every_step_passes_or_says_why_it_was_not_made(bundles: Bundles) -> None
     assert (found.order, found.as_of) == ("ORD-1", "2026-12-30T10:00:00Z")
     assert {each.name: each.passed for each in found.steps} == dict.fromkeys(
         ("archive", "manifest", "digests", "signature", "deliveries", "inclusion", "checkpoint",
-         "ledger", "bodies"), True,
+         "ledger", "bodies", "rendered"), True,
     ) | {"provider_signatures": None}  # fmt: skip
     redacted = {each.name: each.passed for each in verify_evidence(bundles.redacted).steps}
     assert redacted["inclusion"]

@@ -161,7 +161,11 @@ def _cheaper(members: dict[str, bytes], amount: str) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "steps"),
-    [("1000.00", ["inclusion"]), ("15000.0", ["ledger"]), ("0150000", ["ledger"])],
+    [
+        ("1000.00", ["inclusion"]),
+        ("15000.0", ["ledger", "rendered"]),
+        ("0150000", ["ledger", "rendered"]),
+    ],
 )
 def test_another_price_is_found_without_the_key(
     bundles: Bundles, forge: Forge, amount: str, steps: list[str]
@@ -194,6 +198,10 @@ def test_another_answer_of_the_service_is_found_without_the_key(
 
     def change(members: dict[str, bytes]) -> None:
         members[name] = b'{"status":"refused"}'
+        told = json.loads(members["sessions.json"])
+        (each,) = [each for each in told if name == f"record-{each['record_id']}.details"]
+        each["details"] = {"status": "refused"}
+        members["sessions.json"] = json.dumps(told).encode()
 
     assert failed(forge(bundles.full, change)) == ["inclusion"]
 
@@ -247,7 +255,7 @@ def test_two_keys_that_differ_are_found(bundles: Bundles, forge: Forge) -> None:
     """Minisign and openssl would be given different keys."""
     own = unpack(bundles.full)[KEY_PEM].decode()
     forged = forge(bundles.full, lambda members: None, pem=own)
-    assert failed(forged) == ["signature", "checkpoint"]
+    assert failed(forged) == ["signature", "checkpoint", "rendered"]
 
 
 def test_another_body_is_found_without_the_key(bundles: Bundles, forge: Forge) -> None:

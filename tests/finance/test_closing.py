@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,7 @@ from app.orders import refold
 from app.orders.retention_store import prune
 from app.receiving.context import AppContext
 from app.sealing.leaf_store import digest_of_text
-from reconcile.instants import DAY, MINUTE, TICK, Instant, parse_instant
+from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse_instant
 from reconcile.ledger.policy import Policy
 from reconcile.periods import Calendar, month_named
 from reconcile.reporting.closing import Closing, Figure, added, closing_document, figures
@@ -240,6 +241,25 @@ async def test_a_closed_report_is_printed_again_as_it_was(
     found = {each.step: each for each in await verified(context)}
     assert found["prints"].passed
     assert found["prints"].sentence.endswith("this version would print json differently")
+
+
+async def test_every_print_says_whose_the_month_is_and_who_closed_it_when(
+    context: AppContext,
+) -> None:
+    """As the closing itself does; a merchant that takes another name changes no closed month."""
+    named = replace(context, merchant="Salt & Sons")
+    closing = await close(named)
+    for each in (named, replace(context, merchant="Others Ltd")):
+        document = json.loads(await closed_report(each, "2026-10", "json"))
+        assert document["merchant"] == "Salt & Sons"
+        assert document["closed_by"] == closing.by
+        assert document["closed_at"] == format_instant(closing.closed_at)
+    page = (await closed_report(named, "2026-10", "html")).decode()
+    assert f"Closed by {closing.by}, {format_instant(closing.closed_at)[:10]}" in page
+    assert "Salt &amp; Sons" in page
+    assert "this version prints the same" in next(
+        each.sentence for each in await verified(named) if each.step == "prints"
+    )
 
 
 async def test_a_format_that_was_not_printed_is_printed_from_what_was_kept(

@@ -8,6 +8,7 @@ A payload    `body` (an object or a text), `headers`, `url`, `method` where they
              movement, capture, money, order_money and refunded_total (`1500.00/KES`), occurred_at
              and reason. What is not written must be absent, but for the event_id, which is then not
              looked at.
+             With `example` true the request is that of this name in app/providers/examples.
              `answer`: what the provider says when it is asked back; `answered`: that as an event;
              `question`, where stated: method and address by which it is asked.
 A sequence   `fold`: names of payloads as they arrive (`NAME+answer`: it was asked back as well),
@@ -29,6 +30,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.core.reading import Reading
+from app.providers import profile as profile_room
 from app.providers.fetched import keep_answer
 from app.providers.named.contract import Signed
 from app.providers.profile import load_profile, shipped_profiles
@@ -44,13 +46,26 @@ from reconcile.ledger.records import Record
 from reconcile.money import Money, from_major, major_text
 
 PAYLOADS = Path(__file__).parent / "payloads"
+EXAMPLES = Path(profile_room.__file__).parent / "examples"
 VECTORS = Path(__file__).parents[1] / "vectors"
 ARRIVAL = parse_instant("2026-11-20T10:00:00Z")
 PLACEHOLDER = "evt_example"
 MOVES = ("captured", "refunded", "reversed", "lost")
 
+
+def _line(profile: str, text: str) -> dict[str, Any]:
+    """A line, with the request of the shipped example that it names."""
+    line: dict[str, Any] = json.loads(text)
+    if not line.pop("example", False):
+        return line
+    shipped = (EXAMPLES / f"{profile}.jsonl").read_text(encoding="utf-8").splitlines()
+    (example,) = [each for each in map(json.loads, shipped) if each["name"] == line["name"]]
+    del example["event"]
+    return {**example, **line}
+
+
 LINES: dict[str, list[dict[str, Any]]] = {
-    path.stem: [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    path.stem: [_line(path.stem, text) for text in path.read_text(encoding="utf-8").splitlines()]
     for path in sorted(PAYLOADS.glob("*.jsonl"))
 }
 

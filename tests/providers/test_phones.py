@@ -11,6 +11,7 @@ import pytest
 
 from app.core.errors import ConfigurationError, UnreachableError
 from app.core.phone_key import make_phone_key
+from app.providers.examples import find_example
 from app.providers.phones import phone_digits
 from app.providers.profile import load_profile
 from app.providers.source import Source
@@ -19,8 +20,6 @@ from tests.cli.test_commands import Run, run
 from tests.providers.builders import profile_file
 
 __all__ = ["run"]
-
-PAYLOADS = Path(__file__).parent / "payloads"
 
 
 @pytest.mark.parametrize(
@@ -64,8 +63,7 @@ def test_country_code_and_number_may_stand_apart(tmp_path: Path) -> None:
 
 def test_a_shipped_profile_reads_its_documented_example() -> None:
     """M-Pesa's callback names the customer as a JSON number in a list of names and values."""
-    lines = (PAYLOADS / "mpesa_stk.jsonl").read_text().splitlines()
-    body = json.dumps(json.loads(lines[0])["body"]).encode()
+    body = json.dumps(find_example("mpesa_stk", "paid").body).encode()
     source = Source(name="s", profile=load_profile("mpesa_stk"), secrets=[])
     assert source.phones(body, headers=[]) == ["254708374149"]
 

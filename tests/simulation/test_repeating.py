@@ -26,6 +26,14 @@ ROOT = Path(__file__).parents[2]
 PLANT_SEEDS = 120
 """Worlds among which each planted defect must show; most show in the first five."""
 
+SHOWN_IN = {
+    "ack_before_commit": 27, "evidence_overtaken": 15, "first_body_wins": 8,
+    "environment_not_checked": 5, "deadline_ignored": 3, "log_not_synced": 2,
+}  # fmt: skip
+"""The first world that shows a defect, where it is not one of the first two: played before all
+others, since a search from 0 took most of the suite's simulated time. A change of the worlds makes
+a number stale and no test fail: the others are searched then, and it should be corrected."""
+
 MEETING = 2
 """A world in which a kill meets a commit, so that the driver warns."""
 
@@ -44,7 +52,7 @@ for seed in sys.argv[2:]:
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_defect_is_found(plant: Plant) -> None:
     """Some early world breaks an invariant, and the failure names the command that plays it."""
-    for seed in range(PLANT_SEEDS):
+    for seed in (SHOWN_IN.get(plant.__name__, 0), *range(PLANT_SEEDS)):
         with plant():
             total = play([seed])
         if total.failures:

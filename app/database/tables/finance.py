@@ -169,7 +169,15 @@ class ImportRow(Table, table=True):
     (`withdraws`), and why (`reason`)."""
 
     __tablename__ = "imports"
-    __table_args__ = STRICT
+    __table_args__ = (
+        Index(
+            "ix_imports_withdraws",
+            "withdraws",
+            sqlite_where=text("withdraws IS NOT NULL"),
+            postgresql_where=text("withdraws IS NOT NULL"),
+        ),
+        STRICT,
+    )
     number: int = big_column(primary=True)
     kind: str = text_column()
     file: str = text_column()
@@ -247,6 +255,28 @@ class BankLineRow(Table, table=True):
     reference: str = text_column()
     counterparty: str = text_column()
     told: str = text_column()
+
+
+class ScheduledRunRow(Table, table=True):
+    """One time of one entry of the schedule, or one that a person asked for (`asked`); or, with the
+    state `seen`, since when an entry has been watched. `until`: of one that runs the end of its
+    lease, of one that failed when it is tried again. `delivered` is JSON: what went which way."""
+
+    __tablename__ = "scheduled_runs"
+    __table_args__ = CLUSTERED
+    name: str = text_column(primary=True)
+    due_at: int = big_column(primary=True)
+    cron: str = text_column()
+    state: str = text_column()
+    asked: int = big_column()
+    late: int = big_column()
+    tries: int = big_column()
+    as_of: int = big_column()
+    until: int | None = big_column(null=True)
+    ended_at: int | None = big_column(null=True)
+    run: int | None = big_column(null=True)
+    problem: str | None = text_column(null=True)
+    delivered: str = text_column()
 
 
 class StatementLineRow(Table, table=True):

@@ -50,13 +50,15 @@ class LogCheckpointRow(Table, table=True):
 
 
 class LogKeyRow(Table, table=True):
-    """A public key, in hex, with which checkpoints were signed since then. Append-only."""
+    """A public key, in hex, with which checkpoints were signed since then; `endorsement`: what the
+    key before it signed of that, in hex; NULL where nobody had that one. Append-only."""
 
     __tablename__ = "log_keys"
     __table_args__ = STRICT
     number: int = big_column(primary=True)
     public: str = text_column()
     since: int = big_column()
+    endorsement: str | None = text_column(null=True)
 
 
 class UnsealedRow(Table, table=True):

@@ -260,6 +260,11 @@ def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
     ]
 
 
+def known_exports() -> list[tuple[str, PresetKind, str]]:
+    """(name, kind, title) of every shipped preset, by name."""
+    return [(name, kind, title) for name, kind, title, _ in _marks()]
+
+
 @cache
 def _marks() -> Sequence[tuple[str, PresetKind, str, Mark]]:
     """Of every shipped preset what it is known by: without reading all of them as mappings, which

@@ -1,72 +1,120 @@
-"""The report as one page that needs nothing beside it: tables, and three charts above theirs."""
+"""The report as one page that needs nothing beside it: tables, and three charts above theirs.
+
+On paper every sheet bears the masthead, and what is folded on the screen is left out.
+"""
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from typing import Any, Final
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.core.pages import page
-from app.core.pages.charts import Series, bars, stacked
-from app.core.zones import wall_clock, zone_named
-from app.finance.reports.values import cell_words, headlines, moment, scope_lines, shown_columns
-from reconcile.instants import DAY, TICK, format_duration
-from reconcile.periods import Calendar
-from reconcile.reporting.report import AGES, GROUPS, PeriodReport
-from reconcile.reporting.tables import TABLES, Column, Table
+from app.core.text import counted
+from app.core.zones import zone_named
+from app.finance.reports.layout import LISTS, Part, parts
+from app.finance.reports.values import (
+    cell_words,
+    fact_lines,
+    headlines,
+    masthead,
+    money_apart,
+    period_words,
+    shown_columns,
+)
+from reconcile.reporting.report import PeriodReport, Scope
+from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 1_000
 """Rows of a table in the page: more would make it slow to open, and nobody reads them there."""
 
+LIST_MAX: Final = 100
+"""Lines of a list in the page: the oldest. Whoever works through all of them takes the workbook."""
+
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
 """Columns that stand in small print below the last one, for a page has no room beside it."""
+
+_FOLDED: Final = frozenset({"times", "delays"})
+"""Tables whose chart says as much: folded beneath it."""
 
 
 def html(report: PeriodReport) -> bytes:
     """The page in UTF-8."""
     values = {
-        "period": period_words(report),
-        "scope": scope_lines(report.scope),
-        "headlines": headlines(report),
-        "notes": [note.sentence for note in report.notes],
-        "sections": [_section(table, report) for table in TABLES[1:] if table.rows(report)],
+        "title": " · ".join((*_named(report.scope), f"Period report {period_words(report.scope)}")),
+        "merchant": report.scope.merchant,
+        "period": period_words(report.scope),
+        "facts": fact_lines(report.scope),
+        "on_each_sheet": _css_text(" · ".join(masthead(report.scope))),
+        "headlines": [whole(each) for each in headlines(report)],
+        "notes": [whole(note.sentence) for note in report.notes],
+        "sections": [_section(part, report) for part in parts(report)],
+        "elsewhere": "; ".join(
+            f"{part.table.title}: {counted(len(part.rows), 'row')}"
+            for part in parts(report)
+            if _folded(part, report)
+        ),
     }
     return page("report.html", values).encode("utf-8", "backslashreplace")
 
 
-def period_words(report: PeriodReport) -> str:
-    """`2026-10-01 to 2026-10-31`, the first and the last day; a moment where it ends within one."""
-    scope = report.scope
-    zone = zone_named(scope.zone)
-    end = moment(scope.end, zone)
-    if wall_clock(scope.end, zone) % DAY == 0:
-        end = Calendar(zone).day_of(scope.end - TICK)
-    return f"{moment(scope.start, zone)} to {end}"
+def _named(scope: Scope) -> tuple[str, ...]:
+    return (scope.merchant,) if scope.merchant else ()
 
 
-def _section(table: Table, report: PeriodReport) -> dict[str, Any]:
-    rows, zone = table.rows(report), zone_named(report.scope.zone)
+def whole(text: str) -> Markup:
+    """A text, escaped, whose amounts stand on one line each."""
+    found = [
+        Markup('<span class="money">{}</span>').format(piece) if place % 2 else escape(piece)
+        for place, piece in enumerate(money_apart(text))
+    ]
+    return Markup("").join(found)
+
+
+def _css_text(text: str) -> Markup:
+    """A text as a string of a stylesheet, in which every character but a letter is escaped."""
+    told = text.encode("utf-8", "replace").decode()
+    signs = [each if each.isascii() and each.isalnum() else f"\\{ord(each):06x}" for each in told]
+    return Markup('"' + "".join(signs) + '"')  # noqa: S704  # letters and escapes, nothing else
+
+
+def _section(part: Part, report: PeriodReport) -> dict[str, Any]:
+    table, zone = part.table, zone_named(report.scope.zone)
+    shown = part.rows[: LIST_MAX if table.name in LISTS else ROWS_MAX]
     columns = shown_columns(table)
     wide = [column for column in columns if column.name not in _SMALL]
     small = [column for column in columns if column.name in _SMALL]
+    hidden = len(part.rows) - len(shown)
     return {
         "title": table.title,
         "about": table.about,
-        "chart": drawn(report) if (drawn := CHARTS.get(table.name)) else "",
+        "chart": part.chart or "",
+        "folded": _folded(part, report),
+        "count": f"{len(part.rows):,}",
         "columns": [(column.heading, _look(column)) for column in wide],
-        "rows": [
-            {
-                "cells": [(cell_words(column, row, zone=zone), _look(column)) for column in wide],
-                "small": [
-                    (column.heading, words)
-                    for column in small
-                    if (words := cell_words(column, row, zone=zone))
-                ],
-                "wrong": table.name == "ties" and not row.holds,
-            }
-            for row in rows[:ROWS_MAX]
+        "rows": [_row(row, wide, small, zone=zone) for row in shown],
+        "left_out": f"{hidden:,}" if hidden else "",
+    }
+
+
+def _folded(part: Part, report: PeriodReport) -> bool:
+    """Whether a reader must ask for its rows. What does not agree is shown unasked."""
+    if part.table.name == "ties" and not report.ties_hold:
+        return False
+    return part.proves or part.table.name in _FOLDED
+
+
+def _row(row: Any, wide: list[Column], small: list[Column], *, zone: tzinfo) -> dict[str, Any]:
+    return {
+        "cells": [(whole(cell_words(column, row, zone=zone)), _look(column)) for column in wide],
+        "small": [
+            (column.heading, whole(words))
+            for column in small
+            if (words := cell_words(column, row, zone=zone))
         ],
-        "left_out": f"{len(rows) - ROWS_MAX:,}" if len(rows) > ROWS_MAX else "",
+        "wrong": not getattr(row, "holds", True),
+        "total": getattr(row, "total", False),
     }
 
 
@@ -74,41 +122,8 @@ def _look(column: Column) -> str:
     """The class of its cells: how they are set, and where they may be broken."""
     if column.kind in ("count", "money"):
         return "number"
+    if column.kind == "instant":
+        return "time"
     return {"sentence": "wide", "because": "wide", "order": "long", "payment": "long"}.get(
-        column.name, ""
+        column.name, "name" if column.name == "breaks" else ""
     )
-
-
-def _times(report: PeriodReport) -> Markup:
-    series = [Series(group, [getattr(row, group) for row in report.times]) for group in GROUPS]
-    totals = ", ".join(f"{sum(each.values):,} {each.name}" for each in series)
-    return stacked(
-        "times",
-        title="Outcomes over time",
-        about=f"{len(report.times)} bars: {totals}.",
-        labels=[moment(row.start, zone_named(report.scope.zone))[5:10] for row in report.times],
-        series=series,
-    )
-
-
-def _delays(report: PeriodReport) -> Markup:
-    ends = [row.up_to for row in report.delays]
-    labels = ["longer" if end is None else f"≤ {format_duration(end)}" for end in ends]
-    values = [row.movements for row in report.delays]
-    return _bars("delays", "How long webhooks took", labels, values)
-
-
-def _ages(report: PeriodReport) -> Markup:
-    unsettled = [row for row in report.breaks if row.state != "accepted"]
-    values = [sum(row.count for row in unsettled if row.age == age) for age in AGES]
-    labels = [age.replace("_", " ") for age in AGES]
-    return _bars("ages", "Breaks by age, those not accepted", labels, values)
-
-
-def _bars(name: str, title: str, labels: list[str], values: list[int]) -> Markup:
-    about = "; ".join(f"{label}: {value:,}" for label, value in zip(labels, values, strict=True))
-    return bars(name, title=title, about=f"{about}.", labels=labels, values=values)
-
-
-CHARTS: Final = {"times": _times, "delays": _delays, "breaks": _ages}
-"""The tables that have a chart above them."""

@@ -1,4 +1,4 @@
-"""The report on paper: the same tables and charts, their lists cut to what a reader turns over.
+"""The report on paper: what a reader needs within some pages, and how much more there is elsewhere.
 
 Typst lays it out. It is an extra (`pdf`), and imported only here. All text goes in as JSON, so that
 none can be markup; only its own fonts are used, so that every machine makes the same bytes.
@@ -8,23 +8,43 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import tzinfo
 from typing import Any, Final
 
 from app.core import pages
+from app.core.text import counted
 from app.core.zones import zone_named
-from app.finance.reports.html_form import CHARTS, period_words
-from app.finance.reports.values import cell_words, headlines, scope_lines, shown_columns
+from app.finance.reports.layout import Part, parts
+from app.finance.reports.values import (
+    cell_words,
+    fact_lines,
+    headlines,
+    masthead,
+    money_apart,
+    period_words,
+    shown_columns,
+)
 from reconcile.reporting.report import PeriodReport
-from reconcile.reporting.tables import TABLES, Table
+from reconcile.reporting.tables import Column
 
-ROWS_MAX: Final = 1_000
-"""Rows in the whole document: some thirty pages, set in about a second."""
+ROWS_MAX: Final = 90
+"""Rows of one table: three currencies with every cause of a break and their subtotals."""
+
+ROWS_IN_ALL: Final = 320
+"""Rows of the whole document. With its charts that is eight pages."""
+
+_CHART_ALONE: Final = frozenset({"times", "delays"})
+"""What its chart says is enough; the numbers are in the other forms."""
 
 _WIDE: Final = frozenset({"sentence", "because", "left", "right"})
-_LEFT_OUT: Final = frozenset({"next_step", "cites", "source"})
+_LEFT_OUT: Final = frozenset({"next_step", "cites", "source", "severity"})
 """Columns for which a page has no room; the other forms have them."""
 
-_LONG = re.compile(r"([-_/.:,@])(?=\w)|(\w{14})(?=\w)")
+_LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
+"""Where a long reference may go on in the next line."""
+
+Piece = dict[str, str]
+"""A part of a cell: `money`, which no line breaks, or `text`."""
 
 
 def pdf(report: PeriodReport) -> bytes:
@@ -35,47 +55,88 @@ def pdf(report: PeriodReport) -> bytes:
         pages.TEMPLATES / "report.typ",
         root=pages.TEMPLATES,
         ignore_system_fonts=True,
-        sys_inputs={"report": json.dumps(_document(report))},
+        sys_inputs={"report": json.dumps(document(report))},
     )
     return written
 
 
-def _document(report: PeriodReport) -> dict[str, Any]:
-    left, sections = ROWS_MAX, []
-    for table in TABLES[1:]:
-        rows = table.rows(report)[: max(left, 0)]
+def document(report: PeriodReport) -> dict[str, Any]:
+    """What the template sets."""
+    left, sections, elsewhere = ROWS_IN_ALL, [], []
+    for part in parts(report):
+        rows = _rows(part, most=max(min(ROWS_MAX, left), 0))
         left -= len(rows)
-        if table.rows(report):
-            sections.append(_section(table, report, rows))
+        if rows or part.chart is not None:
+            sections.append(_section(part, rows, report))
+        if len(rows) < len(part.rows):
+            of_them = f", of which {len(rows):,} are here" if rows else ""
+            elsewhere.append([part.table.title, counted(len(part.rows), "row") + of_them])
     return {
-        "title": f"Period report {period_words(report)}",
-        "scope": "; ".join(f"{name} {text}" for name, text in scope_lines(report.scope)) + ".",
-        "headlines": headlines(report),
-        "notes": [note.sentence for note in report.notes],
+        "title": f"Period report {period_words(report.scope)}",
+        "merchant": _printable(report.scope.merchant),
+        "masthead": [_printable(each) for each in masthead(report.scope)],
+        "facts": [[name, _printable(text)] for name, text in fact_lines(report.scope)],
+        "headlines": [_pieces(each) for each in headlines(report)],
+        "notes": [_pieces(note.sentence) for note in report.notes],
         "sections": sections,
+        "elsewhere": elsewhere,
     }
 
 
-def _section(table: Table, report: PeriodReport, rows: tuple[Any, ...]) -> dict[str, Any]:
-    columns = [column for column in shown_columns(table) if column.name not in _LEFT_OUT]
-    hidden = len(table.rows(report)) - len(rows)
-    drawn, zone = CHARTS.get(table.name), zone_named(report.scope.zone)
+def _rows(part: Part, *, most: int) -> list[Any]:
+    """The rows that are printed. Of what must agree, that which does not."""
+    if part.table.name == "ties":
+        return [row for row in part.rows if not row.holds][:most]
+    if part.proves or part.table.name in _CHART_ALONE:
+        return []
+    return list(part.rows[:most])
+
+
+def _section(part: Part, rows: list[Any], report: PeriodReport) -> dict[str, Any]:
+    columns = [each for each in shown_columns(part.table) if each.name not in _LEFT_OUT]
+    zone = zone_named(report.scope.zone)
     return {
-        "title": table.title,
-        "about": table.about,
-        "chart": "" if drawn is None else str(drawn(report)),
-        "alt": table.title,
-        "headings": [column.heading for column in columns],
+        "title": part.table.title,
+        "about": part.table.about,
+        "chart": str(part.chart or ""),
+        "headings": [_two_lines(column) for column in columns],
         "widths": ["wide" if column.name in _WIDE else "" for column in columns],
         "numeric": [column.kind in ("count", "money") for column in columns],
-        "rows": [
-            [_breakable(cell_words(column, row, zone=zone)) for column in columns] for row in rows
-        ],
-        "left_out": f"{hidden:,}" if hidden else "",
+        "rows": [[_cell(column, row, zone) for column in columns] for row in rows],
+        "totals": [place for place, row in enumerate(rows) if getattr(row, "total", False)],
     }
 
 
-def _breakable(text: str) -> str:
-    """With places at which a long reference may go on in the next line, and no half characters."""
-    whole = text.encode("utf-8", "backslashreplace").decode()
-    return _LONG.sub(lambda found: found[0] + "\u200b", whole) if len(whole) > 14 else whole
+def _two_lines(column: Column) -> list[str]:
+    """A heading, on two lines where it is longer than the numbers below it."""
+    words = column.heading
+    if column.kind == "text" or len(words) <= 9 or " " not in words:
+        return [words]
+    middle = min(
+        (place for place, sign in enumerate(words) if sign == " "),
+        key=lambda place: abs(2 * place - len(words)),
+    )
+    return [words[:middle], words[middle + 1 :]]
+
+
+def _cell(column: Column, row: Any, zone: tzinfo) -> list[Piece]:
+    words = cell_words(column, row, zone=zone)
+    if column.kind in ("count", "money", "instant"):
+        return [{"money": words}]
+    return _pieces(words)
+
+
+def _pieces(text: str) -> list[Piece]:
+    """A text in pieces between which a line may end; amounts are whole."""
+    found: list[Piece] = []
+    for place, piece in enumerate(money_apart(_printable(text))):
+        if place % 2:
+            found.append({"money": piece})
+        else:
+            found += [{"text": each} for each in _LONG.split(piece) if each]
+    return found
+
+
+def _printable(text: str) -> str:
+    """Without half characters, which JSON cannot carry."""
+    return text.encode("utf-8", "backslashreplace").decode()

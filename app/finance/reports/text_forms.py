@@ -16,8 +16,16 @@ from rich.text import Text
 from app.core.cells import csv_line, safe_cell
 from app.core.text import printable
 from app.core.zones import zone_named
-from app.finance.reports.values import cell_text, cell_words, headlines, scope_lines, shown_columns
+from app.finance.reports.values import (
+    cell_text,
+    cell_words,
+    fact_lines,
+    headlines,
+    scope_lines,
+    shown_columns,
+)
 from reconcile.reporting.report import PeriodReport
+from reconcile.reporting.summary import SUMMARIES
 from reconcile.reporting.tables import TABLES, Table, report_document
 
 
@@ -28,7 +36,7 @@ def json(report: PeriodReport) -> bytes:
 
 
 _SCOPE: Final = ("from", "to", "as_of", "basis", "environment")
-"""Every report has these; one in another zone than UTC says which, in a column of its own."""
+"""Every report has these; zone, merchant and closing have columns where there is one."""
 COLUMNS: Final = (
     "section",
     *dict.fromkeys((*_SCOPE, *(column.name for table in TABLES for column in table.columns))),
@@ -45,8 +53,9 @@ def csv(report: PeriodReport) -> bytes:
     encoding.
     """
     scope = {name.replace(" ", "_"): text for name, text in scope_lines(report.scope)}
-    columns = COLUMNS if report.scope.zone == "UTC" else (*COLUMNS, "zone")
-    lines = [csv_line(columns), _line(columns, {"section": "scope", **scope})]
+    columns = tuple(dict.fromkeys((*COLUMNS, *scope)))
+    told = {name: safe_cell(text) for name, text in scope.items()}
+    lines = [csv_line(columns), _line(columns, {"section": "scope", **told})]
     for table in TABLES:
         for row in table.rows(report):
             cells = {"section": table.name}
@@ -74,10 +83,14 @@ def table(report: PeriodReport) -> bytes:
     """For a terminal: every table that has rows, lists only in their first lines, no colours."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
-    words = "   ".join(f"{name} {text}" for name, text in scope_lines(report.scope))
-    console.print(Text(words))
+    for words in (report.scope.merchant, _facts(report)):
+        if words:
+            console.print(Text(printable(words)))
     for sentence in headlines(report):
         console.print(Text(sentence))
+    for summary, added_up in SUMMARIES:
+        if rows := added_up(report):
+            _print(console, summary, rows, zone_named(report.scope.zone))
     for each in TABLES:
         rows = each.rows(report)
         shown = rows[:LINES_MAX] if each.name.endswith("_lines") else rows
@@ -86,6 +99,10 @@ def table(report: PeriodReport) -> bytes:
         if len(shown) < len(rows):
             console.print(Text(f"  … and {len(rows) - len(shown):,} more in the other formats"))
     return file.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _facts(report: PeriodReport) -> str:
+    return "   ".join([f"{name}: {text}" for name, text in fact_lines(report.scope)])
 
 
 def _print(console: Console, table: Table, rows: Sequence[Any], zone: tzinfo) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import UTC, tzinfo
 from typing import Any, Final
 
 from app.core.text import counted
-from app.core.zones import wall_clock
-from reconcile.instants import SECOND, Instant, format_duration, format_instant
+from app.core.zones import wall_clock, zone_named
+from reconcile.instants import DAY, MINUTE, TICK, Instant, format_duration, format_instant
 from reconcile.money import Money, major_text
+from reconcile.periods import Calendar
 from reconcile.reporting.report import MISTAKES_OF_FILES, PeriodReport, Scope, Tie
-from reconcile.reporting.tables import Column, Table
+from reconcile.reporting.tables import TABLES, Column, Table
+from reconcile.reporting.words import BASIS_WORDS, CODE_WORDS, code_words, figure_words
 
 
 def headlines(report: PeriodReport) -> tuple[str, str]:
@@ -84,24 +87,30 @@ def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
         return f"{value:,}"
     if column.kind == "instant":
         return moment(value, zone)
-    if column.name in CODES:
-        return str(value).replace("_", " ")
-    return cell_text(column, row)
+    return word_of(column, row)
+
+
+def word_of(column: Column, row: Any) -> str:
+    """A cell that is text, for people: what a code is called, else the text."""
+    text = cell_text(column, row)
+    if column.name == "figure":
+        return figure_words(text)
+    if column.name == "table":
+        return _TITLES.get(text, text)
+    if column.kind == "yes":
+        return text.capitalize()
+    return code_words(column.name, text) if column.name in CODE_WORDS and text else text
+
+
+_TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: Instant, zone: tzinfo = UTC) -> str:
-    """For people: `2026-10-22 23:59:59`, to the second and in the zone; a day's first is its
-    date."""
+    """For people: `2026-10-22 23:59`, to the minute and in the zone; a day's first is its date."""
     instant = wall_clock(instant, zone)
-    text = format_instant(instant - instant % SECOND).replace("T", " ").removesuffix("Z")
-    return text.removesuffix(" 00:00:00")
+    text = format_instant(instant - instant % MINUTE).replace("T", " ").removesuffix(":00Z")
+    return text.removesuffix(" 00:00")
 
-
-CODES: Final = frozenset(
-    """step bucket flow family side outcome group finding severity cause age kind before after state
-    table""".split()  # noqa: SIM905  # the list would be a line for each word
-)
-"""Columns that hold words of a closed vocabulary, which people read without underscores."""
 
 _FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
 """Columns beside which the same stands in words."""
@@ -112,8 +121,60 @@ def shown_columns(table: Table) -> tuple[Column, ...]:
     return tuple(column for column in table.columns if column.name not in _FOR_PROGRAMS)
 
 
+# --- what the report is of ------------------------------------------------------------------------
+
+
+def period_words(scope: Scope) -> str:
+    """`2026-10-01 to 2026-10-31`, the first and the last day; a moment where it ends within one."""
+    zone = zone_named(scope.zone)
+    end = moment(scope.end, zone)
+    if wall_clock(scope.end, zone) % DAY == 0:
+        end = Calendar(zone).day_of(scope.end - TICK)
+    return f"{moment(scope.start, zone)} to {end}"
+
+
+def closed_words(scope: Scope) -> str:
+    """Who closed the period, and when; or that nobody has."""
+    if scope.closed_at is None:
+        return "Not closed: its figures may still change"
+    return f"Closed by {scope.closed_by}, {moment(scope.closed_at, zone_named(scope.zone))}"
+
+
+_SANDBOX: Final = "Sandbox: no real money"
+
+
+def masthead(scope: Scope) -> tuple[str, ...]:
+    """What stands on every page: whose report it is, of when, and who closed it; and that its money
+    is none, where it is of a sandbox."""
+    sandbox = (_SANDBOX,) if scope.environment == "sandbox" else ()
+    named = (scope.merchant,) if scope.merchant else ()
+    return (*named, f"Period {period_words(scope)}", closed_words(scope), *sandbox)
+
+
+def fact_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
+    """The same for people who read it once, with what else they must know; the merchant's name
+    stands above it."""
+    return (
+        ("Period", period_words(scope)),
+        ("Closing", closed_words(scope)),
+        ("Known as of", moment(scope.as_of, zone_named(scope.zone))),
+        ("Time zone", scope.zone),
+        ("Money is placed", BASIS_WORDS[scope.basis]),
+        ("Environment", _SANDBOX if scope.environment == "sandbox" else scope.environment),
+    )
+
+
+_MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?)(?!\w)")
+
+
+def money_apart(text: str) -> list[str]:
+    """A text in pieces, every second of which is an amount with its currency: no line may end
+    within one."""
+    return _MONEY.split(text)
+
+
 def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """What the report is of, as names and texts."""
+    """What the report is of, as names and texts for programs."""
     return (
         ("from", format_instant(scope.start)),
         ("to", format_instant(scope.end)),
@@ -121,4 +182,12 @@ def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
         ("basis", scope.basis),
         ("environment", scope.environment),
         *((("zone", scope.zone),) if scope.zone != "UTC" else ()),
+        *((("merchant", scope.merchant),) if scope.merchant else ()),
+        *_closed(scope),
     )
+
+
+def _closed(scope: Scope) -> tuple[tuple[str, str], ...]:
+    if scope.closed_at is None:
+        return ()
+    return ("closed by", scope.closed_by), ("closed at", format_instant(scope.closed_at))

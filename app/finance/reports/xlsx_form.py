@@ -1,4 +1,4 @@
-"""The report as a workbook: a sheet for each table, the ties first.
+"""The report as a workbook: a summary, then a sheet for each table, in words and with charts.
 
 Numbers are numbers and dates are dates; text is never a formula or a link. Sheets are written row
 by row into temporary files, so that memory does not grow with them.
@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from datetime import datetime, tzinfo
+from datetime import datetime
 from itertools import count
 from typing import Any, Final
 
 import xlsxwriter
+from xlsxwriter.chart import Chart
 from xlsxwriter.format import Format
 from xlsxwriter.workbook import Workbook
 from xlsxwriter.worksheet import Worksheet
 
 from app.core.zones import wall_clock, zone_named
-from app.finance.reports.values import cell_text, headlines, scope_lines
+from app.finance.reports.layout import Part, parts
+from app.finance.reports.values import (
+    cell_text,
+    cell_words,
+    fact_lines,
+    headlines,
+    masthead,
+    word_of,
+)
 from reconcile.instants import DAY, Instant
 from reconcile.money import exponent_of
-from reconcile.reporting.report import PeriodReport
-from reconcile.reporting.tables import TABLES, Column, Kind, Table
+from reconcile.reporting.report import AGES, PeriodReport
+from reconcile.reporting.summary import age_totals
+from reconcile.reporting.tables import Column, Kind
 
 ROWS_MAX: Final = 1_048_576
 """Rows that a sheet can have, its header among them. What is more goes on in a further sheet."""
@@ -46,10 +56,34 @@ _WIDTHS: Final[dict[Kind, int]] = {
     "yes": 8,
     "list": 40,
 }
-_WIDE: Final = {"sentence": 60, "next_step": 50, "because": 80, "left": 44, "right": 44}
+_HEADER_MAX: Final = 250
+"""Characters that a printed page's header can have."""
 
-_SHEETS: Final = {"control": "totals"}
-"""The sheet with the ties is the one called control."""
+_WIDE: Final = {
+    "breaks": 32,
+    "cause": 32,
+    "bucket": 30,
+    "flow": 30,
+    "side": 30,
+    "figure": 50,
+    "sentence": 60,
+    "next_step": 50,
+    "because": 80,
+    "left": 44,
+    "right": 44,
+}
+
+_SHEETS: Final = {
+    "late": "Late money",
+    "changes": "Changed outcomes",
+    "adjustments": "Adjustments",
+    "money": "From captured to the bank",
+    "matching": "Matching",
+    "late_lines": "List of late money",
+}
+"""Names of sheets whose tables' titles are longer than a sheet's name may be."""
+
+_CHART_SIZE: Final = {"width": 900, "height": 320}
 
 
 def xlsx(report: PeriodReport) -> bytes:
@@ -64,12 +98,13 @@ def xlsx(report: PeriodReport) -> bytes:
             "strings_to_numbers": False,
         },
     )
-    workbook.set_properties({"title": "Period report", "created": _CREATED})
-    book = _Book(workbook, zone_named(report.scope.zone))
-    book.control(report)
-    for table in TABLES[1:]:
-        if table.name != "ties":
-            book.table(table, table.rows(report))
+    words = {"title": "Period report", "company": report.scope.merchant, "created": _CREATED}
+    workbook.set_properties({name: _fitting(each) if isinstance(each, str) else each
+                             for name, each in words.items()})  # fmt: skip
+    book = _Book(workbook, report)
+    book.summary()
+    for part in parts(report):
+        book.table(part)
     workbook.close()
     return file.getvalue()
 
@@ -77,84 +112,176 @@ def xlsx(report: PeriodReport) -> bytes:
 class _Book:
     """Writes sheets. Formats are made once: every cell of a kind shares one."""
 
-    def __init__(self, workbook: Workbook, zone: tzinfo) -> None:
-        self._workbook, self._zone = workbook, zone
+    def __init__(self, workbook: Workbook, report: PeriodReport) -> None:
+        self._workbook, self._report = workbook, report
+        self._zone = zone_named(report.scope.zone)
         self._bold = workbook.add_format({"bold": True})
         self._head = workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True})
-        self._date = workbook.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
-        self._count = workbook.add_format({"num_format": "#,##0"})
+        self._date = workbook.add_format({"num_format": "yyyy-mm-dd hh:mm"})
         self._red = workbook.add_format({"bold": True, "font_color": "#B00000"})
-        self._money: dict[str, Format] = {}
+        self._numbers: dict[tuple[str, bool], Format] = {}
 
-    def control(self, report: PeriodReport) -> None:
-        """The first sheet: what the report is of, then every tie with both sides."""
-        notes, ties = TABLES[0], next(table for table in TABLES if table.name == "ties")
-        sheet = self._sheet("control", ties)
-        line = count()
-        for name, text in scope_lines(report.scope):
+    def summary(self) -> None:
+        """The first sheet: what the report is of, and what it comes to."""
+        report, line = self._report, count()
+        sheet = self._sheet("Summary")
+        sheet.set_column(0, 0, 22)
+        sheet.set_column(1, 1, 100)
+        heading = " · ".join(masthead(report.scope))
+        sheet.write_string(next(line), 0, _fitting(heading), self._bold)
+        sheet.freeze_panes(1, 0)
+        for name, text in fact_lines(report.scope):
             row = next(line)
-            sheet.write_string(row, 0, name, self._bold)
-            sheet.write_string(row, 1, text)
-        for name, sentence in zip(("ties", "breaks"), headlines(report), strict=True):
+            sheet.write_string(row, 0, name)
+            sheet.write_string(row, 1, _fitting(text), self._bold)
+        for name, sentence in zip(("Sums", "Breaks"), headlines(report), strict=True):
             row = next(line)
-            sheet.write_string(row, 0, name, self._bold)
-            broken = name == "ties" and not report.ties_hold
+            broken = name == "Sums" and not report.ties_hold
+            sheet.write_string(row, 0, name)
             sheet.write_string(row, 1, _fitting(sentence), self._red if broken else self._bold)
-        for note in notes.rows(report):
-            sheet.write_string(next(line), 0, _fitting(note.sentence))
-        next(line)
-        self._rows(sheet, ties, ties.rows(report), first=next(line))
+        for note in report.notes:
+            row = next(line)
+            sheet.write_string(row, 0, "Please note")
+            sheet.write_string(row, 1, _fitting(note.sentence))
 
-    def table(self, table: Table, rows: Sequence[Any]) -> None:
-        """One table, in as many sheets as it needs."""
-        for part, begin in enumerate(range(0, max(len(rows), 1), ROWS_MAX - 1)):
-            name = _SHEETS.get(table.name, table.name).replace("_", " ")
-            name = name if part == 0 else f"{name} {part + 1}"
-            sheet = self._sheet(name, table)
+    def table(self, part: Part) -> None:
+        """One table, in as many sheets as it needs, its chart beside it."""
+        table, rows = part.table, part.rows
+        columns = [column for column in table.columns if column.name != "reason"]
+        title = _SHEETS.get(table.name, table.title)
+        for number, begin in enumerate(range(0, len(rows), ROWS_MAX - 1)):
+            name = title if number == 0 else f"{title} {number + 1}"
+            sheet = self._sheet(name)
+            for place, column in enumerate(columns):
+                sheet.set_column(place, place, _WIDE.get(column.name, _WIDTHS[column.kind]))
             sheet.freeze_panes(1, 0)
-            self._rows(sheet, table, rows[begin : begin + ROWS_MAX - 1], first=0)
+            sheet.repeat_rows(0)
+            self._rows(sheet, columns, rows[begin : begin + ROWS_MAX - 1])
+            if number == 0 and table.name in _DRAWN:
+                # Beside the table: a row that is written cannot be gone back to.
+                chart = _DRAWN[table.name](self._workbook, name, self._report)
+                sheet.insert_chart(0, len(columns) + 1, chart, {"object_position": 3})
 
-    def _sheet(self, name: str, table: Table) -> Worksheet:
+    def _sheet(self, name: str) -> Worksheet:
+        """A sheet whose printed pages each say what they are of."""
         sheet = self._workbook.add_worksheet(name)
-        for place, column in enumerate(table.columns):
-            sheet.set_column(place, place, _WIDE.get(column.name, _WIDTHS[column.kind]))
+        told = " · ".join(masthead(self._report.scope)).replace("&", "&&")
+        sheet.set_header("&L" + _fitting(told)[:_HEADER_MAX])
+        sheet.set_footer("&L&A&RPage &P of &N")
         sheet.set_landscape()
+        sheet.set_paper(9)
         sheet.fit_to_pages(1, 0)
         return sheet
 
-    def _rows(self, sheet: Worksheet, table: Table, rows: Sequence[Any], *, first: int) -> None:
-        for place, column in enumerate(table.columns):
-            sheet.write_string(first, place, column.heading, self._head)
-        for number, row in enumerate(rows, first + 1):
-            for place, column in enumerate(table.columns):
-                value = getattr(row, column.name)
-                if value is not None:
-                    self._cell(sheet, (number, place), column, value, row)
-        sheet.autofilter(first, 0, first + len(rows), len(table.columns) - 1)
+    def _rows(self, sheet: Worksheet, columns: Sequence[Column], rows: Sequence[Any]) -> None:
+        for place, column in enumerate(columns):
+            sheet.write_string(0, place, column.heading, self._head)
+        for number, row in enumerate(rows, 1):
+            for place, column in enumerate(columns):
+                if column.kind == "duration" or getattr(row, column.name) is not None:
+                    self._cell(sheet, (number, place), column, row)
+        sheet.autofilter(0, 0, len(rows), len(columns) - 1)
 
-    def _cell(
-        self, sheet: Worksheet, at: tuple[int, int], column: Column, value: Any, row: Any
-    ) -> None:
-        kind = column.kind
-        if kind == "text":
-            sheet.write_string(*at, _fitting(value))
-        elif kind == "instant":
+    def _cell(self, sheet: Worksheet, at: tuple[int, int], column: Column, row: Any) -> None:
+        kind, value = column.kind, getattr(row, column.name)
+        total = getattr(row, "total", False)
+        if kind == "instant":
             sheet.write_number(*at, _days(wall_clock(value, self._zone)), self._date)
         elif kind == "count" and abs(value) < _EXACT:
-            sheet.write_number(*at, value, self._count)
+            sheet.write_number(*at, value, self._number(0, bold=total))
         elif kind == "money" and abs(value) < _EXACT:
             places = 0 if row.currency is None else exponent_of(row.currency)
-            sheet.write_number(*at, value / 10**places, self._money_of(places))
+            sheet.write_number(*at, value / 10**places, self._number(places, bold=total))
+        elif kind in ("count", "money"):
+            sheet.write_string(*at, cell_text(column, row))
         elif kind == "duration":
-            sheet.write_number(*at, value / 1_000_000)
+            sheet.write_string(*at, cell_words(column, row))
         else:
-            sheet.write_string(*at, _fitting(cell_text(column, row)))
+            sheet.write_string(*at, _fitting(word_of(column, row)), self._bold if total else None)
 
-    def _money_of(self, places: int) -> Format:
-        name = "#,##0" + ("." + "0" * places if places else "")
-        if name not in self._money:
-            self._money[name] = self._workbook.add_format({"num_format": name})
-        return self._money[name]
+    def _number(self, places: int, *, bold: bool) -> Format:
+        key = ("#,##0" + ("." + "0" * places if places else ""), bold)
+        if key not in self._numbers:
+            self._numbers[key] = self._workbook.add_format({"num_format": key[0], "bold": bold})
+        return self._numbers[key]
+
+
+# --- charts ---------------------------------------------------------------------------------------
+
+
+def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
+    """One column a stretch, its outcomes on each other."""
+    chart = _columns_chart(workbook, "Outcomes over time", stacked=True)
+    last = len(report.times)
+    for place, (colour, pattern) in enumerate(_SERIES, 1):
+        chart.add_series(
+            {
+                "name": [sheet, 0, place],
+                "categories": [sheet, 1, 0, last, 0],
+                "values": [sheet, 1, place, last, place],
+                "gap": 40,
+                "pattern": {"pattern": pattern, "fg_color": colour, "bg_color": "#FFFFFF"},
+                "border": {"color": "#333333", "width": 0.5},
+            }
+        )
+    chart.set_x_axis({"date_axis": False, "num_format": "d mmm", "num_font": {"rotation": -45}})
+    return chart
+
+
+def _ages_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
+    """One column an age, the currencies on each other."""
+    chart = _columns_chart(workbook, "Breaks by age", stacked=True)
+    rows = age_totals(report)
+    each = len(AGES) + 1
+    for number, begin in enumerate(range(1, len(rows) + 1, each)):
+        colour, pattern = _SERIES[number % len(_SERIES)]
+        chart.add_series(
+            {
+                "name": rows[begin - 1].currency,
+                "categories": [sheet, begin, 1, begin + len(AGES) - 1, 1],
+                "values": [sheet, begin, 2, begin + len(AGES) - 1, 2],
+                "gap": 60,
+                "pattern": {"pattern": pattern, "fg_color": colour, "bg_color": "#FFFFFF"},
+                "border": {"color": "#333333", "width": 0.5},
+            }
+        )
+    return chart
+
+
+def _delays_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
+    chart = _columns_chart(workbook, "Webhook delay", stacked=False)
+    last = len(report.delays)
+    chart.add_series(
+        {
+            "categories": [sheet, 1, 0, last, 0],
+            "values": [sheet, 1, 1, last, 1],
+            "gap": 40,
+            "fill": {"color": "#2F4B6E"},
+        }
+    )
+    chart.set_legend({"none": True})
+    return chart
+
+
+def _columns_chart(workbook: Workbook, title: str, *, stacked: bool) -> Chart:
+    kind = {"type": "column"} | ({"subtype": "stacked"} if stacked else {})
+    chart = workbook.add_chart(kind)
+    chart.set_title({"name": title})
+    chart.set_y_axis({"num_format": "#,##0", "major_gridlines": {"visible": True}})
+    chart.set_legend({"position": "top"})
+    chart.set_size(_CHART_SIZE)
+    return chart
+
+
+_SERIES: Final = (
+    ("#2F4B6E", "percent_90"),
+    ("#9A3B26", "wide_upward_diagonal"),
+    ("#7A5C00", "percent_30"),
+    ("#666666", "light_horizontal"),
+)
+"""Colours and patterns: series differ in black and white, too."""
+
+_DRAWN: Final = {"times": _times_chart, "age_totals": _ages_chart, "delays": _delays_chart}
 
 
 def _days(instant: Instant) -> float:

@@ -14,14 +14,29 @@ from html.parser import HTMLParser
 from typing import Any
 
 import openpyxl
+import pypdf
 import pytest
 
 from app.core.cells import plain_text
 from app.finance.reports import html_form, pdf_form, text_forms, xlsx_form
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
-from app.finance.reports.values import at_risk, headlines
-from reconcile.reporting.report import BreakLine, PeriodReport
+from app.finance.reports.values import at_risk, fact_lines, headlines, money_apart
+from reconcile.instants import SECOND, parse_instant
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.matching.breaks import BREAK_CAUSES
+from reconcile.matching.control import FAMILIES, SIDES
+from reconcile.reporting.report import AGES, FLOWS, STEPS, BreakLine, Note, PeriodReport
+from reconcile.reporting.summary import age_totals, break_totals
 from reconcile.reporting.tables import TABLES
+from reconcile.reporting.words import (
+    AGE_WORDS,
+    BUCKET_WORDS,
+    CAUSE_WORDS,
+    FLOW_WORDS,
+    OUTCOME_WORDS,
+    SIDE_WORDS,
+    STEP_WORDS,
+)
 from tests.finance.reports.payloads import PAYLOADS, is_formula
 from tests.finance.reports.samples import sample
 
@@ -30,6 +45,20 @@ from tests.finance.reports.samples import sample
 def report() -> PeriodReport:
     """One report for all tests that only look at it."""
     return sample(60)
+
+
+MASTHEAD = (
+    "Salt & Sons · Period 2026-10-01 to 2026-10-31 · Closed by Ann, 2026-11-12 09:41 · "
+    "Sandbox: no real money"
+)
+
+
+@cache
+def signed() -> PeriodReport:
+    """The same of a closed month, with the merchant's name."""
+    closed_at = parse_instant("2026-11-12T09:41:59Z")
+    scope = replace(report().scope, merchant="Salt & Sons", closed_by="Ann", closed_at=closed_at)
+    return replace(report(), scope=scope)
 
 
 @cache
@@ -130,29 +159,68 @@ def test_csv_has_no_formula_and_gives_every_text_back() -> None:
 
 def test_a_workbook_has_numbers_and_dates_that_add_up_to_the_control_totals() -> None:
     book = workbook(render(report(), "xlsx"))
-    totals = rows_of(book["totals"])
-    money = {(row["currency"], row["flow"]): row["sum"] for row in rows_of(book["money"])}
-    assert isinstance(money["KES", "captured"], float)
+    totals = rows_of(book["Orders by outcome"])
+    money = {
+        (row["Currency"], row["Flow"]): row["Amount"]
+        for row in rows_of(book["From captured to the bank"])
+    }
+    assert isinstance(money["KES", "Captured"], float)
     for currency in ("KES", "JPY", "KWD"):
-        own = [row for row in totals if row["currency"] == currency]
-        assert sum(row["captured"] for row in own) == pytest.approx(money[currency, "captured"])
-    assert sum(row["count"] for row in totals) == 61
-    formats = {cell.number_format for cell in book["money"]["D"][1:]}
+        own = [row for row in totals if row["Currency"] == currency]
+        assert sum(row["Captured"] for row in own) == pytest.approx(money[currency, "Captured"])
+    assert sum(row["Number"] for row in totals) == 61
+    formats = {cell.number_format for cell in book["From captured to the bank"]["D"][1:]}
     assert formats == {"#,##0", "#,##0.00", "#,##0.000"}
-    first = rows_of(book["break lines"])[0]
-    assert isinstance(first["since"], datetime)
-    assert (first["currency"], first["sum"]) == ("KWD", 150.029)
-    assert book["break lines"].freeze_panes == "A2"
-    assert book["break lines"].auto_filter.ref == "A1:L31"
+    first = rows_of(book["List of breaks"])[0]
+    assert isinstance(first["Since"], datetime)
+    assert (first["Currency"], first["Amount"]) == ("KWD", 150.029)
+    assert book["List of breaks"].auto_filter.ref == "A1:L31"
 
 
-def test_the_control_sheet_comes_first_and_has_every_tie() -> None:
+def test_the_summary_comes_first_and_every_tie_has_a_row() -> None:
+    book = workbook(render(signed(), "xlsx"))
+    assert book.sheetnames[:3] == ["Summary", "Totals by currency", "Orders by outcome"]
+    column = [cell.value for cell in book["Sums that must agree"]["G"]]
+    assert column.count("Yes") == len(report().ties) == 23
+    rows = list(book["Summary"].iter_rows(values_only=True))
+    assert rows[0][0] == MASTHEAD
+    told = dict(row[:2] for row in rows)
+    assert (told["Sums"], told["Breaks"]) == headlines(report())
+
+
+def test_every_sheet_keeps_its_header_in_sight_and_says_on_paper_what_it_is_of() -> None:
+    book = workbook(render(signed(), "xlsx"))
+    assert {sheet.freeze_panes for sheet in book} == {"A2"}
+    assert {sheet.oddHeader.left.text for sheet in book} == {MASTHEAD.replace("&", "&&")}
+    assert {sheet.print_title_rows for sheet in book} == {None, "$1:$1"}
+    assert [sheet.title for sheet in book if sheet._charts] == [
+        "Outcomes over time",
+        "Breaks by age",
+        "Webhook delay",
+    ]
+
+
+def test_a_workbook_has_words_where_the_report_has_codes() -> None:
+    """No cell but a reference has an underscore, and every heading begins like a sentence."""
     book = workbook(render(report(), "xlsx"))
-    assert book.sheetnames[0] == "control"
-    column = [cell.value for cell in book["control"]["G"]]
-    assert column.count("yes") == len(report().ties) == 23
-    told = dict(row[:2] for row in book["control"].iter_rows(values_only=True))
-    assert (told["ties"], told["breaks"]) == headlines(report())
+    references = {"Order", "Payment", "Break", "Rests on", "Why"}
+    for sheet in book:
+        for row in rows_of(sheet):
+            told = [str(value) for name, value in row.items() if name not in references]
+            assert not [text for text in told if "_" in text], sheet.title
+        headings = [cell.value for cell in sheet[1] if cell.value is not None]
+        assert [each for each in headings if not each[0].isupper() and each[0].isalpha()] == []
+
+
+def test_every_code_has_words_of_its_own() -> None:
+    """A cause, an outcome or a bucket that is added must be named for people, too."""
+    assert set(CAUSE_WORDS) == set(BREAK_CAUSES)
+    assert set(OUTCOME_WORDS) == {*OUTCOMES, "no_order"}
+    assert set(BUCKET_WORDS) == set(FAMILIES)
+    assert set(FLOW_WORDS) == set(FLOWS)
+    assert set(STEP_WORDS) == set(STEPS)
+    assert set(SIDE_WORDS) == set(SIDES)
+    assert set(AGE_WORDS) == set(AGES)
 
 
 def test_a_workbook_has_no_formula_no_link_and_every_text_as_it_was() -> None:
@@ -162,9 +230,10 @@ def test_a_workbook_has_no_formula_no_link_and_every_text_as_it_was() -> None:
         assert not [
             sheet for sheet in sheets if re.search(rb"<f[ >/]|<hyperlink|externalLink", sheet)
         ]
-    sheet = workbook(made)["break lines"]
+    sheet = workbook(made)["List of breaks"]
     assert all(cell.data_type != "f" for row in sheet.iter_rows() for cell in row)
-    drawn = {name: [row[name] for row in rows_of(sheet)] for name in ("order", "sentence", "cites")}
+    columns = ("Order", "What it means", "Rests on")
+    drawn = {name: [row[name] for row in rows_of(sheet)] for name in columns}
     for found in drawn.values():
         assert [_read_back(text) for text in found] == list(PAYLOADS)
 
@@ -179,16 +248,16 @@ def test_more_rows_than_a_sheet_holds_go_on_in_a_further_sheet(
 ) -> None:
     monkeypatch.setattr(xlsx_form, "ROWS_MAX", 21)
     book = workbook(xlsx_form.xlsx(report()))
-    names = [name for name in book.sheetnames if name.startswith("break lines")]
-    assert names == ["break lines", "break lines 2"]
-    rows = [row["identity"] for name in names for row in rows_of(book[name])]
+    names = [name for name in book.sheetnames if name.startswith("List of breaks")]
+    assert names == ["List of breaks", "List of breaks 2"]
+    rows = [row["Break"] for name in names for row in rows_of(book[name])]
     assert rows == [each.identity for each in report().break_lines]
 
 
 def test_a_number_too_long_for_a_cell_keeps_its_digits_as_text() -> None:
     large = replace(report().break_lines[0], sum=10**17 + 1, currency="KES")
     book = workbook(xlsx_form.xlsx(replace(report(), break_lines=(large,))))
-    assert rows_of(book["break lines"])[0]["sum"] == "1000000000000000.01"
+    assert rows_of(book["List of breaks"])[0]["Amount"] == "1000000000000000.01"
 
 
 @pytest.mark.parametrize("form", REPORT_FORMATS)
@@ -233,8 +302,11 @@ def test_the_page_refers_to_nothing_and_runs_nothing() -> None:
     assert b"url(" not in render(report(), "html").replace(b"url(#", b"")
 
 
-def test_the_page_gives_every_text_back_and_marks_its_cells_as_text() -> None:
+def test_the_page_gives_every_text_back_and_marks_its_cells_as_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A spreadsheet program that opens the page is told that its cells are texts."""
+    monkeypatch.setattr(html_form, "LIST_MAX", len(PAYLOADS))
     page = html_form.html(hostile())
     texts = {text.replace("\r\n", "\n") for text in read(page).texts}
     wanted = {text.replace("\r\n", "\n") for text in PAYLOADS}
@@ -252,18 +324,17 @@ def test_the_page_escapes_markup() -> None:
 def test_long_lists_end_in_the_page_and_say_so() -> None:
     many = report().break_lines * 40
     page = html_form.html(replace(report(), break_lines=many)).decode()
-    assert "… and 200 more lines" in page
+    assert "… and 1,100 more lines" in page
 
 
 def test_the_headlines_stand_before_every_table_and_what_proves_them_after() -> None:
     """In each form for people: verdict and money at risk, outcomes, breaks, then all the ties."""
     said = headlines(report())
     text = render(report(), "table").decode()
-    page = html_form.html(report()).decode()
+    page = re.sub("<[^>]*>", "", html_form.html(report()).decode())
     for whole in (text, page):
-        titles = [
-            each.title for each in TABLES if each.name in ("control", "outcomes", "breaks", "ties")
-        ]
+        names = ("control", "outcomes", "breaks", "ties")
+        titles = [f"\n{each.title}\n" for each in TABLES if each.name in names]
         places = [whole.index(each) for each in (*said, *titles)]
         assert places == sorted(places)
 
@@ -305,18 +376,144 @@ def test_a_broken_tie_is_told_first() -> None:
 # --- PDF -----------------------------------------------------------------------------------------
 
 
-def test_the_pdf_is_cut_to_its_rows_and_no_text_is_markup() -> None:
-    many = tuple(
-        replace(line, order='#panic("x") *b* $1/0$ #read("/etc/passwd") \\', payment="`")
-        for line in report().break_lines * 40
+def pages_of(made: bytes) -> list[str]:
+    """The text of each page."""
+    return [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(made)).pages]
+
+
+def test_no_text_of_the_pdf_is_markup_and_its_lists_are_only_counted() -> None:
+    hostile = '#panic("x") *b* $1/0$ #read("/etc/passwd") \\'
+    many = tuple(replace(line, order=hostile) for line in report().break_lines * 40)
+    scope = replace(report().scope, merchant=hostile, closed_by="`", closed_at=report().scope.as_of)
+    pages = pages_of(pdf_form.pdf(replace(report(), break_lines=many, scope=scope)))
+    assert all(hostile in page for page in pages)
+    assert "List of breaks 1,200 rows" in pages[-1]
+    assert "Sums that must agree 23 rows" in pages[-1]
+
+
+def test_the_pdf_stays_within_eight_pages_however_much_there_is() -> None:
+    """As many rows of each table as three currencies and all causes come to, and more."""
+    many = replace(
+        report(),
+        breaks=tuple(
+            replace(report().breaks[0], cause=cause, age=age, currency=currency)
+            for cause in BREAK_CAUSES
+            for age in AGES
+            for currency in ("JPY", "KES", "KWD", "USD", "EUR")
+        ),
+        control=report().control * 9,
+        money=report().money * 9,
+        late=report().late * 900,
+        changes=report().changes * 900,
     )
-    made = pdf_form.pdf(replace(report(), break_lines=many))
-    assert made.startswith(b"%PDF-1.7")
-    shown = sum(len(part["rows"]) for part in pdf_form._document(report())["sections"])
-    assert shown < pdf_form.ROWS_MAX
-    cut = pdf_form._document(replace(report(), break_lines=many))["sections"]
-    assert sum(len(part["rows"]) for part in cut) == pdf_form.ROWS_MAX
-    assert [part["left_out"] for part in cut if part["title"] == "Each break"] != [""]
+    pages = pages_of(pdf_form.pdf(many))
+    assert len(pages) <= 8
+    assert "of which 90 are here" in pages[-1]
+
+
+def test_every_page_of_the_pdf_says_whose_and_of_when_it_is_and_who_closed_it() -> None:
+    pages = pages_of(pdf_form.pdf(signed()))
+    assert len(pages) > 1
+    spaced = MASTHEAD.replace(" · ", "  ·  ")
+    assert [page.splitlines()[0] for page in pages] == [spaced] * len(pages)
+    assert f"Page {len(pages)} of {len(pages)}" in pages[-1]
+
+
+def test_the_headings_of_the_paper() -> None:
+    """In the order in which a reader wants them."""
+    found = [section["title"] for section in pdf_form.document(report())["sections"]]
+    assert found == [
+        "Totals by currency",
+        "Orders by outcome",
+        "Outcomes and reasons",
+        "Outcomes over time",
+        "Breaks by cause",
+        "Breaks by age",
+        "Late payments and refunds of earlier months",
+        "Earlier orders whose outcome changed",
+        "From captured to the bank",
+        "Fees",
+        "Webhook delay",
+        "Findings",
+        "Orders opened and finished",
+    ]
+
+
+def test_what_does_not_agree_stands_on_paper() -> None:
+    broken = replace(report().ties[0], left_value=7)
+    made = pdf_form.document(replace(report(), ties=(broken, *report().ties[1:])))
+    (section,) = [each for each in made["sections"] if each["title"] == "Sums that must agree"]
+    assert len(section["rows"]) == 1
+
+
+# --- money, names and times in each form for people -----------------------------------------------
+
+INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]")
+
+
+def test_no_form_for_people_holds_characters_that_cannot_be_seen() -> None:
+    """Whoever copies a reference or a sum gets what they see."""
+    first = report().break_lines[0]
+    long = replace(first, order="ORD-" + "0123456789" * 6, payment="p" * 90)
+    late = replace(report(), break_lines=(long,), notes=(Note(sentence="x" * 90 + " KES 7.00"),))
+    for made in (
+        render(late, "html").decode(),
+        render(late, "table").decode(),
+        "".join(pages_of(render(late, "pdf"))),
+        "".join(
+            str(value)
+            for sheet in workbook(render(late, "xlsx"))
+            for row in sheet.iter_rows(values_only=True)
+            for value in row
+        ),
+    ):
+        assert not INVISIBLE.search(made)
+
+
+def test_no_amount_is_broken_over_lines() -> None:
+    """On the page and on paper an amount with its currency is one piece that no line breaks."""
+    said = "KES 1,234.50 came, of JPY 99,000; USD -7.25 went. ABC is no money, nor KES 1x."
+    assert money_apart("KES 5.00")[1] == "KES 5.00"
+    page = html_form.html(replace(report(), notes=(Note(sentence=said),))).decode()
+    for amount in ("KES 1,234.50", "JPY 99,000", "USD -7.25"):
+        assert f'<span class="money">{amount}</span>' in page
+    assert ".money, td.time { white-space: nowrap" in page
+    pieces = pdf_form.document(replace(report(), notes=(Note(sentence=said),)))["notes"][0]
+    assert [each["money"] for each in pieces if "money" in each] == [
+        "KES 1,234.50",
+        "JPY 99,000",
+        "USD -7.25",
+    ]
+    assert "".join(text for each in pieces for text in each.values()) == said
+
+
+def test_an_amount_stays_whole_where_its_line_is_full() -> None:
+    """Of a hundred amounts in one paragraph each stands on one line of the paper."""
+    amounts = [f"KES {number:,}.00" for number in range(1_000_000, 1_000_100)]
+    pages = pages_of(pdf_form.pdf(replace(report(), notes=(Note(sentence=", ".join(amounts)),))))
+    lines = [line for page in pages for line in page.splitlines()]
+    assert [each for each in amounts if not any(each in line for line in lines)] == []
+
+
+def test_times_are_told_to_the_minute_in_the_merchants_zone() -> None:
+    scope = replace(report().scope, zone="Africa/Nairobi")
+    words = dict(fact_lines(scope))
+    assert words["Known as of"] == "2026-11-12 12:00"
+    assert words["Period"] == "2026-10-01 03:00 to 2026-11-01 03:00"
+    closed = replace(scope, closed_by="Ann", closed_at=scope.as_of + 59 * SECOND)
+    assert dict(fact_lines(closed))["Closing"] == "Closed by Ann, 2026-11-12 12:00"
+    assert dict(fact_lines(scope))["Closing"] == "Not closed: its figures may still change"
+
+
+def test_breaks_have_subtotals_by_cause_and_by_age_that_add_up() -> None:
+    causes, ages = break_totals(report()), age_totals(report())
+    for rows in (causes, ages):
+        for total in (row for row in rows if row.total):
+            own = [row for row in rows if row.currency == total.currency and not row.total]
+            for name in ("count", "accepted", "sum", "at_risk"):
+                assert getattr(total, name) == sum(getattr(row, name) for row in own)
+    assert sum(row.count for row in causes if row.total) == 30
+    assert [row for row in causes if row.total] != []
 
 
 def test_a_missing_extra_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

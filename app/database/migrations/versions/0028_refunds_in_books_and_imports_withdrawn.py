@@ -21,3 +21,10 @@ def upgrade() -> None:
     op.add_column("book_lines", sa.Column("refunded_at", BIG, nullable=True))
     op.add_column("imports", sa.Column("withdraws", BIG, nullable=True))
     op.add_column("imports", sa.Column("reason", TEXT, nullable=True))
+    op.create_index(
+        "ix_imports_withdraws",
+        "imports",
+        ["withdraws"],
+        sqlite_where=sa.text("withdraws IS NOT NULL"),
+        postgresql_where=sa.text("withdraws IS NOT NULL"),
+    )

@@ -1,0 +1,101 @@
+"""What strangers may ask of the log: its key, its newest signed head, and that it only grew.
+
+A checkpoint that somebody else has kept can no longer be unsaid: whoever compares a bundle with it,
+or a later checkpoint, sees whether the log was written anew. Public by its purpose, and off unless
+it is asked for. Nothing here names an order: heads and hashes tell how much is sealed, not what.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from anyio import CapacityLimiter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from app.core.errors import NotFoundError, UsageError
+from app.core.problems import problem
+from app.evidence.keys import PublicKey, public_key_line
+from app.evidence.prove_sealed import newest_checkpoint, prove_growth
+from app.evidence.seal import known_log, verifier_key
+from app.receiving.context import AppContext
+
+PLACE: Final = "/.well-known/tallyhook"
+
+AT_ONCE: Final = 2
+"""Requests that read the log at a time; a proof takes some milliseconds of the receiver's loop."""
+
+MAX_DIGITS: Final = 18
+"""Of a number of leaves in an address: a 64-bit number has room for any of so many."""
+
+_CACHE: Final = {"Cache-Control": "public, max-age=10"}
+"""Seconds that a proxy may answer by itself: a new head is signed every second at most."""
+
+
+class PublishedLog:
+    """The three addresses."""
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._limiter = CapacityLimiter(AT_ONCE)
+
+    def routes(self) -> list[Route]:
+        """To be put into the application."""
+        return [
+            Route(f"{PLACE}/", self.overview),
+            Route(f"{PLACE}/checkpoint", self.checkpoint),
+            Route(f"{PLACE}/consistency/{{old}}/{{new}}", self.consistency),
+        ]
+
+    async def overview(self, request: Request) -> Response:
+        """Which log this is, every key that has signed for it, the newest last, and where the rest
+        is."""
+        async with self._limiter:
+            known = await known_log(self._context)
+        if known is None:
+            return problem(404, "not_found", "Nothing is sealed yet.")
+        found = [PublicKey(bytes.fromhex(each)) for each in known.keys]
+        keys: list[dict[str, Any]] = [
+            {
+                "note": verifier_key(known.origin, public),
+                "minisign": public_key_line(public),
+                "ed25519": public.raw.hex(),
+                "endorsement": endorsement,
+            }
+            for public, endorsement in zip(found, known.endorsements, strict=True)
+        ]
+        return JSONResponse(
+            {
+                "log": known.origin,
+                "keys": keys,
+                "checkpoint": f"{PLACE}/checkpoint",
+                "consistency": f"{PLACE}/consistency/{{old}}/{{new}}",
+            },
+            headers=_CACHE,
+        )
+
+    async def checkpoint(self, request: Request) -> Response:
+        """The newest signed head: C2SP tlog-checkpoint."""
+        try:
+            async with self._limiter:
+                found = await newest_checkpoint(self._context)
+        except NotFoundError:
+            return problem(404, "not_found", "Nothing is sealed yet.")
+        return PlainTextResponse(found.note, headers=_CACHE)
+
+    async def consistency(self, request: Request) -> Response:
+        """That the log of `new` leaves began with that of `old`: as `tallyhook log consistency`."""
+        old, new = request.path_params["old"], request.path_params["new"]
+        if not all(_is_number(each) for each in (old, new)):
+            return problem(404, "not_found", "Say two sizes of checkpoints, such as 100 and 200.")
+        try:
+            async with self._limiter:
+                found = await prove_growth(self._context, old=int(old), new=int(new))
+        except (NotFoundError, UsageError) as error:
+            return problem(404, "not_found", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        return JSONResponse(found, headers=_CACHE)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS

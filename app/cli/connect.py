@@ -1,0 +1,357 @@
+"""`tallyhook connect`: a provider's account becomes a source, and its first delivery is awaited.
+
+    words, prompts ──▶ settings ──checked──▶ the file ──▶ what to register ──▶ the first delivery
+
+Secrets come from a prompt, a file or standard input, never from the command line, where whoever
+lists the machine's processes could read them; none is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
+
+from app.cli.output import DocumentOption, Format, document, note, say
+from app.cli.running import with_context
+from app.core.clock import SystemClock
+from app.core.errors import ConfigurationError, UsageError
+from app.core.ids import new_id
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.orders.first_delivery import Arrived
+    from app.providers.sections import Profile
+    from app.receiving.context import AppContext
+
+PREFIX: Final = "TALLYHOOK_"
+DEFAULT_FILE: Final = Path("tallyhook.env")
+MAX_SECRET_BYTES: Final = 64 * 1024
+"""More than any list of keys in PEM."""
+
+MAX_WAIT_S: Final = 24 * 3600
+_NAME: Final = re.compile(r"[a-z0-9_-]{1,40}")
+_ONE_SECRET: Final = re.compile(
+    r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]*", re.DOTALL
+)
+
+TITLES: Final = {
+    "where": "Where to register it",
+    "secret": "Its secret",
+    "credentials": "What the provider is asked back with",
+    "events": "Events to subscribe to",
+    "fields": "The order's reference goes into",
+    "traps": "Beware",
+    "silence": "When nothing comes",
+}
+
+
+Config = Annotated[
+    Path | None, typer.Option(help="The configuration's file. [TALLYHOOK_CONFIG, or tallyhook.env]")
+]
+SecretFile = Annotated[
+    Path | None,
+    typer.Option(help="A file with the secret, newest first; - is standard input. [asks]"),
+]
+CredentialsFile = Annotated[
+    Path | None,
+    typer.Option(help='A file with the credentials, as JSON: {"name": "value"}. [asks]'),
+]
+
+
+def connect(
+    provider: Annotated[str, typer.Argument(help="A shipped profile's name, or a file's path.")],
+    name: Annotated[
+        str | None, typer.Option(help="The source's name, the end of its address. [the profile's]")
+    ] = None,
+    account: Annotated[
+        str | None, typer.Option(help="Your account, of providers whose events name one.")
+    ] = None,
+    environment: Annotated[
+        str | None, typer.Option(help="sandbox or live, where the file does not say. [sandbox]")
+    ] = None,
+    secret_file: SecretFile = None,
+    credentials_file: CredentialsFile = None,
+    public_url: Annotated[
+        str | None, typer.Option(help="Scheme and host as the provider reaches this service.")
+    ] = None,
+    config: Config = None,
+    wait: Annotated[
+        float,
+        typer.Option(min=0, max=MAX_WAIT_S, help="Seconds to wait for the first delivery."),
+    ] = 0,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Connect a provider: write the source's settings, and print what to register with it.
+
+    What the file says already stays; where it says otherwise, nothing is written and the
+    difference is told. With --wait the command watches beside a running `serve`, and says of a
+    refused delivery what to change: exit code 1 where it was refused, or none came.
+    """
+    from app.config.config_file import plan_settings, write_plan
+    from app.providers.profile import load_profile
+
+    path = config or Path(os.environ.get(f"{PREFIX}CONFIG") or DEFAULT_FILE)
+    profile = load_profile(provider)
+    before = plan_settings(path, {}).values
+    source = _source_name(name, provider, profile, before=before)
+    asked = {"ENVIRONMENT": environment, "PUBLIC_URL": public_url, "ACCOUNT": account}
+    wanted = _wanted(source, provider, asked, before=before)
+    wanted |= _secrets(source, profile, secret_file, credentials_file, before=before)
+    plan = plan_settings(path, wanted)
+    _refuse_what_differs(path, plan.differing, wanted)
+    settings = _checked({**plan.values, **_of_environment()})
+    if plan.added:
+        write_plan(path, plan)
+    _tell(path, source, profile, settings, added=plan.added, form=form)
+    if wait:
+        _await_delivery(source, profile, settings, seconds=wait)
+
+
+def _source_name(
+    given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
+) -> str:
+    """As given; else that of the file's one source with this profile; else the profile's own, with
+    something that nobody can guess where the address is all that protects it."""
+    if given is not None:
+        if not _NAME.fullmatch(given.lower()):
+            raise UsageError("--name is 1 to 40 of a-z, 0-9, _ and -")
+        return given.lower()
+    known = [
+        variable.split("__")[1].lower()
+        for variable, value in before.items()
+        if variable.startswith(f"{PREFIX}SOURCES__")
+        and variable.endswith("__PROFILE")
+        and value == provider
+    ]
+    if len(known) == 1:
+        return known[0]
+    stem = re.sub(r"[^a-z0-9_-]", "-", profile.name.lower())[:23]
+    return (
+        f"{stem}_{new_id('', SystemClock().now())[-16:]}"
+        if profile.signature.mac == "none"
+        else stem
+    )
+
+
+def _wanted(
+    source: str, provider: str, asked: Mapping[str, str | None], *, before: Mapping[str, str]
+) -> dict[str, str]:
+    """The settings that are no secrets."""
+    own = f"{PREFIX}SOURCES__{source.upper()}__"
+    environment = asked["ENVIRONMENT"]
+    if environment is None and f"{PREFIX}ENVIRONMENT" not in {**before, **os.environ}:
+        environment = "sandbox"
+    found = {
+        f"{PREFIX}ENVIRONMENT": environment,
+        f"{PREFIX}PUBLIC_URL": asked["PUBLIC_URL"],
+        f"{own}PROFILE": provider,
+        f"{own}ACCOUNT": asked["ACCOUNT"],
+    }
+    return {variable: value for variable, value in found.items() if value is not None}
+
+
+def _secrets(
+    source: str,
+    profile: Profile,
+    secret_file: Path | None,
+    credentials_file: Path | None,
+    *,
+    before: Mapping[str, str],
+) -> dict[str, str]:
+    """Secrets and credentials that are not configured yet, or were given by a file."""
+    from app.providers.connecting import UNDOCUMENTED, credentials_told
+
+    own = f"{PREFIX}SOURCES__{source.upper()}__"
+    configured = {**before, **os.environ}
+    if secret_file == credentials_file == Path("-"):
+        raise UsageError("standard input holds one thing: name a file for the other")
+    found = {}
+    if profile.signature.mac == "none":
+        if secret_file is not None:
+            raise UsageError(f"{profile.name} has no secret: leave --secret-file out")
+    elif secret_file or not any(
+        own + key in configured for key in ("SECRETS", "SECRETS_FILE", "KEYS")
+    ):
+        what = profile.setup.secret or UNDOCUMENTED
+        text = _read(secret_file) if secret_file else _asked(f"The secret is {what}", "secret")
+        key, value = _as_setting(text)
+        found[own + key] = value
+    needed = credentials_told(profile)
+    if needed and (credentials_file or own + "CREDENTIALS" not in configured):
+        values = _credentials(needed, credentials_file)
+        found[own + "CREDENTIALS"] = json.dumps(values, sort_keys=True)
+    return found
+
+
+def _as_setting(text: str) -> tuple[str, str]:
+    """Secrets one a line, newest first, keys in PEM as they are; or keys by their id as JSON."""
+    if text.lstrip().startswith("{"):
+        return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
+    listed = [found.group().strip() for found in _ONE_SECRET.finditer(text)]
+    if not listed:
+        raise UsageError("there is no secret in what was given")
+    plain = len(listed) == 1 and not re.search(r"^\[|,|\n", listed[0])
+    return "SECRETS", listed[0] if plain else json.dumps(listed)
+
+
+def _credentials(needed: Mapping[str, str], file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {name: _asked(f"{name}: {what}", name) for name, what in needed.items()}
+    values = _texts(_read(file), "--credentials-file")
+    missing = [name for name in needed if name not in values]
+    if missing:
+        raise UsageError(f"--credentials-file lacks {', '.join(missing)}")
+    return values
+
+
+def _texts(text: str, option: str) -> dict[str, str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise UsageError(f'{option} holds no JSON object of texts, such as {{"name": "value"}}')
+    return found
+
+
+def _read(file: Path) -> str:
+    """What a file holds, or standard input. Its words are in no error."""
+    try:
+        if file == Path("-"):
+            content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
+        else:
+            with file.open("rb") as opened:
+                content = opened.read(MAX_SECRET_BYTES + 1)
+        if len(content) > MAX_SECRET_BYTES:
+            raise UsageError(f"{file} holds more than {MAX_SECRET_BYTES:,} bytes: no secret does")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} is not UTF-8 text") from None
+
+
+def _asked(sentence: str, name: str) -> str:
+    """What a person types, unseen. Raises UsageError where there is no terminal to type at."""
+    if not sys.stdin.isatty():
+        option = "--secret-file" if name == "secret" else "--credentials-file"
+        raise UsageError(
+            f"there is no terminal to ask at: give {option} FILE, or - to read it here"
+        )
+    note(sentence)
+    return str(typer.prompt(name, hide_input=True, err=True))
+
+
+def _refuse_what_differs(path: Path, differing: tuple[str, ...], wanted: Mapping[str, str]) -> None:
+    """Nothing is written over: neither by the file, nor where the environment would win."""
+    told = [
+        f"{variable}: {path} says otherwise; change it there, or leave it" for variable in differing
+    ]
+    told += [
+        f"{variable}: the environment says otherwise, and wins over {path}"
+        for variable, value in wanted.items()
+        if os.environ.get(variable, value) != value
+    ]
+    if told:
+        raise ConfigurationError([*told, "nothing was written"])
+
+
+def _of_environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(PREFIX) and name != f"{PREFIX}CONFIG"
+    }
+
+
+def _checked(environ: Mapping[str, str]) -> Settings:
+    """The settings as `serve` would read them. Raises ConfigurationError before anything is
+    written."""
+    from app.bootstrap_sources import problems_of_sources
+    from app.config.load import load_settings
+
+    return load_settings(environ, serving=True, also=problems_of_sources)
+
+
+def _tell(
+    path: Path,
+    source: str,
+    profile: Profile,
+    settings: Settings,
+    *,
+    added: tuple[str, ...],
+    form: Literal[Format.table, Format.json, Format.jsonl],
+) -> None:
+    from app.providers.connecting import setup_told
+
+    told = setup_told(profile)
+    address = f"{settings.public_url or 'https://<your public name>'}/webhooks/{source}"
+    if form is not Format.table:
+        whole: dict[str, Any] = {"source": source, "file": str(path), "added": list(added)}
+        document(whole | {"address": address, "setup": dict(told)}, form)
+        return
+    say(f"{path}: {'added ' + ', '.join(added) if added else 'says all of it already'}.")
+    say("Address to register")
+    say(f"  {address}")
+    for key, said in told.items():
+        say(TITLES[key])
+        for line in [said] if isinstance(said, str) else said:
+            say(f"  {line}")
+    if not settings.public_url:
+        note(
+            "Set TALLYHOOK_PUBLIC_URL (or --public-url) to scheme and host as the provider sees it."
+        )
+    if added:
+        note("A service that runs takes these settings with its next start.")
+
+
+def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
+    """Exit code 1 where the first delivery was refused, or none came."""
+    import anyio
+
+    from app.bootstrap_sources import accounts
+    from app.orders.first_delivery import wait_for_delivery
+
+    async def waiting(context: AppContext, settings: Settings) -> Arrived | None:
+        return await wait_for_delivery(
+            context,
+            source,
+            accounts=accounts(settings),
+            seconds=seconds,
+            sleep=anyio.sleep,
+            began=lambda: note(f"Waiting {seconds:g} s for the first delivery …"),
+        )
+
+    arrived = with_context(waiting, loaded=settings)
+    if arrived is None:
+        say(f"Nothing came. {profile.setup.silence or ''}".rstrip())
+        say("Is the address registered, is `serve` running, and does it reach here from outside?")
+        raise typer.Exit(1)
+    entry = arrived.entry
+    if arrived.unknown:
+        say(f"A delivery came for a source {entry.source!r}, which is not configured.")
+    if not arrived.refused:
+        say(f"It came and was taken: {entry.delivery_id}, {entry.verdict}.")
+        if entry.problem:
+            say(f"  {entry.problem}")
+        return
+    say(f"It came and was refused: {entry.verdict}. {entry.problem or ''}".rstrip())
+    for each in arrived.diagnoses:
+        say(f"  {each.sentence}")
+    if not arrived.diagnoses:
+        say("  No known mistake explains it: is the secret that of this very address?")
+    raise typer.Exit(1)
+
+
+def register(application: typer.Typer) -> None:
+    """Add the command."""
+    application.command(
+        epilog="Such as: tallyhook connect stripe --secret-file secret.txt --wait 600"
+    )(connect)

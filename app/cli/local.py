@@ -1,0 +1,301 @@
+"""Local work as with a provider's own tools: `trigger` sends its events, `listen` hands them on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from app.cli.output import Format, FormatOption, emit, note, say
+from app.cli.running import run_loop
+from app.core.errors import UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from app.config.settings import Settings
+    from app.core.http import Exchange
+    from app.core.recorded import Recorded
+    from app.providers.examples import Example, Wanted
+    from app.providers.named.contract import Signed
+    from app.providers.source import Source
+    from reconcile.money import Money
+
+SERVE: Final = "http://127.0.0.1:8080"
+"""Where `serve` listens by default."""
+
+DEFAULT_PORT: Final = 8085
+MAX_SHOWN: Final = 300
+"""Characters of an answer that are shown."""
+
+_SENDS_THE_SECRET: Final = ("token", "basic")
+
+ToOption = Annotated[
+    str | None, typer.Option(help="Where to send it. [http://127.0.0.1:8080/webhooks/SOURCE]")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Also to an address beyond this machine.")]
+
+
+@asynccontextmanager
+async def sending() -> AsyncIterator[httpx2.AsyncClient]:
+    """The client with which requests are sent on; tests put another in its place."""
+    from app.core.http import outgoing_client
+    from app.core.recorded import SEND_LIMIT_S
+
+    async with outgoing_client(timeout_s=SEND_LIMIT_S) as client:
+        yield client
+
+
+def stays_here(to: str) -> bool:
+    """Whether an address is this machine's own."""
+    from app.bootstrap_console import is_loopback
+
+    return is_loopback(urlsplit(to).hostname or "")
+
+
+def check_target(to: str, *, yes: bool, what: str) -> None:
+    """Raises UsageError for what is no address, and beyond this machine without a word for it."""
+    from app.core.recorded import target_of
+
+    target_of(to, "")
+    if not yes and not stays_here(to):
+        raise UsageError(
+            f"{to} is beyond this machine, and {what} goes there: say --yes, if it may"
+        )
+
+
+def tell_answer(answer: Exchange, *, to: str) -> None:
+    """The answer in one line. Raises UnreachableError where there was none; exit code 1 for a
+    refusal."""
+    if answer.status is None:
+        why = (answer.problem or "").replace("_", " ")
+        raise UnreachableError(f"nothing at {to} answered ({why}): does it run, and listen there?")
+    body = answer.body.decode("utf-8", "replace").strip()
+    cut = "…" if len(body) > MAX_SHOWN else ""
+    say(f"{answer.status} {body[:MAX_SHOWN]}{cut}".rstrip())
+    if not 200 <= answer.status < 300:
+        raise typer.Exit(1)
+
+
+# --- trigger --------------------------------------------------------------------------------------
+
+
+def trigger(
+    provider: Annotated[str, typer.Argument(help="A shipped profile's name.")],
+    event: Annotated[
+        str | None, typer.Argument(help="The provider's word. Left out: they are listed.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="The order that it is about.")] = None,
+    session: Annotated[
+        str | None, typer.Option(help="The session, where events name no order.")
+    ] = None,
+    amount: Annotated[str | None, typer.Option(help="In major units, such as 1500.00.")] = None,
+    currency: Annotated[str | None, typer.Option(help="Such as KES. [the example's]")] = None,
+    to: ToOption = None,
+    source: Annotated[
+        str | None, typer.Option(help="The source whose secret signs. [the only one of PROVIDER]")
+    ] = None,
+    yes: YesOption = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """Send an event of a provider's documented shape, signed with the configured secret.
+
+    In the sandbox alone. The same words send the same event again, with a new signature, as
+    providers do. Exit code 1 where it was refused.
+    """
+    from app.providers.examples import Wanted, examples_of, find_example
+    from app.providers.profile import load_profile
+
+    load_profile(provider)
+    if event is None:
+        columns = ("event", "name", "source")
+        rows = [{name: getattr(each, name) for name in columns} for each in examples_of(provider)]
+        emit(rows, columns=columns, form=form)
+        return
+    example = find_example(provider, event)
+    name, settings, signer = _signer(provider, source)
+    address = to or f"{SERVE}/webhooks/{name}"
+    secret_goes = signer.profile.signature.mac in _SENDS_THE_SECRET
+    check_target(address, yes=yes or not secret_goes, what="the secret itself")
+    money = _money(amount, currency, example.event)
+    reference = order
+    if reference is None and session is None and signer.profile.event.order:
+        reference = _new_reference()
+    wanted = Wanted(order=reference, session=session, amount=money)
+    signed = _signed(signer, settings, example, wanted, address=address)
+    note(f"{example.event} of {reference or session or 'no order'} to {address}")
+    _post(signed, method=example.method, to=address)
+    if signer.profile.unconfirmed:
+        note(
+            "Events of this provider count only after it was asked, and it does not know of this "
+            "one: the order stays pending."
+        )
+
+
+def _signer(provider: str, given: str | None) -> tuple[str, Settings, Source]:
+    """The source that signs. Raises UsageError where it is not told which, or it is live."""
+    from app.bootstrap_sources import compile_sources
+    from app.config.load import load_settings
+
+    settings = load_settings()
+    if settings.environment != "sandbox":
+        raise UsageError("made-up events are for the sandbox: this installation is not one")
+    names = [n for n, each in settings.sources.items() if each.profile == provider]
+    if given is not None:
+        names = [n for n in settings.sources if n == given.lower()]
+    if len(names) != 1:
+        known = ", ".join(settings.sources) or "none"
+        raise UsageError(
+            f"say --source, one of {known}"
+            if names
+            else f"there is no such source ({known}); `tallyhook connect {provider}` makes one"
+        )
+    return names[0], settings, compile_sources(settings)[names[0]]
+
+
+def _money(amount: str | None, currency: str | None, event: str) -> Money | None:
+    from reconcile.money import MoneyError, from_major
+
+    if amount is None and currency is None:
+        return None
+    if amount is None or currency is None:
+        raise UsageError("--amount and --currency go together, such as 1500.00 and KES")
+    try:
+        return from_major(amount, currency)
+    except MoneyError as error:
+        raise UsageError(f"--amount {error}") from None
+
+
+def _new_reference() -> str:
+    from app.core.clock import SystemClock
+    from app.core.ids import new_id
+
+    return new_id("TEST-", SystemClock().now())[:20].upper()
+
+
+def _signed(
+    signer: Source, settings: Settings, example: Example, wanted: Wanted, *, address: str
+) -> Signed:
+    from app.core.clock import SystemClock
+    from app.providers.examples import shape_event
+
+    path = urlsplit(address).path
+    known_as = f"{settings.public_url}{path}" if settings.public_url else address
+    return shape_event(signer, example, wanted, now=SystemClock().now(), url=known_as)
+
+
+def _post(signed: Signed, *, method: str, to: str) -> None:
+    from app.core.recorded import Recorded, send_on
+
+    query = urlsplit(signed.url).query
+    request = Recorded(
+        method=method,
+        url=f"?{query}" if query else "",
+        headers=signed.headers,
+        body=signed.body,
+    )
+
+    async def post() -> Exchange:
+        async with sending() as client:
+            return await send_on(client, request, to)
+
+    tell_answer(run_loop(post()), to=to)
+
+
+# --- listen ---------------------------------------------------------------------------------------
+
+
+def listen(
+    forward: Annotated[str, typer.Option(help="Where to hand on to; a path of its own wins.")],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Listen here.")] = DEFAULT_PORT,
+    from_file: Annotated[
+        Path | None,
+        typer.Option("--from", help="Send the requests of this file instead, and end."),
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="Add what comes to this file, for --from; bodies are in it.")
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Hand on what a tunnel or a provider sends here, body and headers as they came.
+
+    Listens on 127.0.0.1 alone; a tunnel of your choice leads there. With --from it sends the
+    requests of a file: exit code 1 where one of them was not taken.
+    """
+    check_target(forward, yes=yes, what="what is received")
+    if from_file is not None:
+        if record is not None:
+            raise UsageError("--record is for what comes: leave it out with --from")
+        _send_file(from_file, forward)
+        return
+    with ExitStack() as opened:
+        file = None if record is None else opened.enter_context(_appending(record))
+        run_loop(_listening(forward, port=port, file=file))
+
+
+async def _listening(forward: str, *, port: int, file: IO[str] | None) -> None:
+    from app.core.recorded import line_of
+    from app.sandbox.listening import build_listener
+    from app.sandbox.server import serve_sandbox
+
+    def told(request: Recorded, answer: Exchange) -> None:
+        say(f"{request.method} {request.url.partition('?')[0]} {answer.status or answer.problem}")
+        if file is not None:
+            file.write(line_of(request) + "\n")
+            file.flush()
+
+    async with sending() as client:
+        app = build_listener(forward, client=client, told=told)
+        note(f"Listening on http://127.0.0.1:{port}, handing on to {forward}")
+        await serve_sandbox(app, port=port)
+
+
+def _send_file(path: Path, forward: str) -> None:
+    from app.core.recorded import requests_in, send_on
+
+    async def send(file: IO[bytes]) -> tuple[int, int]:
+        sent = refused = 0
+        async with sending() as client:
+            for request in requests_in(file, str(path)):
+                answer = await send_on(client, request, forward)
+                if answer.status is None:
+                    tell_answer(answer, to=forward)
+                say(f"{request.method} {request.url.partition('?')[0]} {answer.status}")
+                sent += 1
+                refused += not 200 <= (answer.status or 0) < 300
+        return sent, refused
+
+    try:
+        with path.open("rb") as file:
+            sent, refused = run_loop(send(file))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    note(f"Sent {sent}, of which {refused} were not taken.")
+    if refused:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _appending(path: Path) -> Iterator[IO[str]]:
+    """A file for its owner alone, at its end. Raises UsageError where it cannot be written."""
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def register(application: typer.Typer) -> None:
+    """Add the commands."""
+    application.command(
+        epilog="Such as: tallyhook trigger stripe payment_intent.succeeded --order ORD-1"
+    )(trigger)
+    application.command(
+        epilog="Such as: tallyhook listen --forward http://127.0.0.1:8080/webhooks/stripe"
+    )(listen)

@@ -1,0 +1,118 @@
+"""Adds settings to a configuration file, and never changes what stands in it.
+
+    file, wanted ──▶ added: written at the end │ same: there already │ differing: told, not written
+
+The file gets its new content in one step, or keeps the old one; it is for its owner alone, since
+secrets stand in it. Leaves out: what a value means (`load.py`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dotenv.parser import parse_stream
+
+from app.config.reading import MAX_FILE_BYTES
+from app.core.errors import ConfigurationError
+from app.core.private_files import MODE, sync_folder, write_all
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What adding would do, by the names of variables.
+
+    values     those of the file as it would be; never shown
+    differing  those that have another value there already: nothing may be written
+    """
+
+    added: tuple[str, ...]
+    same: tuple[str, ...]
+    differing: tuple[str, ...]
+    values: Mapping[str, str]
+    before: str
+    after: str
+
+
+def plan_settings(path: Path, wanted: Mapping[str, str]) -> Plan:
+    """Compare with the file, which need not be there. Raises ConfigurationError where it cannot be
+    read as NAME=value lines."""
+    before = _text(path)
+    there = _values(path, before)
+    added = tuple(name for name in wanted if name not in there)
+    lines = "".join(f"{name}={_written(wanted[name])}\n" for name in added)
+    gap = "" if not before or before.endswith("\n") else "\n"
+    return Plan(
+        added=added,
+        same=tuple(name for name in wanted if there.get(name) == wanted[name]),
+        differing=tuple(name for name in wanted if there.get(name, wanted[name]) != wanted[name]),
+        values={**there, **{name: wanted[name] for name in added}},
+        before=before,
+        after=before + gap + lines,
+    )
+
+
+def write_plan(path: Path, plan: Plan) -> None:
+    """Give the file its planned content, mode 0600. Raises ConfigurationError where it has changed
+    since, where another is writing it, and where it cannot be written."""
+    real = Path(os.path.realpath(path))
+    beside = real.with_name(f".{real.name}.new")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+    except FileExistsError:
+        problem = f"{path}: is being written by another command; where none runs, remove {beside}"
+        raise ConfigurationError([problem]) from None
+    except OSError as error:
+        raise ConfigurationError([f"{path}: cannot be written ({error.strerror})"]) from None
+    try:
+        try:
+            write_all(descriptor, plan.after.encode("utf-8"))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if _text(path) != plan.before:
+            raise ConfigurationError([f"{path}: has changed meanwhile; look at it, and try again"])
+        os.replace(beside, real)
+        sync_folder(real.parent)
+    except OSError as error:
+        raise ConfigurationError([f"{path}: cannot be written ({error.strerror})"]) from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigurationError([f"{path}: is more than 256 KiB; name the right file"])
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        raise ConfigurationError([f"{path}: is not UTF-8 text; save it as such"]) from None
+    except OSError as error:
+        raise ConfigurationError([f"{path}: cannot be read ({error.strerror})"]) from None
+
+
+def _values(path: Path, text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for binding in parse_stream(io.StringIO(text)):
+        if binding.error or (binding.key and binding.value is None):
+            raise ConfigurationError([f"{path}:{binding.original.line}: is not NAME=value"])
+        if binding.key is not None and binding.value is not None:
+            found[binding.key.upper()] = binding.value
+    return found
+
+
+def _written(value: str) -> str:
+    """A value so that the file's reader gives it back."""
+    if _PLAIN.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

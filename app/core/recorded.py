@@ -1,0 +1,129 @@
+"""Requests that were recorded: one JSON object a line, and sent on as they came.
+
+`method`, `url` (path and query), `headers` as pairs in their order, and the body as `body` where it
+is UTF-8 text, else as `body_base64`. What belongs to a connection and not to the request (`host`,
+`content-length`, …) is neither kept nor sent on.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+
+from app.core.errors import UsageError
+from app.core.http import Exchange, exchange
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+"""Bytes of a body; the receiver takes no more either."""
+
+MAX_LINE_BYTES: Final = 2 * MAX_BODY_BYTES
+MAX_LINES: Final = 100_000
+SEND_LIMIT_S: Final = 30.0
+"""Seconds for one request and its answer; providers wait no longer."""
+
+Headers = list[tuple[str, str]]
+
+_OF_THE_CONNECTION: Final = frozenset(
+    {"host", "content-length", "connection", "keep-alive", "transfer-encoding", "te", "trailer",
+     "upgrade", "proxy-connection", "expect"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One request. `url`: path and query; `headers` in Latin-1, which keeps every byte."""
+
+    method: str = "POST"
+    url: str
+    headers: Headers = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+def of_request(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The headers of a request that are its own, as they came."""
+    named = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    return [(name, value) for name, value in named if name.lower() not in _OF_THE_CONNECTION]
+
+
+def line_of(request: Recorded) -> str:
+    """A request as a line, without its end."""
+    try:
+        body: dict[str, str] = {"body": request.body.decode("utf-8")}
+    except UnicodeDecodeError:
+        body = {"body_base64": base64.b64encode(request.body).decode("ascii")}
+    whole = {"method": request.method, "url": request.url, "headers": request.headers}
+    return json.dumps(whole | body)
+
+
+def requests_in(file: IO[bytes], name: str) -> Iterator[Recorded]:
+    """The requests of a file, one by one. Raises UsageError with the line that is none."""
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES or number > MAX_LINES:
+            raise UsageError(f"{name}:{number}: is more than this reads: cut the file in parts")
+        if not line.strip():
+            continue
+        try:
+            yield _request(json.loads(line))
+        except (ValueError, KeyError, TypeError, binascii.Error, RecursionError):
+            raise UsageError(
+                f"{name}:{number}: is no recorded request, such as "
+                '{"method": "POST", "url": "/webhooks/shop", "headers": [["name", "value"]], '
+                '"body": "…"}'
+            ) from None
+
+
+def _request(found: Any) -> Recorded:
+    body = found.get("body_base64")
+    content = (
+        found["body"].encode("utf-8") if body is None else base64.b64decode(body, validate=True)
+    )
+    headers = [(str(name), str(value)) for name, value in found["headers"]]
+    method, url = found.get("method", "POST"), found.get("url", "")
+    if len(content) > MAX_BODY_BYTES or type(method) is not str or type(url) is not str:
+        raise ValueError
+    return Recorded(method=method, url=url, headers=headers, body=content)
+
+
+def target_of(to: str, url: str) -> str:
+    """Where a request goes: `to` with the request's query; with its path, too, where `to` has none.
+
+    Raises UsageError for what is no http address.
+    """
+    try:
+        parts = urlsplit(to)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.fragment
+        _ = parts.port
+    except ValueError:
+        sound = False
+    if not sound or not (to.isascii() and to.isprintable()) or " " in to:
+        raise UsageError("the address is like http://127.0.0.1:8080/webhooks/shop")
+    path, _, query = url.partition("?")
+    base = to if parts.path not in ("", "/") else to.rstrip("/") + (path or "/")
+    if not query:
+        return base
+    return f"{base}{'&' if parts.query else '?'}{query}"
+
+
+async def send_on(
+    client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
+) -> Exchange:
+    """Send it, body and headers as they are, and read the whole answer."""
+    own = [(n, v) for n, v in request.headers if n.lower() not in _OF_THE_CONNECTION]
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in own]
+    return await exchange(
+        client,
+        request.method,
+        target_of(to, request.url),
+        headers=raw,
+        content=request.body,
+        limit_s=limit_s,
+    )

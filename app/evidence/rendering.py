@@ -1,0 +1,174 @@
+"""The files of a bundle that tell nothing of their own: each follows from the others.
+
+Whoever verifies a bundle with the program that made it renders them again, byte for byte. Another
+release may say the same in other words: then nobody can tell, and the check says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import reconcile
+from app.core.pages import TEMPLATES
+from app.evidence.letter import LetterFacts, letter
+from reconcile.ledger.explain import explain
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.plain import plain_answer, plain_finding
+
+README: Final = """\
+EVIDENCE OF ONE ORDER
+
+This archive shows what a shop received from its payment service about one order, when it arrived,
+that it was genuine, and what the shop concluded from it. It was made by Tallyhook. It needs no
+trust in the shop's systems to be checked: every step below can be done on another computer,
+without a network.
+
+Begin with report.html: two pages for people. manifest.json says of which order and as of which
+moment this is, and whether it is redacted.
+
+
+WHAT IS HERE
+
+README.txt           this text
+report.html          what happened, for people; opens in any browser, needs no network
+explanation.txt      the conclusion in plain words, then with what each sentence rests on, the ids
+                     of the evidence in [brackets]
+ledger.json          the conclusion as data: outcome, totals, attempts, entries, timeline, findings
+history.json         all that the conclusion follows from: deliveries as they were read, the shop's
+                     own records, and the shop's policy on time limits
+delivery-ID.json     one arrival: when, from where, the verdict, the signature and the key, its age
+delivery-ID.body     its bytes as they came          \\
+delivery-ID.whole    the request it was a part of     | only in a full bundle; a redacted one has
+delivery-ID.headers  its headers as they came         | their digests, under "left_out"
+delivery-ID.signed   the bytes its signature is over /
+key-FINGERPRINT.pem  a public key that a payment service signs with
+sessions.json        what the shop asked the payment service for, with the idempotency key, and the
+                     answer; never the shop's token
+revisions.json       what the shop's systems were told of this order, and when
+books.json           lines of the shop's order books and of settlement files that were matched
+sources.json         which profile reads which source; profile-N.toml is that profile: how the
+                     service signs, names, dates and prices its events
+log.json             each delivery, record and revision as a leaf of the shop's log, with its proof
+checkpoint.txt       the signed head of that log, to which the proofs lead
+manifest.json        SHA-256 and size of every file here, and of those that were left out
+manifest.json.minisig, evidence-key.pub, evidence-key.pem
+                     the signature over the manifest, and the key, in two forms
+verify.py            does steps 1 to 3, 5 and 6 for you; some 550 lines, to be read first
+
+
+HOW TO CHECK IT
+
+1. Ask the shop for its evidence key, by another way than this archive. The key that is in here
+   only proves that nothing was changed since it was signed; whose key it is, the archive cannot
+   prove. Compare:  cat evidence-key.pub
+
+2. The signature over the manifest, with minisign (https://jedisct1.github.io/minisign):
+
+     minisign -V -p evidence-key.pub -m manifest.json
+
+   or with openssl 3:
+
+     sed -n 2p manifest.json.minisig | openssl base64 -d -A | tail -c 64 > manifest.sig
+     openssl dgst -blake2b512 -binary -out manifest.hash manifest.json
+     openssl pkeyutl -verify -pubin -inkey evidence-key.pem -rawin -in manifest.hash \\
+       -sigfile manifest.sig
+
+3. Everything else but signatures, with Python 3.8 or later:
+
+     python3 -I verify.py bundle.zip
+
+   or by hand: sha256sum of each file against manifest.json.
+
+4. The signature of the checkpoint, which says which log all proofs lead to:
+
+     head -n 3 checkpoint.txt > check.body
+     sed -n 5p checkpoint.txt | cut -d ' ' -f 3 | openssl base64 -d -A | tail -c 64 > check.sig
+     openssl pkeyutl -verify -pubin -inkey evidence-key.pem -rawin -in check.body \\
+       -sigfile check.sig
+
+   A checkpoint that the shop gave you at an earlier time must be of the same log: then nothing in
+   it can have been changed, taken out or put in since.
+
+5. Whoever has Tallyhook runs `tallyhook evidence verify bundle.zip`, which does all of this, reads
+   the bodies again where they are here, and folds the history again to the same ledger.
+
+
+WHO CAN CHECK WHAT
+
+Anyone                that nothing here was changed since it was signed; that every delivery lies in
+                      the log; that the conclusion follows from the history; and, where there is a
+                      key-FINGERPRINT.pem, that the payment service signed what it signed.
+The payment service   that it signed the deliveries under a shared secret, which it has and nobody
+                      else should: delivery-ID.json names the key by its fingerprint, the first 8
+                      bytes of the SHA-256 of the words "tallyhook secret fingerprint" directly
+                      followed by the secret; delivery-ID.signed are the bytes that are signed. This
+                      takes the full bundle.
+The shop              that a redacted bundle and a full one are of the same deliveries: all files
+                      that both have are equal (but where a customer's number stands in one, which
+                      is masked), and the digests of the rest are in the manifest.
+
+
+WHAT IT DOES NOT PROVE
+
+Not everything here is sealed in the log. The first lines of a verification list what is only the
+word of whoever made the bundle, such as the lines of books and settlement files, how a delivery was
+addressed where its headers are left out, and that nothing about the order was left out. This text,
+report.html, explanation.txt and verify.py follow from the rest: `tallyhook evidence verify` of the
+release that manifest.json names renders them again, and nothing else can tell that they do.
+
+A shared secret is known to two. It shows the payment service that its own word is here; it cannot
+show a third party which of the two wrote it. What the payment service never sent, nobody has.
+
+
+BEFORE YOU HAND IT ON
+
+A full bundle holds the customer's data as they came. A redacted one does not, but for digests:
+whoever knows all of a body but the phone number in it can try numbers until its digest fits. Hand
+either to nobody but those whom the order concerns.
+"""
+
+VERIFIER: Final = Path(__file__).with_name("verify.py")
+
+_PAGES: Final = ("base.html", "evidence.html", "style.css", "timeline.html")
+
+
+def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
+    """By name. The same ledger and facts give the same bytes."""
+    return {
+        "README.txt": README.encode(),
+        "verify.py": VERIFIER.read_bytes(),
+        "explanation.txt": "".join(f"{line}\n" for line in _explanation(ledger)).encode(),
+        "report.html": letter(ledger, facts).encode(),
+    }
+
+
+def _explanation(ledger: Ledger) -> list[str]:
+    """In plain words first, then each sentence with the ids that it rests on."""
+    plain = [*plain_answer(ledger), *(plain_finding(each) for each in ledger.findings)]
+    return [*dict.fromkeys(plain), "", *explain(ledger)]
+
+
+def release() -> str:
+    """The version of the program, as people name it."""
+    return version("tallyhook")
+
+
+@cache
+def program() -> str:
+    """SHA-256 in hex of all that decides how these files read: two programs with the same render
+    the same, whatever version they call themselves."""
+    engine = Path(reconcile.__file__).parent
+    files = [
+        *engine.glob("*.py"),
+        *(engine / "ledger").glob("*.py"),
+        *(Path(__file__).with_name(name) for name in ("letter.py", "rendering.py", "verify.py")),
+        *(TEMPLATES / name for name in _PAGES),
+    ]
+    digest = hashlib.sha256()
+    for file in sorted(files, key=lambda each: (each.parent.name, each.name)):
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()

@@ -1,0 +1,86 @@
+"""Waits for a source's first delivery, and says what became of it.
+
+    log ──look, every half second──▶ taken │ refused, with what would explain it │ nothing came
+
+Reads the delivery log beside a running service; nothing is accepted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from app.core.errors import UsageError
+from app.orders.delivery_log import is_refused, list_deliveries
+from app.providers.doctor import Account, Diagnosis
+from app.receiving.context import AppContext
+from app.receiving.delivery_log_store import LogEntry
+from app.receiving.diagnose import diagnose_delivery
+
+LOOK_EVERY_S: Final = 0.5
+_LOOKED_AT: Final = 50
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """The first delivery after the beginning.
+
+    diagnoses  of a refused one, each mistake that would explain it
+    unknown    it came for a name that no source has
+    """
+
+    entry: LogEntry
+    refused: bool
+    unknown: bool
+    diagnoses: list[Diagnosis]
+
+
+async def wait_for_delivery(
+    context: AppContext,
+    source: str,
+    *,
+    accounts: Mapping[str, Account],
+    seconds: float,
+    sleep: Sleep,
+    began: Callable[[], None] = lambda: None,
+) -> Arrived | None:
+    """The first arrival of the source from now on; where there was none in that time, the latest
+    under a name that no source has; None where there was none of those either.
+
+    began  called once what was there before is known
+    """
+    latest = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
+    seen = {each.delivery_id for each in latest}
+    began()
+    stranger: LogEntry | None = None
+    for _ in range(max(1, round(seconds / LOOK_EVERY_S))):
+        latest = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
+        for each in reversed([each for each in latest if each.delivery_id not in seen]):
+            if each.source == source:
+                return await _told(context, each, accounts=accounts)
+            if each.source not in accounts:
+                stranger = each  # perhaps ours under a wrong name, perhaps anybody's
+        await sleep(LOOK_EVERY_S)
+    return None if stranger is None else await _told(context, stranger, accounts=accounts)
+
+
+async def _told(
+    context: AppContext, entry: LogEntry, *, accounts: Mapping[str, Account]
+) -> Arrived:
+    refused = is_refused(entry)
+    found: list[Diagnosis] = []
+    if refused:
+        try:
+            done = await diagnose_delivery(context, entry.delivery_id, accounts=accounts)
+            found = done.diagnoses
+        except UsageError as error:  # too little of its body was kept
+            found = [Diagnosis(mistake="body_not_kept", sentence=str(error))]
+    return Arrived(
+        entry=entry,
+        refused=refused,
+        unknown=entry.source not in accounts,
+        diagnoses=found,
+    )

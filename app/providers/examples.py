@@ -1,0 +1,455 @@
+"""Documented example events of providers, and made-up ones of their shape.
+
+    examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
+
+One JSON object a line: `name`, `event` (the provider's word as the profile reads it), `body` (an
+object or a text), `headers`, `url` and `method` where they matter, and `source`, the page or test
+that shows the shape. Where an order's reference, an amount or a date stands in a body nobody has
+to say: each value is changed once, and what the profile then reads otherwise is what it carries.
+
+Leaves out: sending.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from app.core.errors import NotFoundError, UsageError
+from app.core.reading import Reading, Unreadable
+from app.providers.named.contract import Signed
+from app.providers.profile import shipped_profiles
+from app.providers.sections import Profile
+from app.providers.source import Source
+from reconcile.instants import Instant, format_instant
+from reconcile.money import Money, exponent_of, major_text
+
+FOLDER: Final = Path(__file__).parent / "examples"
+MOST_LEAVES: Final = 400
+"""Values of one body that are looked at; the largest example has about a hundred."""
+
+Place = tuple[str | int, ...]
+"""Where a value stands: `body`, `query` or `header`, and the steps from there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One documented event of a provider."""
+
+    name: str
+    event: str
+    source: str
+    body: Any = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    method: str = "POST"
+    url: str = ""
+
+
+def examples_of(profile: str) -> list[Example]:
+    """The documented events of a shipped profile, in the order of its file; none of another."""
+    path = FOLDER / f"{profile}.jsonl"
+    if profile not in shipped_profiles() or not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [Example(**json.loads(line)) for line in lines]
+
+
+def find_example(profile: str, event: str) -> Example:
+    """The one with this name, with this word, or the only one whose word begins with it and a
+    colon. Raises NotFoundError, and UsageError where several do, with those that there are."""
+    known = examples_of(profile)
+    for found in (
+        [each for each in known if each.name == event],
+        [each for each in known if each.event == event],
+        [each for each in known if each.event.startswith(f"{event}:")],
+    ):
+        if len(found) == 1:
+            return found[0]
+        if found:
+            words = ", ".join(each.event for each in found)
+            raise UsageError(f"several examples of {profile} are {event}: say one of {words}")
+    there = ", ".join(each.event for each in known)
+    raise NotFoundError(
+        f"there is no example of {event!r} for {profile}: "
+        + (f"there are {there}" if known else "its provider documents none that was found")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a made-up event says in place of its example's own; None: as the example says.
+
+    order, session  its references; ids are made of them, so that the same words give the same event
+    amount          the money that it is about
+    """
+
+    order: str | None = None
+    session: str | None = None
+    amount: Money | None = None
+
+
+def shape_event(
+    source: Source, example: Example, wanted: Wanted, *, now: Instant, url: str
+) -> Signed:
+    """The example as the provider would send it now, to this address, signed as the source's.
+
+    Raises UsageError where the example has no place for what is wanted, ConfigurationError where
+    only the provider can sign.
+    """
+    shape = _Shape(source, example, now=now, url=url)
+    if wanted.order is not None:
+        shape.put_reference("order", wanted.order)
+    if wanted.session is not None:
+        shape.put_reference("session", wanted.session)
+    if wanted.amount is not None:
+        shape.put_amount(wanted.amount)
+    shape.put_date(now)
+    shape.put_sandbox()
+    shape.put_ids(f"{wanted.order}\n{wanted.session}")
+    return shape.request(shape.changes)
+
+
+# --- what each value of an example carries --------------------------------------------------------
+
+
+_JSON: Final = "application/json"
+_MEDIA: Final = {"form": "application/x-www-form-urlencoded"}
+_REFERENCES: Final = ("order", "session", "payment", "movement", "capture")
+_AMOUNTS: Final = ("money", "order_money", "refunded_total")
+
+
+class _Shape:
+    """One example, and the changes to it."""
+
+    def __init__(self, source: Source, example: Example, *, now: Instant, url: str) -> None:
+        self._source = source
+        self._profile: Profile = source.profile
+        self._example = example
+        self._now = now
+        self._url = url
+        self._document = _document(self._profile, example)
+        self._event_id = _made("evt_example", example.name)
+        self.changes: dict[Place, Any] = {}
+        self._leaves = dict(_leaves(self._document))
+        if len(self._leaves) > MOST_LEAVES:
+            raise UsageError(f"the example {example.name} has more than {MOST_LEAVES} values")
+        self._base = self._read({})
+
+    def request(self, changes: Mapping[Place, Any]) -> Signed:
+        """With these values in place of its own, signed."""
+        document = copy.deepcopy(self._document)
+        for place, value in changes.items():
+            _put(document, place, value)
+        body = _written(document, self._profile)
+        query = _encoded(document["query"])
+        url = f"{self._url}?{query}" if query else self._url
+        signed = self._source.signed(
+            body, event_id=self._event_id, now=self._now, method=self._example.method, url=url
+        )
+        made = {name.lower() for name, _ in signed.headers}
+        kept = [pair for pair in document["header"] if pair[0].lower() not in made]
+        if not any(name == "content-type" for name in (*made, *(n.lower() for n, _ in kept))):
+            kept.insert(0, ["content-type", _MEDIA.get(self._profile.request.body, _JSON)])
+        return signed._replace(headers=[*signed.headers, *((name, value) for name, value in kept)])
+
+    def put_reference(self, name: str, reference: str) -> None:
+        """Give the event this order or session."""
+        places = [place for place in self._carriers[name] if place not in self.changes]
+        self._put_all(places, reference, name)
+        with_it = self._tried(self.changes)
+        if with_it is None or getattr(with_it.events[0], name) != reference:
+            raise UsageError(
+                f"events like {self._example.event} of {self._profile.name} name no {name} that "
+                f"could be {reference!r}: leave --{name} out"
+            )
+
+    def put_amount(self, amount: Money) -> None:
+        """Give the event this money."""
+        base = self._base.events[0].money
+        told = [p for p in self._carriers["money"] if _is_amount(self._leaves[p])]
+        carried = [self._leaves[place] for place in told]
+        for place, value in self._leaves.items():
+            beside = _is_amount(value) and value in carried and "amount" in str(place[-1]).lower()
+            if place in told or beside:  # what was received beside what was asked for
+                self.changes[place] = _amount(amount, value, self._profile)
+        for place, value in self._leaves.items():
+            if base is not None and _is_currency(value) and value.upper() == base.currency:
+                self.changes[place] = _in_case(amount.currency, value)
+        with_it = self._tried(self.changes)
+        if with_it is None or with_it.events[0].money != amount:
+            raise UsageError(
+                f"events like {self._example.event} of {self._profile.name} cannot say "
+                f"{amount.currency} {major_text(amount)}: leave --amount out"
+            )
+
+    def put_date(self, now: Instant) -> None:
+        """Let it have happened now."""
+        for place in self._carriers["occurred_at"]:
+            written = _date(now, self._leaves[place], self._profile.event.zone)
+            if written is not None:
+                self.changes.setdefault(place, written)
+
+    def put_sandbox(self) -> None:
+        """Let it be of the sandbox."""
+        word = self._profile.environment.sandbox
+        for place in self._carriers["environment"]:
+            old = self._leaves[place]
+            self.changes[place] = word == "true" if type(old) is bool else word
+
+    def put_ids(self, key: str) -> None:
+        """Give it ids of its own: of one key always the same, of another key others."""
+        own = f"{key}\n{self._example.name}"
+        for name in ("session", "payment", "movement", "capture"):
+            for place in self._carriers[name]:
+                self.changes.setdefault(place, _made(self._leaves[place], key))
+        for place in self._carriers["event_id"]:
+            self.changes.setdefault(place, _made(self._leaves[place], own))
+        self._event_id = _made("evt_example", own)
+
+    def _put_all(self, places: Sequence[Place], value: str, name: str) -> None:
+        for place in places:
+            old = self._leaves[place]
+            if type(old) is int and not value.isdigit():
+                raise UsageError(f"the {name} of {self._profile.name} is a number, not {value!r}")
+            self.changes[place] = int(value) if type(old) is int else value
+
+    @cached_property
+    def _carriers(self) -> Mapping[str, list[Place]]:
+        """What is read of an event → the values that carry it, and nothing that moves beside."""
+        found: dict[str, list[Place]] = {name: [] for name in (*_FIELDS, "environment")}
+        for place, old in self._leaves.items():
+            for changed in _others(old, self._profile):
+                with_it = self._tried({place: changed})
+                if with_it is not None:
+                    for name in _differences(self._base, with_it):
+                        found[name].append(place)
+                    break
+        if len(found["event_id"]) * 2 > len(self._leaves) > 2:
+            found["event_id"] = []  # the digest of the bytes, which stands in no value
+        words = set(found.pop("kind"))  # another word is another event: nothing else is told by it
+        carriers = {
+            name: [place for place in places if place not in words]
+            for name, places in found.items()
+        }
+        for name in (*_REFERENCES, "event_id"):
+            told = str(getattr(self._base.events[0], name))
+            carriers[name] = [p for p in carriers[name] if _is_part(str(self._leaves[p]), told)]
+        return carriers
+
+    def _tried(self, changes: Mapping[Place, Any]) -> Reading | None:
+        try:
+            return self._read(changes)
+        except Unreadable:
+            return None
+
+    def _read(self, changes: Mapping[Place, Any]) -> Reading:
+        request = self.request(changes)
+        headers = [(name.lower().encode(), value.encode()) for name, value in request.headers]
+        return self._source.read(
+            request.body,
+            digest=hashlib.sha256(request.body).hexdigest(),
+            headers=headers,
+            method=self._example.method,
+            url=request.url or self._url,
+        )
+
+
+_FIELDS: Final = (*_REFERENCES, *_AMOUNTS, "event_id", "kind", "occurred_at")
+
+
+def _differences(one: Reading, other: Reading) -> Iterator[str]:
+    if one.environment != other.environment:
+        yield "environment"
+    if len(one.events) == len(other.events):
+        first, second = one.events[0], other.events[0]
+        yield from (n for n in _FIELDS if getattr(first, n) != getattr(second, n))
+
+
+def _is_part(one: str, other: str) -> bool:
+    """Whether the one is the other, or a part of it: not a word that merely chooses it."""
+    return one in other or other in one
+
+
+# --- bodies as trees of values --------------------------------------------------------------------
+
+
+_BETWEEN_TAGS: Final = re.compile(r"(?<=>)([^<>]+)(?=<)")
+
+
+class _Pairs(list[list[str]]):
+    """Names with their values, of which the values may be others."""
+
+
+class _Texts(list[str]):
+    """An XML document cut at its texts, which stand at the odd places."""
+
+
+def _encoded(pairs: Sequence[Sequence[str]]) -> str:
+    return urlencode([(name, value) for name, value in pairs])
+
+
+def _document(profile: Profile, example: Example) -> dict[str, Any]:
+    """Body, query and headers, each as something in which values can be put."""
+    body = example.body
+    if type(body) is str and profile.request.body in ("form", "query"):
+        body = _pairs(parse_qsl(body, keep_blank_values=True))
+    elif type(body) is str and body.lstrip().startswith("<"):
+        body = _Texts(_BETWEEN_TAGS.split(body))
+    elif type(body) is str and body:
+        body = json.loads(body)
+    query = parse_qsl(example.url.partition("?")[2], keep_blank_values=True)
+    return {
+        "body": body,
+        "query": _pairs(query),
+        "header": _pairs(example.headers.items()),
+    }
+
+
+def _pairs(given: Iterable[tuple[str, str]]) -> _Pairs:
+    return _Pairs(list(pair) for pair in given)
+
+
+def _written(document: Mapping[str, Any], profile: Profile) -> bytes:
+    body = document["body"]
+    if profile.request.body in ("form", "query"):
+        return _encoded(body).encode()
+    if type(body) is _Texts:
+        return "".join(body).encode()
+    return b"" if body == "" else json.dumps(body).encode()
+
+
+def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    if type(value) is dict:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*place, key))
+    elif type(value) is _Texts:
+        yield from (((*place, number), value[number]) for number in range(1, len(value), 2))
+    elif type(value) is _Pairs:
+        yield from (((*place, number, 1), pair[1]) for number, pair in enumerate(value))
+    elif type(value) is list:
+        for number, inner in enumerate(value):
+            yield from _leaves(inner, (*place, number))
+    elif type(value) in (str, int, float, bool):
+        yield place, value
+
+
+def _put(document: Any, place: Place, value: Any) -> None:
+    for step in place[:-1]:
+        document = document[step]
+    document[place[-1]] = value
+
+
+# --- values as providers write them ---------------------------------------------------------------
+
+
+_DATE: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)([T ])(\d\d:\d\d:\d\d)(\.\d+)?( ?)(Z|[+-]\d\d:?\d\d)?"
+)
+_DAY_FIRST: Final = re.compile(r"\d\d?/\d\d?/\d{4} \d\d?:\d\d:\d\d [AP]M")
+_DECIMAL: Final = re.compile(r"\d{1,15}\.\d+")
+_SECONDS: Final = 1_000_000_000
+
+
+def _others(value: Any, profile: Profile) -> Iterator[Any]:
+    """Other values of the same kind, the likeliest to be readable first."""
+    words = (profile.environment.sandbox, profile.environment.live)
+    if type(value) is bool:
+        yield not value
+    elif type(value) in (int, float):
+        yield value + 1
+    elif value in words:
+        yield from (word for word in words if word != value)
+    elif _is_currency(value):
+        yield from (_in_case(code, value) for code in ("KES", "USD") if code != value.upper())
+    elif value.isdigit() or _DECIMAL.fullmatch(value):
+        yield value[:-1] + ("1" if value[-1] != "1" else "2")
+    elif (year := re.search(r"(?:19|20)\d\d", value)) is not None:
+        yield value[: year.start()] + "2001" + value[year.end() :]
+    if type(value) is str and value:
+        yield value + "0"
+        yield value[:-1] + ("0" if value[-1] != "0" else "1")
+
+
+def _is_amount(value: Any) -> bool:
+    if type(value) is str:
+        return value.isdigit() or bool(_DECIMAL.fullmatch(value))
+    return type(value) in (int, float)
+
+
+def _is_currency(value: Any) -> bool:
+    return type(value) is str and bool(re.fullmatch(r"[A-Za-z]{3}", value))
+
+
+def _in_case(code: str, like: str) -> str:
+    return code.lower() if like.islower() else code
+
+
+def _amount(amount: Money, like: Any, profile: Profile) -> Any:
+    """Money as the example writes it."""
+    major = Decimal(amount.minor).scaleb(-exponent_of(amount.currency))
+    if profile.amounts.unit == "minor":
+        digits = dict(profile.amounts.decimals).get(amount.currency, exponent_of(amount.currency))
+        whole = int(major.scaleb(digits))
+        return str(whole) if type(like) is str else whole
+    if type(like) is str:
+        return major_text(amount)
+    return int(major) if type(like) is int and major == int(major) else float(major)
+
+
+def _date(now: Instant, like: Any, zone: str) -> Any:
+    """An instant as the example writes dates; None for a way of writing that is none of these."""
+    at = datetime.fromisoformat(format_instant(now).replace("Z", "+00:00")).astimezone(UTC)
+    local = at.astimezone(_zone(zone))
+    text = str(like)
+    if text.isdigit() and len(text) == 14:
+        return _as(type(like), f"{local:%Y%m%d%H%M%S}")
+    if type(like) is float or text.isdigit():
+        unit = 1_000 if len(text.partition(".")[0]) > 11 else 1
+        return _as(type(like), str(int(at.timestamp() * unit)))
+    if _DAY_FIRST.fullmatch(text):
+        return f"{local.day}/{local:%m/%Y %I:%M:%S %p}"
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    offset = match[8]
+    shown = local if offset is None else at
+    ending = (
+        ""
+        if offset is None
+        else "Z"
+        if offset == "Z"
+        else offset[0].replace("-", "+") + ("00:00" if ":" in offset else "0000")
+    )
+    fraction = f".{at.microsecond // 1000:03}" if match[6] else ""
+    return f"{shown:%Y-%m-%d}{match[4]}{shown:%H:%M:%S}{fraction}{match[7]}{ending}"
+
+
+def _as(kind: Callable[[str], Any], text: str) -> Any:
+    return kind(text)
+
+
+def _zone(offset: str) -> timezone:
+    sign = -1 if offset[0] == "-" else 1
+    return timezone(sign * timedelta(hours=int(offset[1:3]), minutes=int(offset[4:6])))
+
+
+def _made(old: Any, key: str) -> Any:
+    """An id like the old one, always the same for one key."""
+    digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
+    text = str(old)
+    if text.isdigit():
+        digits = str(int(digest, 16))[: max(9, min(len(text), 15))]
+        return _as(type(old), digits.replace("0", "1", 1) if digits[0] == "0" else digits)
+    head = re.match(r".*[_-](?=[^_-]+$)", text)
+    made = (head[0] if head else "") + digest[:16]
+    return made.upper() if text.isupper() else made

@@ -1,0 +1,77 @@
+"""A delivery as the request that brought it, as far as it was kept: for sending it on again.
+
+Leaves out: sending, and whether the request was genuine.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from app.access.operators import note_in_trail, permitted
+from app.core.errors import NotFoundError, UsageError
+from app.core.recorded import Recorded, of_request
+from app.core.text import counted
+from app.receiving.context import AppContext
+from app.receiving.delivery_log_store import find_in_log, raw_delivery
+from app.receiving.header_codec import read_headers
+from app.receiving.refusal_store import find_rejection
+
+_LEFT_OUT: Final = b"(left out"
+
+
+class Kept(NamedTuple):
+    """A request, and the names of its headers whose values are not kept, as credentials are not."""
+
+    request: Recorded
+    left_out: list[str]
+
+
+async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
+    """The request that brought a delivery; who takes it where stands in the audit trail.
+
+    Raises NotFoundError where there is no such delivery, UsageError where its body is not kept
+    whole, and for who may not see bodies.
+    """
+    async with context.store.reading() as connection:
+        entry = await find_in_log(connection, delivery_id)
+        stored = await raw_delivery(connection, delivery_id)
+        refused = await find_rejection(connection, delivery_id)
+    if entry is None:
+        raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are deleted")
+    if refused is not None:
+        body = refused.body if len(refused.body) == refused.size else None
+    elif stored is not None and not stored.lone:
+        body = stored.body if stored.whole is None else stored.whole
+    else:
+        body = None
+    if body is None:
+        raise UsageError(_why_not(delivery_id, stored is None, entry.pruned_at is not None))
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="unmasked")
+        await note_in_trail(
+            connection,
+            who,
+            action="unmasked",
+            subject=delivery_id,
+            at=context.clock.now(),
+            reason=f"sent on to {to}"[:200],
+            facts={"bytes": counted(len(body), "byte")},
+        )
+    kept = read_headers(entry.headers)
+    whole = [(name, value) for name, value in kept.headers if not value.startswith(_LEFT_OUT)]
+    left_out = [
+        name.decode("latin-1") for name, value in kept.headers if (name, value) not in whole
+    ]
+    request = Recorded(method=kept.method, url=kept.url, headers=of_request(whole), body=body)
+    return Kept(request, left_out)
+
+
+def _why_not(delivery_id: str, repeat: bool, pruned: bool) -> str:
+    if pruned:
+        return f"the body of {delivery_id} is gone: it was pruned or erased"
+    if repeat:
+        return (
+            f"{delivery_id} repeats another delivery, which holds the body: `deliveries list` "
+            "shows the first with its event"
+        )
+    return f"the body of {delivery_id} was not kept whole, so it cannot be sent as it came"

@@ -1,0 +1,184 @@
+"""What the report's codes are called for people: one or a few words each, which stand in cells.
+
+Leaves out: sentences (`report.reason_words`, `breaks.break_sentence`). Programs read the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+OUTCOME_WORDS: Final[Mapping[str, str]] = {
+    "succeeded": "Paid",
+    "authorized": "Reserved, not yet taken",
+    "pending": "Payment under way",
+    "failed": "Declined",
+    "canceled": "Canceled",
+    "expired": "Expired",
+    "timed_out": "No answer in time",
+    "not_attempted": "No payment started",
+    "refunded": "Refunded",
+    "partially_refunded": "Partly refunded",
+    "disputed": "Disputed",
+    "charged_back": "Lost in a dispute",
+    "unresolved": "To be resolved",
+    "no_order": "No order known",
+}
+
+CAUSE_WORDS: Final[Mapping[str, str]] = {
+    "paid_not_in_book": "Paid, not in the order book",
+    "book_paid_not_received": "Paid in the book, not received",
+    "book_unpaid_but_received": "Received, unpaid in the book",
+    "amount_differs": "Amounts differ",
+    "off_by_minor_unit": "Mistake of unit",
+    "currency_differs": "Currencies differ",
+    "paid_twice": "Paid more than once",
+    "overpaid": "Overpaid",
+    "refund_not_in_book": "Refund not in the order book",
+    "refund_not_received": "Refund in the book, not made",
+    "not_settled": "Not settled in time",
+    "refund_not_settled": "Refund not settled",
+    "refund_amount_differs": "Refund amounts differ",
+    "dispute_won_not_returned": "Dispute won, money not returned",
+    "settled_never_notified": "Settled, no webhook came",
+    "fee_unexpected": "Fee other than agreed",
+    "late_money": "Money came too late",
+    "unresolved": "Order to be resolved",
+    "payment_in_doubt": "Payment in doubt",
+    "ambiguous": "Several possible matches",
+    "payout_not_in_bank": "Payout not in the bank",
+    "bank_line_unknown": "Bank credit without a payout",
+    "payout_amount_differs": "Payout amounts differ",
+}
+
+AGE_WORDS: Final[Mapping[str, str]] = {
+    "up_to_1_day": "Up to 1 day",
+    "up_to_7_days": "2 to 7 days",
+    "up_to_30_days": "8 to 30 days",
+    "up_to_90_days": "31 to 90 days",
+    "older": "Over 90 days",
+}
+
+FLOW_WORDS: Final[Mapping[str, str]] = {
+    "captured": "Captured",
+    "refunded": "Refunded",
+    "lost_in_disputes": "Lost in disputes",
+    "fees": "Fees",
+    "net": "Net",
+    "settled": "Settled",
+    "not_settled": "Not settled yet",
+    "differs": "Settled for less",
+    "other_currency": "Settled in another currency",
+    "not_notified": "Settled without a webhook",
+    "no_movement": "Settled, open or in doubt",
+    "in_bank": "In the bank",
+    "exchanged": "Exchanged by the bank",
+    "bank_differs": "Less in the bank",
+    "not_in_bank": "Not in the bank yet",
+    "no_payout": "In no payout",
+}
+
+BUCKET_WORDS: Final[Mapping[str, str]] = {
+    **CAUSE_WORDS,
+    "by_reference": "Matched by reference",
+    "by_payment": "Matched by payment",
+    "by_group": "Matched as a group",
+    "by_tolerance": "Matched within tolerance",
+    "by_date_window": "Matched by amount and date",
+    "by_hand": "Matched by hand",
+    "by_exchange": "Matched in another currency",
+    "nothing_due": "Nothing due",
+    "returned": "Came and went back",
+    "fee_line": "Fee of its own",
+    "other_business": "Other business",
+    "awaiting_book": "Waits for the order book",
+    "awaiting_money": "Waits for the money",
+    "awaiting_settlement": "Waits for settlement",
+    "awaiting_refund": "Waits for the refund",
+    "awaiting_bank": "Waits for the bank",
+    "awaiting_statement": "Waits for the statement",
+    "not_covered": "Nothing to compare with",
+}
+
+SIDE_WORDS: Final[Mapping[str, str]] = {
+    "book": "Order book",
+    "takings": "Captured, against the book",
+    "settlement": "Captured, against the statement",
+    "statement": "Statement",
+    "payouts": "Payouts",
+    "bank": "Bank",
+}
+
+STEP_WORDS: Final[Mapping[str, str]] = {
+    "opening": "Open at the start",
+    "new": "New",
+    "closed": "Finished",
+    "closing": "Open at the end",
+    "other": "Other, with money in the period",
+}
+
+GROUP_WORDS: Final[Mapping[str, str]] = {
+    "success": "Paid",
+    "failure": "Failed",
+    "timeout": "Timed out",
+    "open": "Open",
+}
+
+BASIS_WORDS: Final[Mapping[str, str]] = {
+    "captured": "by the provider's date",
+    "received": "by the date on which we knew",
+    "settled": "by the statement's date",
+}
+
+_ENTRY_WORDS: Final[Mapping[str, str]] = {
+    "captured": "Payment",
+    "refunded": "Refund",
+    "reversed": "Reversal",
+    "dispute_lost": "Dispute lost",
+    "dispute_won": "Dispute won",
+    "refund_failed": "Refund that failed",
+}
+
+CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "outcome": OUTCOME_WORDS,
+    "before": OUTCOME_WORDS,
+    "after": OUTCOME_WORDS,
+    "bucket": {**BUCKET_WORDS, **OUTCOME_WORDS},
+    "cause": CAUSE_WORDS,
+    "age": AGE_WORDS,
+    "flow": FLOW_WORDS,
+    "side": SIDE_WORDS,
+    "step": STEP_WORDS,
+    "group": GROUP_WORDS,
+    "kind": _ENTRY_WORDS,
+    "state": {},
+    "family": {},
+    "severity": {},
+    "finding": {},
+    "table": {},
+}
+"""Words by the column in which a code stands; of one that is not named here, see `code_words`."""
+
+
+def code_words(column: str, code: str) -> str:
+    """What a code of a column is called; without words of its own, the code as a word."""
+    known = CODE_WORDS[column].get(code)
+    return code.replace("_", " ").capitalize() if known is None else known
+
+
+_FIGURE_WORDS: Final[Mapping[str, str]] = {
+    **BUCKET_WORDS,
+    **OUTCOME_WORDS,
+    **STEP_WORDS,
+    **SIDE_WORDS,
+    **FLOW_WORDS,
+    "control": "Orders by outcome",
+    "flow": "Orders opened and finished",
+}
+
+
+def figure_words(figure: str) -> str:
+    """A figure of a closed report in words: `money/not_notified` is `Money, settled without a
+    webhook`."""
+    told = [_FIGURE_WORDS.get(part, part.replace("_", " ")) for part in figure.split("/")]
+    return ", ".join([told[0].capitalize(), *(each[:1].lower() + each[1:] for each in told[1:])])

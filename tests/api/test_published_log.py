@@ -1,0 +1,68 @@
+"""What strangers may ask of the log, and that they may ask nothing where it is not published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.bootstrap_evidence import signer_of
+from app.config.load import load_settings
+from app.evidence.keys import read_public_key
+from app.evidence.seal import seal_all, verified_checkpoint
+from reconcile.transparency.merkle import consistency_holds
+from tests.api.driving import Driver, driving, environ, event
+
+PLACE = "/.well-known/tallyhook"
+
+
+async def sealed(driver: Driver, folder: Path) -> None:
+    """All that came has its leaf."""
+    await seal_all(driver.context, await signer_of(driver.context, load_settings(environ(folder))))
+
+
+async def test_a_stranger_follows_the_log_without_a_token(tmp_path: Path) -> None:
+    """Key, checkpoint, and after more has come the proof that the new one began with the old."""
+    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+        heads = []
+        for name in ("e1", "e2"):
+            await driver.send(event(name))
+            await sealed(driver, tmp_path)
+            told = (await driver.client.get(f"{PLACE}/")).json()
+            public = read_public_key(told["keys"][-1]["minisign"])
+            note = (await driver.client.get(told["checkpoint"])).text
+            heads.append(verified_checkpoint(note, origin=told["log"], public=public))
+        old, new = heads
+        assert old.size < new.size
+        address = told["consistency"].format(old=old.size, new=new.size)
+        proof = (await driver.client.get(address)).json()
+        assert "ORD-1" not in str(told) + note + str(proof)
+    assert consistency_holds(
+        old=old.size, old_head=old.head, size=new.size, head=new.head,
+        proof=[bytes.fromhex(each) for each in proof["path"]],
+    )  # fmt: skip
+
+
+async def test_before_anything_is_sealed_there_is_nothing(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+        for place in ("/checkpoint", "/consistency/1/2"):
+            answer = await driver.client.get(PLACE + place)
+            assert answer.status_code == 404, place
+
+
+@pytest.mark.parametrize(
+    "sizes", ["0/1", "2/1", "1/x", "-1/2", "1/99", "1/" + "9" * 40, "\u0661/2", "1/2/3", "1"]
+)
+async def test_sizes_that_were_none_are_refused(tmp_path: Path, sizes: str) -> None:
+    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+        await driver.send(event("e1"))
+        await sealed(driver, tmp_path)
+        answer = await driver.client.get(f"{PLACE}/consistency/{sizes}")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_it_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        for place in ("/", "/checkpoint", "/consistency/1/2"):
+            assert (await driver.client.get(PLACE + place)).status_code == 404

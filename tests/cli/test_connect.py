@@ -1,0 +1,210 @@
+"""`tallyhook connect`: writes the source, tells what to register, and waits for what comes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.bootstrap_sources import accounts
+from app.cli import main
+from app.config.load import load_settings
+from app.orders.first_delivery import Arrived, wait_for_delivery
+from app.providers.doctor import Diagnosis
+from app.receiving.delivery_log_store import LogEntry
+from tests.api.driving import driving, environ, event, signed
+from tests.cli.test_commands import Run, filled, run
+from tests.reconcile.build import T
+
+__all__ = ["filled", "run"]
+
+SECRET = "whsec_test_9f8e7d6c5b4a3f2e1d0c"
+Output = pytest.CaptureFixture[str]
+Connect = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> Connect:
+    """Runs it in an empty folder, with this as standard input; its code, and all that it wrote."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TALLYHOOK_CONFIG", raising=False)
+
+    def connecting(*words: str, given: str = "") -> tuple[int, str]:
+        file = SimpleNamespace(buffer=io.BytesIO(given.encode()), isatty=lambda: False)
+        monkeypatch.setattr("sys.stdin", file)
+        code = main.run(["connect", *words])
+        written = capsys.readouterr()
+        assert SECRET not in written.out + written.err
+        return code, written.out + written.err
+
+    return connecting
+
+
+def settings_in(folder: Path, name: str = "tallyhook.env") -> dict[str, str]:
+    lines = (folder / name).read_text(encoding="utf-8").splitlines()
+    return {key: value.strip("'") for key, _, value in (line.partition("=") for line in lines)}
+
+
+def test_a_source_is_written_and_told(connect: Connect, tmp_path: Path) -> None:
+    """The secret from standard input; the address, the exact events and the order's field."""
+    code, told = connect(
+        "stripe", "--secret-file", "-", "--public-url", "https://pay.shop.example", given=SECRET
+    )
+    assert code == 0, told
+    assert settings_in(tmp_path) == {
+        "TALLYHOOK_ENVIRONMENT": "sandbox",
+        "TALLYHOOK_PUBLIC_URL": "https://pay.shop.example",
+        "TALLYHOOK_SOURCES__STRIPE__PROFILE": "stripe",
+        "TALLYHOOK_SOURCES__STRIPE__SECRETS": SECRET,
+    }
+    assert (tmp_path / "tallyhook.env").stat().st_mode & 0o777 == 0o600
+    for words in (
+        "https://pay.shop.example/webhooks/stripe",
+        "payment_intent.succeeded",
+        "metadata.order_id of the PaymentIntent",
+        "Subscribe to refund.created",
+    ):
+        assert words in told
+    loaded = load_settings({"TALLYHOOK_CONFIG": str(tmp_path / "tallyhook.env")}, serving=True)
+    assert loaded.sources["stripe"].profile == "stripe"
+
+
+def test_it_can_be_said_again_and_never_writes_over(connect: Connect, tmp_path: Path) -> None:
+    """The same words change nothing; another secret, profile or environment is told alone."""
+    connect("stripe", "--secret-file", "-", given=SECRET)
+    before = (tmp_path / "tallyhook.env").read_text()
+    code, told = connect("stripe", "--secret-file", "-", given=SECRET)
+    assert (code, "says all of it already" in told) == (0, True)
+    assert connect("stripe")[0] == 0  # its secret is known: nobody is asked
+    for words, variable in (
+        (("stripe", "--secret-file", "-"), "STRIPE__SECRETS"),
+        (("paystack", "--name", "stripe"), "STRIPE__PROFILE"),
+        (("stripe", "--environment", "live"), "ENVIRONMENT"),
+    ):
+        code, told = connect(*words, given="another secret of twenty-four")
+        assert code == 3
+        assert f"{variable}: tallyhook.env says otherwise" in told
+        assert "nothing was written" in told
+    assert (tmp_path / "tallyhook.env").read_text() == before
+
+
+def test_a_second_provider_is_added(connect: Connect, tmp_path: Path) -> None:
+    """Beside the first. A key that both would verify with is refused, and nothing is written."""
+    connect("stripe", "--secret-file", "-", given=SECRET)
+    before = (tmp_path / "tallyhook.env").read_text()
+    code, told = connect("paystack", "--secret-file", "-", given=SECRET)
+    assert (code, "holds a secret that" in told) == (3, True), told
+    assert (tmp_path / "tallyhook.env").read_text() == before
+    assert connect("paystack", "--secret-file", "-", given="sk_test_" + "4f" * 20)[0] == 0
+    assert (tmp_path / "tallyhook.env").read_text().startswith(before)
+
+
+def test_what_is_unsigned_has_credentials_and_an_address_to_keep(
+    connect: Connect, tmp_path: Path
+) -> None:
+    """M-Pesa has no secret: its address is one that nobody can guess, and stays the same."""
+    credentials = tmp_path / "c.json"
+    values = {"consumer": "k:s", "shortcode": "174379", "timestamp": "20261120100000"}
+    credentials.write_text(json.dumps(values))
+    code, told = connect("mpesa_stk", "--credentials-file", str(credentials))
+    assert (code, "lacks password" in told) == (2, True)
+    credentials.write_text(json.dumps(values | {"password": "cGFzcw=="}))
+    code, told = connect("mpesa_stk", "--credentials-file", str(credentials), "--format", "json")
+    assert code == 0, told
+    document = json.loads(told.partition("\nSet ")[0].partition("\nA service")[0])
+    assert len(document["source"]) > 20
+    assert document["address"].endswith(f"/webhooks/{document['source']}")
+    assert "cGFzcw==" not in told
+    again = connect("mpesa_stk", "--format", "json")[1]
+    assert document["source"] in again
+    code, told = connect("mpesa_stk", "--secret-file", "-", given="x")
+    assert (code, "has no secret" in told) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "code", "said"),
+    [
+        (("nobody",), "", 3, "there is no profile 'nobody'"),
+        (("stripe",), "", 2, "no terminal to ask at: give --secret-file FILE"),
+        (("stripe", "--secret-file", "-"), "short", 3, "STRIPE__SECRETS"),
+        (("stripe", "--secret-file", "-"), " \n", 2, "no secret in what was given"),
+        (("stripe", "--secret-file", "gone"), "", 2, "gone cannot be read"),
+        (("stripe", "--name", "a b", "--secret-file", "-"), SECRET, 2, "--name is 1 to 40"),
+        (("woovi", "--secret-file", "-"), "x", 3, "WOOVI__"),
+        (("twilio", "--secret-file", "-"), '{"a": 1}', 2, "no JSON object of texts"),
+        (("stripe", "--secret-file", "-"), "x" * 70_000, 2, "more than 65,536 bytes"),
+        (("square", "--secret-file", "-"), SECRET, 3, "TALLYHOOK_PUBLIC_URL"),
+    ],
+)
+def test_what_cannot_be_connected_is_told(
+    connect: Connect, tmp_path: Path, words: tuple[str, ...], given: str, code: int, said: str
+) -> None:
+    """One sentence each, and no file."""
+    ended, told = connect(*words, given=given)
+    assert ended == code, told
+    assert said in told
+    assert not (tmp_path / "tallyhook.env").exists()
+
+
+def test_waiting_ends_with_what_came_or_with_what_silence_means(
+    filled: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Exit code 0 for what was taken; 1 for nothing, and for what was refused, with the mistake."""
+    words = ("connect", "checkout", "--name", "shop", "--config", str(tmp_path / "t.env"))
+    ended = run(*words, "--wait", "0.1")
+    assert (ended.code, "Nothing came." in ended.out) == (1, True)
+    arrivals: list[Arrived] = []
+
+    async def arrived(*given: Any, **words: Any) -> Arrived:
+        return arrivals.pop()
+
+    monkeypatch.setattr("app.orders.first_delivery.wait_for_delivery", arrived)
+    entry = LogEntry(delivery_id="dlv_1", received_at=T, source="shop", verdict="stored",
+                     digest="", size=1, problem=None, headers="", event_id="e1",
+                     pruned_at=None)  # fmt: skip
+    arrivals.append(Arrived(entry=entry, refused=False, unknown=False, diagnoses=[]))
+    ended = run(*words, "--wait", "1")
+    assert (ended.code, "taken: dlv_1, stored" in ended.out) == (0, True)
+    mistake = Diagnosis(mistake="other_secret", sentence="Another secret fits.")
+    refused = replace(entry, verdict="signature_mismatch")
+    arrivals.append(Arrived(entry=refused, refused=True, unknown=False, diagnoses=[mistake]))
+    ended = run(*words, "--wait", "1")
+    assert (ended.code, "Another secret fits." in ended.out) == (1, True)
+
+
+async def test_the_first_delivery_is_awaited_and_examined(tmp_path: Path) -> None:
+    """One that is taken, one that is refused with what to change, one for a name that no source
+    has, and none; what came before does not count."""
+    known = accounts(load_settings(environ(tmp_path)))
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("before"))
+
+        async def told(*, send: Callable[[], Awaitable[Any]] | None) -> Any:
+            sends = iter([send])
+
+            async def sleep(seconds: float) -> None:
+                if now := next(sends, None):
+                    await now()
+
+            return await wait_for_delivery(
+                driver.context, "shop", accounts=known, seconds=1, sleep=sleep
+            )
+
+        assert await told(send=None) is None
+        taken = await told(send=lambda: driver.send(event("e2")))
+        assert (taken.refused, taken.entry.verdict) == (False, "stored")
+        body = json.dumps(event("e3")).encode()
+        wrong = await told(
+            send=lambda: driver.send(body.replace(b" ", b""), signed(body, at=driver.clock.now()))
+        )
+        assert (wrong.refused, wrong.unknown) == (True, False)
+        assert wrong.diagnoses
+        stranger = await told(send=lambda: driver.send(event("e4"), source="stripes"))
+        assert (stranger.unknown, stranger.entry.verdict) == (True, "source_unknown")
+        assert "No source is named stripes" in stranger.diagnoses[0].sentence

@@ -1,0 +1,71 @@
+"""What every action's form does when it is refused, and when it is sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.access.operators import retire_operator
+from app.console.application import build_console
+from app.console.view import Act, Asked, View
+from app.core.errors import UsageError
+from tests.console.conftest import RunningConsole
+from tests.console.test_finance_pages import breaks, send
+from tests.console.test_pages import shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "echoed"),
+    [
+        ({"reason": ""}, None),
+        ({"reason": "she called from 0712 345 678"}, None),
+        ({"reason": "good", "password": "wrong"}, "good"),
+        ({"reason": "she called from 0712 345 678", "password": "wrong"}, None),
+        ({"reason": "good", "password": "right"}, "good"),
+    ],
+)
+async def test_a_refused_form_shows_what_was_sent_but_no_number(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch,
+    fields: dict[str, str], echoed: str | None,
+) -> None:  # fmt: skip
+    """What it would do is looked up once: that may be much."""
+    looked = []
+
+    async def ask(view: View) -> Asked:
+        looked.append(view.subject)
+        return Asked(subject="a thing", lines=(), back="/", password="password" in fields)
+
+    async def do(view: View, reason: str) -> str:
+        raise UsageError("it is jammed")
+
+    async def confirms(*_: object) -> bool:
+        return fields["password"] == "right"
+
+    act = Act(name="try", title="Try", button="Try", permission="orders", ask=ask, do=do)
+    monkeypatch.setattr("app.console.application.ACTS", (act,))
+    monkeypatch.setattr("app.console.signing_in.SigningIn.confirms", confirms)
+    made = replace(console, application=build_console(console.console))
+    async with made.signed_in("viewer") as client:
+        refused = await client.post("/do/try", data={"form": "once", **fields})
+    assert (refused.status_code, len(looked)) == (400, 1)
+    assert "345 678" not in refused.text
+    assert f'name="reason" value="{echoed or ""}"' in refused.text
+
+
+async def test_a_break_goes_to_who_may_work_on_it(console_with_breaks: RunningConsole) -> None:
+    """Not to who is disabled, nor to a role that may not; alone or with others."""
+    console = console_with_breaks
+    await retire_operator(console.context, name="a support", by="a admin")
+    async with console.signed_in("finance") as client:
+        name = (await breaks(client))["breaks"][0]["id"]
+        sent = [
+            await send(client, f"/do/{act}?break={name}", to=to)
+            for act in ("assign", "assign-all")
+            for to in ("a support", "a viewer", "nobody we know")
+        ]
+    assert {each.status_code for each in sent} == {400}
+    assert all(
+        "nobody of this name may work on breaks" in shown(each.text).lower() for each in sent
+    )
+    assert console.driver.rows("SELECT 1 FROM break_deeds") == []

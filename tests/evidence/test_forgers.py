@@ -1,0 +1,457 @@
+"""Whoever holds the shop's own key tells another story: each part of it is found, or told as not
+proven in the first lines.
+
+Leaves out: a forger without the key, and changed bytes (`test_tampering`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bootstrap_evidence import key_path, signer_of
+from app.config.load import load_settings
+from app.evidence.keys import EvidenceKey, PublicKey, load_key
+from app.evidence.prove_sealed import prove_growth
+from app.evidence.seal import (
+    read_checkpoint,
+    rotate_key,
+    signed_checkpoint,
+    verified_checkpoint,
+)
+from app.evidence.verify import FORMAT_1, MANIFEST, VerifyStep, lines_of, unpack
+from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
+from reconcile.instants import DAY
+from reconcile.transparency.evidence import ledger_of
+from tests.api.driving import driving, environ, event
+from tests.evidence.conftest import Bundles, Forge, build, changed, forged_with
+from tests.evidence.world import LATER
+
+Members = dict[str, bytes]
+
+
+def failed(found: VerifiedBundle) -> list[str]:
+    return [each.name for each in found.steps if each.passed is False]
+
+
+def first_lines(found: VerifiedBundle) -> str:
+    """What a reader sees before any step."""
+    lines = lines_of(list(found.steps), found.not_proven)
+    return "\n".join(lines[: 2 + len(found.not_proven)])
+
+
+def _first_delivery(members: Members) -> str:
+    return min(name for name in members if name.startswith("delivery-") and name.endswith(".json"))
+
+
+def _rewrite(members: Members, name: str, old: bytes, new: bytes) -> None:
+    assert old in members[name], (name, old)
+    members[name] = members[name].replace(old, new, 1)
+
+
+def _delivery(change: Callable[[dict[str, Any]], None]) -> Callable[[Members], None]:
+    return lambda members: changed(_first_delivery(members), change)(members)
+
+
+def _left_out(members: Members) -> None:
+    """The last delivery, as if it had never come: all that is left hangs together."""
+    gone = json.loads(members["history.json"])["deliveries"][-1]["delivery_id"]
+    for name in [each for each in members if each.startswith(f"delivery-{gone}")]:
+        del members[name]
+    changed("history.json", lambda history: history["deliveries"].pop())(members)
+
+    def forget(log: Any) -> None:
+        log["leaves"] = [each for each in log["leaves"] if each["id"] != gone]
+
+    changed("log.json", forget)(members)
+
+
+def _more_in(name: str) -> Callable[[Members], None]:
+    def change(members: Members) -> None:
+        members[name] += b" Paid in full. "
+
+    return change
+
+
+def _no_checkpoint(members: Members) -> None:
+    del members["checkpoint.txt"]
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """One story that is not true.
+
+    step   the step that finds it in a full bundle, and in a redacted one; None: none does
+    words  what the first lines say then
+    """
+
+    says: str
+    change: Callable[[Members], None]
+    full: str | None
+    redacted: str | None
+    words: str = ""
+    rendering: bool = True
+
+
+FORGERIES = [
+    *(
+        Forgery(
+            f"{name} is rewritten",
+            _more_in(name),
+            "rendered", "rendered", rendering=False,
+        )
+        for name in ("report.html", "README.txt", "verify.py", "explanation.txt")
+    ),
+    Forgery(
+        "the shop's systems were told for another reason",
+        changed("revisions.json", lambda told: told[-1].update(because=["evt_invented"])),
+        "inclusion", "inclusion",
+    ),
+    Forgery(
+        "a masked reason, which cannot be compared, is no way around that",
+        changed("revisions.json", lambda told: told[-1].update(because=["+254 ••• ••• •44"])),
+        "inclusion", None, "that nothing about the order was left out",
+    ),
+    Forgery(
+        "a session had another idempotency key",
+        changed("sessions.json", lambda told: told[0].update(key="key_0002")),
+        "deliveries", "deliveries",
+    ),
+    Forgery(
+        "the payment service answered otherwise",
+        changed("sessions.json", lambda told: told[1].update(details={"status": "refused"})),
+        "deliveries", None, "the answers of the payment service (sessions.json)",
+    ),
+    Forgery(
+        "a session is left out",
+        changed("sessions.json", lambda told: told.pop()),
+        "deliveries", "deliveries",
+    ),
+    Forgery(
+        "a line of a settlement file is invented",
+        changed("books.json", lambda told: told.append({"from": "statement", "line": "x"})),
+        None, None, "lines of order books and settlement files (books.json)",
+    ),
+    Forgery(
+        "a delivery had a header more",
+        _delivery(lambda told: told["headers_shown"].append(["x-forwarded-for", "192.0.2.1"])),
+        "deliveries", None, "method and headers (delivery-ID.json)",
+    ),
+    Forgery(
+        "a delivery came by another method",
+        _delivery(lambda told: told.update(method="PUT")),
+        "deliveries", None, "method and headers (delivery-ID.json)",
+    ),
+    Forgery(
+        "a delivery came to another address",
+        _delivery(lambda told: told.update(address="https://shop.example/webhooks/other")),
+        None, None, "address, verdict and signature (delivery-ID.json)",
+    ),
+    Forgery(
+        "a delivery was signed with another secret",
+        _delivery(lambda told: told["signature"].update(key="0" * 16)),
+        None, None, "address, verdict and signature (delivery-ID.json)",
+    ),
+    Forgery("a delivery is left out", _left_out, None, None, "nothing about the order was"),
+    Forgery(
+        "the log says nothing of it",
+        changed("log.json", lambda log: log.update(leaves=[])),
+        "inclusion", "inclusion",
+    ),
+    Forgery(
+        "there is no checkpoint",
+        _no_checkpoint,
+        "checkpoint", "checkpoint",
+    ),
+    Forgery(
+        "a profile reads the service's words otherwise",
+        lambda members: members.update({"profile-1.toml": members["profile-1.toml"] + b"\n#\n"}),
+        None, None, "how the services' words are read (profile-N.toml)",
+    ),
+    Forgery(
+        "the shop waits for longer than it did",
+        lambda members: _rewrite(members, "history.json", b'"grace_us": ', b'"grace_us": 1'),
+        "ledger", "ledger",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda each: each.says)
+def test_another_story_under_the_shops_own_key(
+    bundles: Bundles, forge: Forge, forgery: Forgery
+) -> None:
+    """In a full and in a redacted bundle."""
+    for archive, step in ((bundles.full, forgery.full), (bundles.redacted, forgery.redacted)):
+        again = forge(archive, forgery.change, key=bundles.key, rendering=forgery.rendering)
+        found = verify_evidence(again, trusted=bundles.key.public)
+        if step is None:
+            assert forgery.words in first_lines(found)
+        else:
+            assert step in failed(found), forgery.says
+            assert first_lines(found).startswith("DO NOT RELY ON IT: ")
+
+
+def _retold(members: Members) -> None:
+    """A dispute becomes its end, in the history and in all that follows from it."""
+    members["history.json"] = members["history.json"].replace(b'"disputed"', b'"dispute_won"')
+    ledger = ledger_of(json.loads(members["history.json"]))
+    members["ledger.json"] = (json.dumps(ledger, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def test_a_reading_is_proved_by_its_body_alone(bundles: Bundles, forge: Forge) -> None:
+    """With the bodies a retold event is found; without them the first lines say that it is not
+    proven."""
+    full = verify_evidence(forge(bundles.full, _retold, key=bundles.key))
+    assert "bodies" in failed(full)
+    redacted = verify_evidence(forge(bundles.redacted, _retold, key=bundles.key))
+    assert failed(redacted) == []
+    assert "what was read of the bodies that are not here" in first_lines(redacted)
+    assert "what was read of the bodies" not in first_lines(verify_evidence(bundles.full))
+
+
+def _hidden(members: Members) -> None:
+    """The leaf of a delivery is shown as a hash alone, which may be any other leaf's."""
+
+    def hide(log: Any) -> None:
+        log["leaves"][0]["leaf"] = None
+
+    changed("log.json", hide)(members)
+
+
+def test_a_hidden_leaf_proves_that_something_was_sealed(bundles: Bundles, forge: Forge) -> None:
+    found = verify_evidence(forge(bundles.redacted, _hidden, key=bundles.key))
+    assert failed(found) == []
+    assert "leaves, here as a hash alone: something was sealed" in first_lines(found)
+    assert failed(verify_evidence(forge(bundles.full, _hidden, key=bundles.key))) == ["inclusion"]
+
+
+def _unsealed(members: Members) -> None:
+    """An arrival's leaf is taken away, and it is called not sealed yet."""
+    heard = json.loads(members["history.json"])["deliveries"][-1]["delivery_id"]
+
+    def take(log: Any) -> None:
+        log["leaves"] = [each for each in log["leaves"] if each["id"] != heard]
+        log["unsealed"].append(heard)
+
+    changed("log.json", take)(members)
+
+
+def test_what_could_have_been_sealed_must_be(bundles: Bundles, forge: Forge) -> None:
+    """All of this world came weeks before the bundle's instant."""
+    found = verify_evidence(forge(bundles.full, _unsealed, key=bundles.key))
+    assert failed(found) == ["inclusion"]
+    (step,) = (each for each in found.steps if each.name == "inclusion")
+    assert "was not sealed" in step.sentence
+
+
+async def test_what_came_just_before_may_wait_for_its_seal(tmp_path: Path) -> None:
+    """It is not proven yet, and that is said first."""
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        archive = await build(driver, tmp_path, as_of=None)
+        signer = await signer_of(driver.context, load_settings(environ(tmp_path)))
+        forged = forged_with(signer.key, archive, _unsealed)
+    found = verify_evidence(forged)
+    assert failed(found) == []
+    assert "not sealed yet, 1: dlv_" in first_lines(found)
+
+
+# --- keys, one after the other --------------------------------------------------------------------
+
+
+def _foreign(forger: EvidenceKey) -> Callable[[Members], None]:
+    """A checkpoint by a key of the forger's, which the bundle calls an earlier one of the log."""
+
+    def change(members: Members) -> None:
+        note = members["checkpoint.txt"].decode()
+        origin = note.partition("\n")[0]
+        log = json.loads(members["log.json"])
+        own = bytes.fromhex(log["keys"][-1])
+        found = verified_checkpoint(note, origin=origin, public=PublicKey(own))
+        members["checkpoint.txt"] = signed_checkpoint(forger, found).encode()
+        log["keys"].insert(0, forger.public.raw.hex())
+        log["endorsements"] = [None, *log["endorsements"]]
+        members["log.json"] = json.dumps(log).encode()
+
+    return change
+
+
+def test_an_earlier_key_takes_more_than_the_bundles_word(
+    bundles: Bundles, forge: Forge, forger: EvidenceKey
+) -> None:
+    found = verify_evidence(forge(bundles.full, _foreign(forger), key=bundles.key))
+    steps = {each.name: each for each in found.steps}
+    assert steps["checkpoint"].passed is None
+    assert "nothing here proves that it was one" in steps["checkpoint"].sentence
+    assert "checkpoint" in first_lines(found)
+
+
+async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
+    """The old key signed that the new one follows: whoever trusts either takes a new bundle, whose
+    checkpoint may still be the old key's. Where the old one's file was lost, nobody signed that."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1"))
+        driver.clock.put(LATER)
+        settings = load_settings(environ(tmp_path))
+        first = await signer_of(driver.context, settings)
+        before = await build(driver, tmp_path)
+        path = key_path(settings)
+        second = await rotate_key(driver.context, path, by=None)
+        driver.clock.put(LATER + DAY)
+        after = await build(driver, tmp_path)
+        path.unlink()
+        third = await rotate_key(driver.context, path, by=None)
+        lost = await build(driver, tmp_path)
+    assert verify_evidence(before, trusted=first.key.public).valid
+    for key in (first.key, second):
+        found = verify_evidence(after, trusted=key.public)
+        steps = {each.name: each.passed for each in found.steps}
+        assert (found.valid, steps["signature"], steps["checkpoint"]) == (True, True, True)
+    assert failed(verify_evidence(before, trusted=second.public)) == ["signature"]
+    assert failed(verify_evidence(lost, trusted=second.public)) == ["signature"]
+    found = verify_evidence(lost, trusted=third.public)
+    assert {each.name: each.passed for each in found.steps}["checkpoint"] is None
+    assert load_key(path) is not None
+
+
+# --- a checkpoint that left the shop --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Two bundles of a log, the checkpoint of each, the proof between them, and the key."""
+
+    bundles: tuple[bytes, bytes]
+    notes: tuple[str, str]
+    path: tuple[bytes, ...]
+    key: EvidenceKey
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    folder = tmp_path_factory.mktemp("grown")
+
+    async def world() -> Grown:
+        async with driving(folder, with_worker=False) as driver:
+            found: list[bytes] = []
+            for name in ("e1", "e2"):
+                await driver.send(event(name, "pending"))
+                driver.clock.put(LATER + DAY if found else LATER)
+                found.append(await build(driver, folder, as_of=None))
+            notes = [unpack(each)["checkpoint.txt"].decode() for each in found]
+            sizes = [read_checkpoint(each).size for each in notes]
+            proof = await prove_growth(driver.context, old=sizes[0], new=sizes[1])
+            signer = await signer_of(driver.context, load_settings(environ(folder)))
+        return Grown(
+            bundles=(found[0], found[1]),
+            notes=(notes[0], notes[1]),
+            path=tuple(bytes.fromhex(each) for each in proof["path"]),
+            key=signer.key,
+        )
+
+    return asyncio.run(world())
+
+
+def kept_step(archive: bytes, note: str, path: tuple[bytes, ...] | None = None) -> VerifyStep:
+    found = verify_evidence(archive, kept=KeptCheckpoint(note=note, path=path))
+    (step,) = (each for each in found.steps if each.name == "kept_checkpoint")
+    return step
+
+
+def test_a_kept_checkpoint_shows_that_the_log_is_the_same(grown: Grown) -> None:
+    """An earlier and a later one, with the proof between them; the very one needs none."""
+    (first, second), (earlier, later) = grown.bundles, grown.notes
+    same = kept_step(second, later)
+    assert same.passed is True
+    before, after = kept_step(second, earlier, grown.path), kept_step(first, later, grown.path)
+    assert (before.passed, after.passed) == (True, True)
+    leaves = len(json.loads(unpack(second)["log.json"])["leaves"])
+    within = int(before.sentence.partition(": ")[2].split()[0])
+    assert 0 < within < leaves
+    bare = kept_step(second, earlier)
+    assert bare.passed is None
+    assert "tallyhook log consistency" in bare.sentence
+
+
+def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
+    grown: Grown, forger: EvidenceKey
+) -> None:
+    """The shop's own key signed both; only one of them can be the log that there was."""
+    said = read_checkpoint(grown.notes[0])
+    anew = signed_checkpoint(grown.key, replace(said, head=bytes(32)))
+    smaller = signed_checkpoint(grown.key, replace(said, size=said.size - 1))
+    foreign = signed_checkpoint(forger, said)
+    other = signed_checkpoint(grown.key, replace(said, origin="tallyhook.sandbox/other"))
+    for archive, note, path, why in (
+        (grown.bundles[0], anew, None, "not one and the same"),
+        (grown.bundles[1], anew, grown.path, "not one and the same"),
+        (grown.bundles[1], grown.notes[0], (), "not one and the same"),
+        (grown.bundles[1], grown.notes[0], grown.path[:-1], "not one and the same"),
+        (grown.bundles[0], smaller, grown.path, "not one and the same"),
+        (grown.bundles[0], foreign, None, "not signed with a key"),
+        (grown.bundles[0], other, None, "of another log"),
+        (grown.bundles[0], "hello", None, "no checkpoint"),
+    ):
+        step = kept_step(archive, note, path)
+        assert step.passed is False, why
+        assert why in step.sentence
+
+
+# --- the format before ----------------------------------------------------------------------------
+
+
+def _of_format_1(members: Members) -> None:
+    """As the release before made it: no program is named, the explanation is the ledger's."""
+    ledger = json.loads(members["ledger.json"])
+    members["explanation.txt"] = "".join(f"{each}\n" for each in ledger["explanation"]).encode()
+    manifest = json.loads(members[MANIFEST])
+    del manifest["release"], manifest["program"]
+    members[MANIFEST] = json.dumps(manifest | {"format": FORMAT_1}).encode()
+    log = json.loads(members["log.json"])
+    del log["endorsements"]
+    members["log.json"] = json.dumps(log).encode()
+
+
+def test_a_bundle_of_the_format_before_holds_by_its_own_rules(
+    bundles: Bundles, forge: Forge
+) -> None:
+    old = forge(bundles.full, _of_format_1, key=bundles.key, rendering=False)
+    found = verify_evidence(old, trusted=bundles.key.public)
+    assert failed(found) == []
+    steps = {each.name: each for each in found.steps}
+    assert steps["rendered"].passed is None
+    assert "format 1" in steps["rendered"].sentence
+
+    def change(members: Members) -> None:
+        _of_format_1(members)
+        members["explanation.txt"] += b"Paid.\n"
+
+    worse = forge(bundles.full, change, key=bundles.key, rendering=False)
+    assert failed(verify_evidence(worse)) == ["ledger"]
+
+
+def test_another_program_cannot_tell_what_was_rendered(bundles: Bundles, forge: Forge) -> None:
+    """It says so, and does not fail what another release has worded otherwise."""
+
+    def change(members: Members) -> None:
+        manifest = json.loads(members[MANIFEST])
+        members[MANIFEST] = json.dumps(manifest | {"program": "0" * 64, "release": "9.9"}).encode()
+        members["report.html"] += b" "
+
+    found = verify_evidence(forge(bundles.full, change, key=bundles.key, rendering=False))
+    assert failed(found) == []
+    (step,) = (each for each in found.steps if each.name == "rendered")
+    assert "another program (9.9)" in step.sentence
+    assert "rendered" in first_lines(found).splitlines()[0]
+
+
+def test_the_files_of_a_bundle_name_the_program(bundles: Bundles) -> None:
+    manifest = json.loads(unpack(bundles.redacted)[MANIFEST])
+    assert len(manifest["program"]) == 64
+    assert manifest["release"]

@@ -1,0 +1,94 @@
+"""Section [setup]: read strictly, whole for every shipped profile, shown as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.providers import connecting
+from app.providers.connecting import UNDOCUMENTED, setup_table, setup_told
+from app.providers.profile import SHIPPED, load_profile, read_profile, shipped_profiles
+from app.providers.questions import credentials_of
+from tests.providers.test_payloads import LINES
+
+README = Path(connecting.__file__).parent / "README.md"
+BARE = '[signature]\nmac = "hmac-sha256"\nkey = "merchant"\nwhere = "header:x-signature"\n' + (
+    'signed = "{body}"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('events = ["charge success"]', "setup.events: must be an exact name"),
+        ('events = ["charge.*"]', "setup.events: must be an exact name"),
+        (f'events = ["{"e" * 101}"]', "setup.events: must be an exact name of at most 100"),
+        (f"events = {json.dumps(['e'] * 61)}", "setup.events: must be a list of at most 60"),
+        (f"traps = {json.dumps(['e'] * 13)}", "setup.traps: must be a list of at most 12"),
+        ("events = []", "setup.events: must not be an empty list"),
+        ("fields = [1]", "setup.fields: must be a text that is not blank"),
+        (f'traps = "{"x" * 301}"', "setup.traps: must be one line of at most 300"),
+        ('silence = "one\\ntwo"', "setup.silence: must be one line"),
+        ('where = "\\u001b[2J"', "setup.where: must be one line"),
+        ("secret = true", "setup.secret: must be a text that is not blank"),
+        ('page = "Webhooks"', "setup.page: there is no such key; there are where, secret"),
+        ('credentials = {"API KEY" = "it"}', 'setup.credentials."API KEY": is not a credential'),
+        ('credentials = {key = "it"}', "setup.credentials.key: is no credential: the profile asks"),
+    ],
+)
+def test_a_mistake_is_named_with_file_line_and_key(line: str, said: str) -> None:
+    """Whatever is wrong in the section: its kind, its length, its number, a name not known."""
+    text = f"verifies_only = true\n\n[setup]\n{line}\n\n{BARE}"
+    with pytest.raises(ConfigurationError) as caught:
+        read_profile(Path("mine.toml"), text)
+    (problem,) = caught.value.problems
+    assert problem.startswith("mine.toml:4: " + said), problem
+
+
+def test_what_is_unsigned_has_no_secret() -> None:
+    """A file that tells where to find the secret of a provider that signs nothing is refused."""
+    text = (SHIPPED / "mpesa_stk.toml").read_text(encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"setup\.secret: means nothing"):
+        read_profile(Path("mine.toml"), text.replace("[setup]", '[setup]\nsecret = "a passkey"', 1))
+
+
+def test_a_file_without_the_section_says_that_nothing_is_documented() -> None:
+    told = setup_told(read_profile(Path("mine.toml"), f"verifies_only = true\n{BARE}"))
+    assert told == dict.fromkeys(("where", "secret", "events", "silence"), UNDOCUMENTED)
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_each_shipped_profile_tells_what_is_needed(name: str) -> None:
+    """The table itself, the secret where one is, every credential, and the order's field where
+    events move money."""
+    profile = load_profile(name)
+    assert "\n[setup]\n" in (SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
+    needed = credentials_of(profile.fetch_back) if profile.fetch_back else set()
+    assert set(dict(profile.setup.credentials)) == needed
+    told = setup_told(profile)
+    assert told.get("secret") != UNDOCUMENTED
+    assert told.get("fields") != UNDOCUMENTED
+
+
+@pytest.mark.parametrize("name", [n for n in shipped_profiles() if load_profile(n).setup.events])
+def test_an_event_to_subscribe_to_is_one_that_the_profile_understands(name: str) -> None:
+    """Its claims know the word, or a documented example that it reads holds it."""
+    profile = load_profile(name)
+    words = [word for word, claim in profile.claims if claim != "ignored"]
+    examples = "\n".join(map(json.dumps, LINES.get(name, ())))
+    for event in profile.setup.events:
+        known = any(
+            word.partition("*")[0].rstrip(":") == event
+            or word.startswith(f"{event}:")
+            or (word.endswith("*") and event.startswith(word[:-1]))
+            for word in words
+        )
+        assert known or f'"{event}"' in examples, event
+
+
+def test_the_table_of_the_readme_is_current() -> None:
+    """`python -m app.cli.setup_table` prints it."""
+    assert setup_table() in README.read_text(encoding="utf-8")

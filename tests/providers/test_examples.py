@@ -1,0 +1,146 @@
+"""Made-up events: of every documented example, genuine in shape and signature, and as wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from app.core.errors import ConfigurationError, NotFoundError, UsageError
+from app.core.reading import Reading
+from app.providers.examples import Example, Wanted, examples_of, find_example, shape_event
+from app.providers.named.contract import Signed
+from app.providers.profile import load_profile, shipped_profiles
+from app.providers.source import Source
+from reconcile.instants import SECOND, parse_instant
+from reconcile.money import from_major
+from tests.api.driving import SECRET
+from tests.providers.test_payloads import VECTORS, raw_headers
+
+NOW = parse_instant("2026-11-20T10:00:00.25Z")
+ADDRESS = "https://hooks.shop.example"
+
+ONLY_THE_PROVIDER = {
+    "bitso", "pawapay", "paypal", "plaid", "sendgrid", "snap_winpay", "wise", "wise_sha1", "woovi"
+}  # fmt: skip
+"""Profiles whose events are signed with a key that only the provider has."""
+
+WITHOUT = {"convoy", "integrated_finance", "rfc9421"}
+"""Profiles of senders whose bodies are anybody's: there is no documented event."""
+
+
+def source_of(profile: str) -> Source:
+    path = VECTORS / f"{profile}.jsonl"
+    secret: str | list[str] | dict[str, str] = SECRET
+    if path.exists():
+        vectors = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        secret = next(each for each in vectors if each["valid"]).get("secret", [])
+    listed = [secret] if isinstance(secret, str) else secret
+    return Source(name="s", profile=load_profile(profile), secrets=listed, strict=False)
+
+
+def shaped(source: Source, example: Example, wanted: Wanted) -> tuple[Signed, Reading]:
+    """The event, which verifies, and what the profile reads in it."""
+    url = f"{ADDRESS}/webhooks/s"
+    request = shape_event(source, example, wanted, now=NOW, url=url)
+    headers, to = raw_headers(request), request.url or url
+    refusal = source.verify(headers, request.body, now=NOW, method=example.method, url=to)
+    assert refusal is None, refusal
+    digest = hashlib.sha256(request.body).hexdigest()
+    reading = source.read(
+        request.body, digest=digest, headers=headers, method=example.method, url=to
+    )
+    return request, reading
+
+
+def test_every_profile_has_examples_but_those_of_anybodys_bodies() -> None:
+    assert {name for name in shipped_profiles() if not examples_of(name)} == WITHOUT
+
+
+@pytest.mark.parametrize("name", sorted(set(shipped_profiles()) - ONLY_THE_PROVIDER - WITHOUT))
+def test_each_example_can_be_sent_as_it_is_and_as_wanted(name: str) -> None:
+    """Genuine, of the same kind, dated now and of the sandbox; about the order and the money that
+    are asked for, where it has a place for them."""
+    source, profile = source_of(name), load_profile(name)
+    for example in examples_of(name):
+        _, plain = shaped(source, example, Wanted())
+        event = plain.events[0]
+        assert event.kind == example.event
+        assert plain.environment in ("sandbox", None), example.event
+        if event.occurred_at is not None and not profile.verifies_only:
+            assert abs(NOW - event.occurred_at) < 2 * SECOND, example.event
+        if event.order is not None:
+            _, of_order = shaped(source, example, Wanted(order="77001"))
+            assert (of_order.events[0].kind, of_order.events[0].order) == (event.kind, "77001")
+        if event.money is not None:
+            money = from_major("25", event.money.currency)
+            _, priced = shaped(source, example, Wanted(amount=money))
+            assert (priced.events[0].kind, priced.events[0].money) == (event.kind, money)
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_THE_PROVIDER))
+def test_what_only_the_provider_can_sign_is_told(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"private|public key|only"):
+        shape_event(
+            source_of(name), examples_of(name)[0], Wanted(), now=NOW, url=f"{ADDRESS}/webhooks/s"
+        )
+
+
+def test_ids_are_of_the_order() -> None:
+    """The same words give the same event again; another order has another payment; of one order all
+    events are about one payment, and each is an event of its own."""
+    source = source_of("stripe")
+
+    def event(word: str, order: str) -> tuple[str, str | None]:
+        _, reading = shaped(source, find_example("stripe", word), Wanted(order=order))
+        return reading.events[0].event_id, reading.events[0].payment
+
+    paid = event("payment_intent.succeeded", "A")
+    assert paid == event("payment_intent.succeeded", "A")
+    failed = event("payment_intent.payment_failed", "A")
+    assert (failed[0] != paid[0], failed[1]) == (True, paid[1])
+    other = event("payment_intent.succeeded", "B")
+    assert other[0] != paid[0]
+    assert other[1] != paid[1]
+
+
+def test_money_in_another_currency_is_written_as_the_provider_writes_it() -> None:
+    """Minor units, those of the provider's own too, decimal texts, and a currency of its case."""
+    for name, word, money, written in (
+        ("stripe", "payment_intent.succeeded", ("25.10", "USD"), '"amount": 2510'),
+        ("stripe", "payment_intent.succeeded", ("25", "JPY"), '"amount": 25,'),
+        ("stripe", "payment_intent.succeeded", ("25", "USD"), '"currency": "usd"'),
+        ("adyen", "CAPTURE:true", ("25", "ISK"), '"value":2500'),
+        ("flutterwave", "charge.completed:succeeded", ("25.5", "KES"), '"amount": 25.5'),
+    ):
+        request, _ = shaped(
+            source_of(name), find_example(name, word), Wanted(amount=from_major(*money))
+        )
+        assert written in request.body.decode(), request.body
+
+
+def test_what_has_no_place_is_told() -> None:
+    """M-Pesa names no order, and pays in shillings; a card that PayFast declines is in rand."""
+    mpesa, paid = source_of("mpesa_stk"), find_example("mpesa_stk", "paid")
+    for wanted, said in (
+        (Wanted(order="ORD-1"), "leave --order out"),
+        (Wanted(amount=from_major("5", "USD")), "leave --amount out"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            shape_event(mpesa, paid, wanted, now=NOW, url=f"{ADDRESS}/webhooks/s")
+    _, reading = shaped(mpesa, paid, Wanted(session="ws_CO_1", amount=from_major("5", "KES")))
+    assert reading.events[0].session == "ws_CO_1"
+
+
+def test_an_example_is_found_by_its_word() -> None:
+    """By its name, its whole word, or the beginning of only one."""
+    assert find_example("mpesa_stk", "paid") == find_example("mpesa_stk", "0")
+    assert find_example("stripe", "refund.failed").event == "refund.failed:failed"
+    with pytest.raises(UsageError, match=r"charge\.completed:succeeded, charge\.completed:failed"):
+        find_example("flutterwave", "charge.completed")
+    with pytest.raises(NotFoundError, match=r"there are .*charge\.success"):
+        find_example("paystack", "charge")
+    with pytest.raises(NotFoundError, match="documents none"):
+        find_example("convoy", "anything")
+    assert not examples_of("../profiles/stripe")
