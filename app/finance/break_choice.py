@@ -7,8 +7,9 @@ one transaction. What one person may not accept alone is left out, and counted.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import eq, ge, gt, le, lt
@@ -37,7 +38,7 @@ from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 # --- what is said of them -------------------------------------------------------------------------
 
-_CONDITION: Final = re.compile(r"([a-z]+)(<=|>=|<|>|=)(\S*)")
+_CONDITION: Final = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.*)")
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": eq, "<": lt, "<=": le, ">": gt, ">=": ge,
@@ -97,8 +98,12 @@ class Choice:
 
 
 def read_choice(text: str) -> Choice:
-    """`cause=… currency=… amount<… age>…`, in any order. Raises UsageError with what is wrong."""
-    said = [_condition(word) for word in text.split()]
+    """`cause=… currency=… amount<… age>…`, in any order; what has blanks in quotes, as a shell has
+    them. Raises UsageError with what is wrong."""
+    try:
+        said = [_condition(word) for word in shlex.split(text)]
+    except ValueError:
+        raise UsageError("--where: a quote is not closed") from None
     if not said:
         raise UsageError(f"--where says which breaks, by {', '.join(NAMES)}")
     words = [(name, value) for name, sign, value in said if name in _WORDS]
@@ -114,6 +119,11 @@ def read_choice(text: str) -> Choice:
         ),
         ages=tuple([(sign, _days(value)) for name, sign, value in said if name == "age"]),
     )
+
+
+def said_of(conditions: Mapping[str, str | None]) -> str:
+    """Words of breaks as `read_choice` reads them, without those that are None."""
+    return shlex.join(f"{name}={value}" for name, value in conditions.items() if value is not None)
 
 
 def _condition(word: str) -> tuple[str, str, str]:
@@ -186,6 +196,20 @@ def sums_of(found: Sequence[SeenBreak]) -> list[Sums]:
         Sums(cause=cause, count=count, money=Money(minor=minors[cause, code], currency=code))
         for (cause, code), count in sorted(counts.items())
     ]
+
+
+async def few_breaks(context: AppContext, where: str) -> list[SeenBreak]:
+    """Those that are meant, where they can be decided about in one transaction. Raises UsageError
+    for none and for too many."""
+    found = await choose_breaks(context, read_choice(where))
+    if not found:
+        raise UsageError("no break is meant: look at the list again")
+    if len(found) > MOST_AT_ONCE:
+        raise UsageError(
+            f"{len(found):,} breaks are meant, and a page decides about {MOST_AT_ONCE} at most: "
+            "say more of them, or use `tallyhook breaks accept --where`"
+        )
+    return sorted(found, key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
 
 
 async def choose_breaks(context: AppContext, choice: Choice) -> list[SeenBreak]:
