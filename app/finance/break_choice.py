@@ -28,11 +28,13 @@ from app.finance.break_acts import (
     match_break,
     too_much,
 )
+from app.finance.break_store import claimed_by_hand
 from app.finance.match_rules import rules_known
 from app.finance.worklist import TO_DO
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
+from reconcile.matching.rows import name_of
 from reconcile.matching.suggest import the_one
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
@@ -240,9 +242,11 @@ class Chosen:
     lines: dict[str, str] = field(default_factory=dict)
 
 
-NOT_ALONE: Final = "may not be accepted by one person alone: accept each by itself to propose it"
-NOBODY_NEAR: Final = "have no suggestion that stands out with so many points"
-SHARED: Final = "have the suggestion that another one has as well"
+NOT_ALONE: Final = "one person may not accept so much alone; accept each by itself to propose it"
+NOBODY_NEAR: Final = "no suggestion stands out with so many points"
+CLAIMED: Final = "the suggestion is matched by hand already"
+SHARED: Final = "the suggestion is that of another one as well"
+"""Why something is left out."""
 
 
 async def every_chosen(context: AppContext, choice: Choice) -> Chosen:
@@ -266,10 +270,16 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
     lines = {name: each.candidate.line for name, each in best.items() if each is not None}
     taken = Counter(lines.values())
     single = {name: line for name, line in lines.items() if taken[line] == 1}
+    async with context.store.reading() as connection:
+        claimed = await claimed_by_hand(connection)
+    free = {name: line for name, line in single.items() if name_of(line) not in claimed}
+    left = {
+        NOBODY_NEAR: len(found) - len(lines),
+        SHARED: len(lines) - len(single),
+        CLAIMED: len(single) - len(free),
+    }
     return Chosen(
-        of=[each for each in found if each.identity in single],
-        apart=Counter({NOBODY_NEAR: len(found) - len(lines), SHARED: len(lines) - len(single)}),
-        lines=single,
+        of=[each for each in found if each.identity in free], apart=Counter(left), lines=free
     )
 
 

@@ -201,6 +201,8 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
     if seen.taking is None or seen.shared:
         return []
     returns = [each for each in seen.taking.taken if each.kind != "captured"]
+    if not returns:  # as with most orders, of which there may be millions
+        return []
     return [(tuple(parts), lines) for parts, lines in exchanges_back(returns, seen.lines)]
 
 
