@@ -121,6 +121,18 @@ def shown_columns(table: Table) -> tuple[Column, ...]:
     return tuple(column for column in table.columns if column.name not in _FOR_PROGRAMS)
 
 
+def heading_lines(column: Column) -> list[str]:
+    """A heading, on two lines where it may be longer than the numbers below it."""
+    words = column.heading
+    if column.kind == "text" or len(words) <= 9 or " " not in words:
+        return [words]
+    middle = min(
+        (place for place, sign in enumerate(words) if sign == " "),
+        key=lambda place: abs(2 * place - len(words)),
+    )
+    return [words[:middle], words[middle + 1 :]]
+
+
 # --- what the report is of ------------------------------------------------------------------------
 
 
