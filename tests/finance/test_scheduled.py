@@ -28,7 +28,7 @@ from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.http import outgoing_client
 from app.core.schedule import Entry, entries_of
 from app.finance.delivering import Delivers, DeliveryFailed, FolderWay, MailWay, Parcel, PostWay
-from app.finance.scheduled import FIRST_PAUSE, LEASE, due_now, schedule_document
+from app.finance.scheduled import FIRST_PAUSE, LEASE, claim, due_now, schedule_document
 from app.finance.scheduled_store import ScheduledRun, newest_runs
 from app.finance.scheduled_work import Schedule, run_entry, run_now
 from app.monitoring.watchdog import Watched, alarms
@@ -142,6 +142,19 @@ async def test_of_two_workers_one_does_it(context: AppContext, tmp_path: Path) -
     both = await asyncio.gather(*(run_entry(now, schedule, "month", due_at=DUE) for _ in range(2)))
     assert [done.state for done in both if done is not None] == ["done"]
     assert len(await delivered(now)) == 2
+
+
+async def test_an_entry_that_is_still_done_is_not_begun_again(context: AppContext) -> None:
+    """What began late may be at work when its next time comes: that one waits for its end."""
+    (hourly,) = entries_of("hourly | 0 * * * * | reconcile")
+    await due_now(context, [hourly])
+    due, hour = Instant(FIRST_LOOK + 60 * MINUTE), 60 * MINUTE
+    begun = later(context, Instant(due + 45 * MINUTE))
+    assert await due_now(begun, [hourly]) == [(hourly, due)]
+    assert await claim(begun, hourly, due_at=due, asked=False) is not None
+    assert await due_now(later(context, Instant(due + hour)), [hourly]) == []
+    after = later(context, Instant(due + 45 * MINUTE + LEASE))
+    assert await due_now(after, [hourly]) == [(hourly, Instant(due + hour))]
 
 
 async def test_a_day_is_the_merchants(context: AppContext, tmp_path: Path) -> None:
