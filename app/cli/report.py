@@ -113,7 +113,7 @@ def report_period(
     with whole_file(output) as file:
         file.write(render(report, form.value))
     if not report.ties_hold:
-        note("Not every tie holds: the report's first lines name those that do not.")
+        note("Not every control sum agrees: the report's first lines name those that do not.")
         raise typer.Exit(1)
 
 

@@ -301,7 +301,7 @@ def parcel(files: dict[str, bytes] | None = None) -> Parcel:
         due_at=DUE,
         late=True,
         files=files or {"month-2026-10.pdf": b"%PDF"},
-        summary=("All 23 ties hold.", "No break is open."),
+        summary=("All 23 control sums agree.", "No break is open."),
     )
 
 
@@ -376,7 +376,7 @@ async def test_a_mail_has_the_files_and_says_what_they_are() -> None:
     assert first["To"] == "cfo@shop.example, finance@shop.example"
     assert first["Message-ID"] == second["Message-ID"]
     _, text, file = first.walk()
-    assert "All 23 ties hold." in str(text.get_payload())
+    assert "All 23 control sums agree." in str(text.get_payload())
     assert "made late" in str(text.get_payload())
     assert file.get_filename() == "month-2026-10.pdf"
     assert file.get_payload(decode=True) == b"%PDF"

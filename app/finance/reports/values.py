@@ -26,8 +26,9 @@ def verdict(report: PeriodReport) -> str:
     """Whether all ties hold, else which do not."""
     broken = [_named(tie) for tie in report.ties if not tie.holds]
     if not broken:
-        return f"All {len(report.ties)} ties hold: every order and every amount is accounted for."
-    return f"{len(broken)} of {len(report.ties)} ties do not hold: {', '.join(broken)}."
+        agree = f"All {len(report.ties)} control sums agree"
+        return f"{agree}: every order and every amount is accounted for."
+    return f"{len(broken)} of {len(report.ties)} control sums do not agree: {', '.join(broken)}."
 
 
 def _named(tie: Tie) -> str:

@@ -109,7 +109,7 @@ def test_json_is_one_document_with_money_as_decimal_strings() -> None:
 
 def test_the_table_shows_every_tie_and_cuts_long_lists() -> None:
     text = render(sample(60, broken=100), "table").decode()
-    assert "All 23 ties hold: " in text
+    assert "All 23 control sums agree: " in text
     assert "… and 60 more" in text
     assert max(map(len, text.splitlines())) <= 132
 
@@ -370,7 +370,7 @@ def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() 
 def test_a_broken_tie_is_told_first() -> None:
     broken = replace(report().ties[0], left_value=7)
     page = html_form.html(replace(report(), ties=(broken, *report().ties[1:]))).decode()
-    assert "1 of 23 ties do not hold: orders in JPY." in page
+    assert "1 of 23 control sums do not agree: orders in JPY." in page
     assert page.count('<tr class="wrong">') == 1
 
 
