@@ -161,7 +161,7 @@ async def _journal(
     from reconcile.periods import Calendar
 
     form, accounts, file = into
-    title = f"Tallyhook {scope.environment}"
+    title = f"{context.merchant or 'Tallyhook'} {scope.environment}"
     file.write(head(form.value, accounts=accounts, title=title).encode())
     lines = writer(form.value, accounts=accounts, calendar=Calendar(context.calendar_zone))
 
