@@ -11,7 +11,7 @@ WORKERS := 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt lint types bench nightly mutants lock clean
+.PHONY: help run test check fmt lint types bench nightly mutants lock sbom clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -38,7 +38,7 @@ types: $(MADE) ## check all types, of the product and of its tests
 check: lint types ## lint, types, architecture and the fast tests
 ifeq ($(filter test,$(MAKECMDGOALS)),)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not slow and not postgres" \
-		tests/architecture tests/reconcile tests/core tests/config tests/access tests/providers tests/receiving tests/orders tests/checkout tests/finance tests/evidence tests/privacy tests/monitoring tests/sandbox tests/golive tests/api tests/console tests/cli $(ARGS)
+		tests/architecture tests/client tests/reconcile tests/core tests/config tests/access tests/providers tests/receiving tests/orders tests/checkout tests/finance tests/evidence tests/privacy tests/monitoring tests/sandbox tests/golive tests/api tests/console tests/cli $(ARGS)
 endif
 
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
@@ -63,6 +63,16 @@ lock: ## write both locks anew from pyproject.toml: what is developed with, and 
 	@$(COMPILE) --extra dev -o requirements.lock >/dev/null
 	@$(COMPILE) -c requirements.lock -o app/deploy/requirements.lock >/dev/null
 	@! grep -n '://' $(LOCKS) || { echo "a lock names a host: it must not" >&2; exit 1; }
+
+SBOM_TOOL := cyclonedx-bom==7.5.0
+
+sbom: ## write var/sbom.json, the parts of what is deployed, in CycloneDX
+	@mkdir -p var
+	@test -x var/sbom-tool/bin/cyclonedx-py || { $(PYTHON) -m venv var/sbom-tool && \
+		var/sbom-tool/bin/pip install -q --disable-pip-version-check '$(SBOM_TOOL)'; }
+	@PYTHONWARNINGS=ignore var/sbom-tool/bin/cyclonedx-py requirements app/deploy/requirements.lock --pyproject pyproject.toml \
+		--output-reproducible -o var/sbom.json
+	@echo "var/sbom.json: $$(grep -c '"purl"' var/sbom.json) parts"
 
 clean: ## remove the environment and caches; var/ stays, it may hold a database
 	@rm -rf .venv *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
 import structlog
@@ -62,7 +62,12 @@ from app.receiving.store import Store, open_store
 from app.schedule_process import Scheduler
 from app.worker_process import WorkerProcess
 
+if TYPE_CHECKING:
+    from app.api.finance_routes import FinanceRoutes
+
 log = structlog.get_logger()
+
+Loaded = TypeVar("Loaded")
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -189,21 +194,40 @@ def working_parts(
 
 
 def _loading(context: AppContext, settings: Settings) -> Callable[[], Awaitable[Proposals]]:
-    """What gives the proposals: loaded when they are first asked for, which few receivers are, and
-    not on the loop that answers webhooks."""
-    loaded: list[Proposals] = []
+    """What gives the proposals."""
 
     def load() -> Proposals:
         from app.bootstrap_proposals import proposals_of
 
         return proposals_of(context, settings)
 
-    async def proposals() -> Proposals:
+    return _once(load)
+
+
+def _loading_finance(
+    context: AppContext, settings: Settings
+) -> Callable[[], Awaitable[FinanceRoutes]]:
+    """What gives the API of finance."""
+
+    def load() -> FinanceRoutes:
+        from app.api.finance_routes import FinanceRoutes
+
+        return FinanceRoutes(context, page_max=settings.page_max)
+
+    return _once(load)
+
+
+def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
+    """What is loaded when it is first asked for, which few receivers are, and not on the loop that
+    answers webhooks."""
+    loaded: list[Loaded] = []
+
+    async def loading() -> Loaded:
         if not loaded:
             loaded.append(await asyncio.to_thread(load))
         return loaded[0]
 
-    return proposals
+    return loading
 
 
 class Service:
@@ -259,6 +283,7 @@ class Service:
             webhooks=self.webhooks,
             api=api,
             checkouts=Checkouts(self.context, self.checkout),
+            finance=_loading_finance(self.context, settings),
             proposals=ProposalRoutes(_loading(self.context, settings), page_max=settings.page_max),
             health=Health(
                 self.context,

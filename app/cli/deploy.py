@@ -12,18 +12,21 @@ from app.core.errors import UsageError
 from app.core.text import counted
 
 group = typer.Typer(
-    help="Files to deploy with: containers, systemd, proxies, alarms.", no_args_is_help=True
+    help="Files to deploy with: settings, containers, systemd, proxies, alarms.",
+    no_args_is_help=True,
 )
 
 FOLDER: Final = Path(__file__).parents[1] / "deploy"
 
 SETS: Final = {
+    "config": "Every setting with its default and its reason, to copy as the configuration's file.",
     "compose": "A container image, and a Compose file with receiver, worker, console, PostgreSQL, "
     "a nightly dump and Caddy.",
     "systemd": "Units for one merchant on SQLite, with a socket that stays open over restarts, and "
     "templates for several merchants.",
     "proxy": "Caddy and nginx in front of a service on the same machine.",
     "prometheus": "Rules that call somebody when money is at stake.",
+    "grafana": "A dashboard of the same figures: is money at stake, deliveries, what waits.",
 }
 
 

@@ -45,11 +45,10 @@ application = typer.Typer(
     help="Receives a payment service's signed webhooks, keeps them, and explains what happened "
     "to every order's money.\n\n"
     "Settings are environment variables, or stand in the file that TALLYHOOK_CONFIG names; "
-    "config.example.env lists them all.",
+    "`tallyhook deploy show config` prints them all.",
     epilog="Exit codes: 0 done; 1 done, and something is wrong; 2 usage; 3 configuration; 4 the "
     "store or the provider cannot be reached; 5 not found.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

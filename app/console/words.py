@@ -18,7 +18,7 @@ from app.console.view import FORMS
 from app.core.zones import wall_clock
 from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BreakCause
-from reconcile.matching.control import Bucket
+from reconcile.matching.control import Bucket, Side
 
 TONES: Final[Mapping[str, str]] = {
     "succeeded": "good",
@@ -148,6 +148,16 @@ BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "other_business": "No payout: money that left, or that came from nobody who pays out.",
 }
 """Where a bank line can stand, in one sentence each."""
+
+SIDE_SENTENCES: Final[Mapping[Side, str]] = {
+    "book": "Lines of the order book.",
+    "takings": "What was captured, held against the order book.",
+    "settlement": "What was captured, held against the provider's statements.",
+    "statement": "Lines of the provider's statements.",
+    "payouts": "Payouts of the statements, held against the bank.",
+    "bank": "What the bank booked.",
+}
+"""What each side of the control totals counts."""
 
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",

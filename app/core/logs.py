@@ -178,6 +178,7 @@ FIELDS: Final[dict[str, str]] = {
     "order": "an order's reference",
     "outcome": "an order's outcome",
     "path": "a route's template, never the path that was asked for",
+    "peer": "what kind of address a request came from: this machine, a private network, public",
     "pid": "a process's number",
     "port": "a port we listen on",
     "profile": "a provider's profile",

@@ -5,6 +5,7 @@ __all__ = (
     "bank_store",
     "book_line_store",
     "break_acts",
+    "break_choice",
     "calendar",
     "close_period",
     "closed_periods",

@@ -219,6 +219,23 @@ async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str
     return await _with_foreign(connection, found)
 
 
+async def newest_deliveries(
+    connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
+) -> list[str | None]:
+    """For each order and instant the newest delivery of an event of the order that was here by
+    then; None where none was."""
+    rows = await select_in(
+        connection,
+        sql="SELECT order_key, received_at, delivery_id FROM events WHERE order_key IN ({})",
+        values=sorted({order for order, _ in published}),
+    )
+    of_orders = _by_order(rows)
+    known = [
+        [(row[1], row[2]) for row in of_orders[order] if row[1] <= at] for order, at in published
+    ]
+    return [max(each)[1] if each else None for each in known]
+
+
 async def _records(connection: AsyncConnection, keys: Sequence[str]) -> dict[str, list[Record]]:
     rows = await select_in(
         connection,

@@ -26,13 +26,15 @@ import structlog
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait, exchange
+from app.core.logs import LogLine
+from app.orders.history_store import newest_deliveries
 from app.orders.notification_store import (
     LEASE,
     STATES,
     Away,
     Entry,
-    Fate,
     Notification,
+    SendResult,
     State,
     away,
     call_all_up,
@@ -89,6 +91,8 @@ MOST_TOLD: Final = 20
 """Notifications that the trail names of those that a person had sent again; it counts all."""
 
 KIND: Final = "order.revised"
+
+_log_taken = LogLine("notification", "delivery", "order", "revision", "attempt_number")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,16 +163,28 @@ async def _settle(
     now = context.clock.now()
     async with context.store.writing() as connection:
         before = await away(connection, destination)
-        health, fates = judge(taken, answers, before=before, now=now)
-        await settle_notifications(connection, fates, now=now)
+        health, results = judge(taken, answers, before=before, now=now)
+        await settle_notifications(connection, results, now=now)
         if health is not None:
             await note_away(connection, destination, health)
         elif before is not None and await note_back(connection, destination):
             await call_all_up(connection, now=now)
+    await _log_delivered(context, [one.sent for one in results if one.delivered])
     if before is None and health is not None:
         log.error("the shop takes no notifications", reason=health.problem)
     elif before is not None and health is None:
         log.info("the shop takes notifications again", count=before.failures)
+
+
+async def _log_delivered(context: AppContext, sent: Sequence[Notification]) -> None:
+    """One line for each that was taken, under the newest delivery that its revision rests on."""
+    if not sent:
+        return
+    published = [(each.published.order, each.published.at) for each in sent]
+    async with context.store.reading() as connection:
+        deliveries = await newest_deliveries(connection, published)
+    for each, delivery in zip(sent, deliveries, strict=True):
+        _log_taken(delivery, each.published.order, each.published.seq, each.tries + 1)
 
 
 def judge(
@@ -177,19 +193,19 @@ def judge(
     *,
     before: Away | None,
     now: Instant,
-) -> tuple[Away | None, list[Fate]]:
+) -> tuple[Away | None, list[SendResult]]:
     """What the answers to all that was sent at one moment say of the shop, and of each. The shop is
     away if it took none of them: None says that it is not."""
     sent = list(zip(taken, answers, strict=True))
     if any(_is_taken(answer) for answer in answers):
-        return None, [_fate(each, answer, now=now) for each, answer in sent]
+        return None, [_result(each, answer, now=now) for each, answer in sent]
     problem, failures = _problem(answers[-1]), 1 if before is None else before.failures + 1
     probe_at = now + max(probe_pause(failures, headers=answer.headers) for answer in answers)
-    fates = [_fate(each, answer, now=now, again_at=probe_at) for each, answer in sent]
-    if any(fate.again_at is None for fate in fates):
+    results = [_result(each, answer, now=now, again_at=probe_at) for each, answer in sent]
+    if any(one.again_at is None for one in results):
         probe_at = now  # what is behind one that was given up need not wait for it any more
     since = now if before is None else before.since
-    return Away(since=since, failures=failures, probe_at=probe_at, problem=problem), fates
+    return Away(since=since, failures=failures, probe_at=probe_at, problem=problem), results
 
 
 async def _send(notifier: Notifier, taken: Notification) -> Exchange:
@@ -215,21 +231,21 @@ def _problem(answer: Exchange) -> str:
     return answer.problem or f"status_{answer.status}"
 
 
-def _fate(
+def _result(
     sent: Notification, answer: Exchange, *, now: Instant, again_at: Instant | None = None
-) -> Fate:
+) -> SendResult:
     """again_at: when it is tried again if it was not taken; None: by its own pauses."""
     if _is_taken(answer):
-        return Fate(sent=sent, delivered=True)
+        return SendResult(sent=sent, delivered=True)
     problem = _problem(answer)
     until = again_at
     if until is None:
         until = now + pause_after(sent.tries, seq=sent.published.seq, headers=answer.headers)
     if until > sent.since + GIVE_UP_AFTER:
         log.error("notification given up", order=sent.published.order, reason=problem)
-        return Fate(sent=sent, problem=problem)
+        return SendResult(sent=sent, problem=problem)
     log.warning("notification not delivered", order=sent.published.order, reason=problem)
-    return Fate(sent=sent, problem=problem, again_at=until)
+    return SendResult(sent=sent, problem=problem, again_at=until)
 
 
 def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:

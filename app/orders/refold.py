@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from app.core.logs import LogLine
 from app.database.engine import Connection
 from app.orders.history_store import contested_with, gather
 from app.orders.holds import hold_back
@@ -50,6 +51,8 @@ from reconcile.ledger.policy import Policy, policy_text
 from reconcile.ledger.revise import Position, position_of, revise
 
 log = structlog.get_logger()
+
+_log_revision = LogLine("revision", "delivery", "order", "outcome")
 
 AT_ONCE: Final = 1_000
 """Orders set due in one transaction, so that no acknowledgement waits long for it."""
@@ -171,18 +174,30 @@ async def refold_due(context: AppContext, *, limit: int) -> int:
         before = await latest_positions(connection, [mark.order for mark in marks])
         current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
         rules = rules_of(policy_text(context.policy))
-        publications = [decided(each, before.get(each.order), rules=rules) for each in current]
+        decisions = [decided(each, before.get(each.order), rules=rules) for each in current]
+        publications = await with_holds(connection, context, decisions)
         await publish(
             connection,
-            await with_holds(connection, context, publications),
+            publications,
             due=marks,
             put_aside_until=now + PUT_ASIDE,
             notify=now if context.store.notifies else None,
         )
         several = await note_folded(connection, policy_text(context.policy))
+    for each in publications:
+        if each.revision is not None:
+            _log_published(histories[each.order], ledgers[each.order])
     if several:
         tell_of_several()
     return len(due)
+
+
+def _log_published(history: History, ledger: Ledger | None) -> None:
+    """One line for a revision, under the newest delivery that it rests on: the id by which the
+    receiver's and the reader's lines are found, too."""
+    known = [(each.received_at, each.delivery_id) for each in history.deliveries]
+    newest = max(known)[1] if known else None
+    _log_revision(newest, history.order, None if ledger is None else ledger.outcome)
 
 
 async def publishable(context: AppContext) -> Instant:

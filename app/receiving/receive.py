@@ -25,7 +25,7 @@ from app.providers.source import Reply, Source
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import InboxQueue
 from app.receiving.refusal_store import Rejection
-from app.receiving.refusals import AGES, RefusedAges, RejectionRate
+from app.receiving.refusals import AGES, RefusedAges, RejectionRate, kind_of
 from app.receiving.verify import (
     Incoming,
     Refused,
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
 """Every other rejection is a matter of signature or age: 401, and the sender is not told which."""
 
-_log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest")
+_log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 """Of a body that nobody signed; a callback has a few kilobytes, and anyone can send one."""
@@ -153,7 +153,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
     greeting = _greeting(source, incoming, body)
     if greeting is not None:
         return Answer(greeting.status, "handshake", delivery_id, greeting)
-    if source.unsigned and receiver.unsigned_rate.fate(incoming.address) != "kept":
+    if source.unsigned and receiver.unsigned_rate.decide(incoming.address) != "kept":
         return Answer(429, "too_many_unsigned", delivery_id)
     refused = refusal_of(
         source, incoming, body, now=now, environment=receiver.environment
@@ -212,11 +212,11 @@ def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
 async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> Answer:
     """Keep a rejection and answer. That it could not be kept does not change the answer."""
     verdict, problem, received_at, delivery_id = refusal
-    fate = receiver.rejection_rate.fate(incoming.address)
-    if fate == "too_many":
+    decided = receiver.rejection_rate.decide(incoming.address)
+    if decided == "too_many":
         return Answer(429, "too_many_rejections", delivery_id)
     status = _REFUSED_STATUS.get(verdict, 401)
-    if fate == "counted":
+    if decided == "counted":
         return Answer(status, verdict, delivery_id)
     body = incoming.body or b""
     rejection = Rejection(
@@ -236,7 +236,8 @@ async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> 
         await receiver.queue.submit(rejection)
     except (StoreUnavailable, StorePoisoned) as error:
         log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
-    _log_rejection(delivery_id, rejection.source, verdict, rejection.digest)
+    peer = kind_of(incoming.address)
+    _log_rejection(delivery_id, rejection.source, verdict, rejection.digest, peer)
     return Answer(status, verdict, delivery_id)
 
 

@@ -32,7 +32,7 @@ MAX_ADDRESSES: Final = 4096
 """Addresses remembered, the latest ones: some 1 MiB. Who is forgotten begins afresh, which is why
 there is an allowance for all together too."""
 
-Fate = Literal["kept", "counted", "too_many"]
+Decision = Literal["kept", "counted", "too_many"]
 """Of one rejection. kept: written and logged; counted: only that; too_many: this address must wait.
 """
 
@@ -69,7 +69,7 @@ class RejectionRate:
         self._all = Allowance(in_all, clock())
         self._addresses: OrderedDict[str, Allowance] = OrderedDict()
 
-    def fate(self, address: str) -> Fate:
+    def decide(self, address: str) -> Decision:
         """What becomes of one more rejection from this address."""
         now = self._clock()
         if not self._of(network_of(address), now).take(now):
@@ -100,6 +100,18 @@ def network_of(address: str) -> str:
         return "none"
     mapped = found.ipv4_mapped
     return str(int(found) >> 64) if mapped is None else str(mapped)
+
+
+def kind_of(address: str) -> str:
+    """What kind of address it is, in place of itself: `loopback`, `private`, `public`, or `none`
+    for a text that is no address, as a socket file's is."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "none"
+    mapped = getattr(found, "ipv4_mapped", None)
+    known = found if mapped is None else mapped
+    return "loopback" if known.is_loopback else "private" if known.is_private else "public"
 
 
 AGES: Final = ("timestamp_too_old", "timestamp_too_new")

@@ -12,6 +12,7 @@ PARTS = ("ledger", "transparency", "matching", "reporting")
 """The parts of reconcile from the bottom up; the values beside them lie under all of them."""
 
 GROUPS = (
+    ("client",),
     ("core",),
     ("config",),
     ("database",),

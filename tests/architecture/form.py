@@ -21,7 +21,7 @@ _LOG_METHODS = frozenset(
 _LOG_WORDS = frozenset({"exc_info", "stack_info"})
 
 PLACES_OF_SECRETS = (
-    "app/providers", "app/sandbox", "app/api", "app/receiving", "app/console",
+    "app/client", "app/providers", "app/sandbox", "app/api", "app/receiving", "app/console",
     "app/access/credentials.py", "app/access/sessions.py", "app/access/session_store.py",
     "app/access/tokens.py", "app/access/operator_store.py", "app/privacy/erasure_journal.py",
 )  # fmt: skip

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -90,6 +90,27 @@ def test_what_is_deployed_is_what_is_tested() -> None:
     assert not list(unlocked(deployed, project["dependencies"]))
     pinned = re.compile(r"(?m)^\S+==\S+")
     assert set(pinned.findall(deployed)) <= set(pinned.findall(tested))
+
+
+def unpacked(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
+    """Files that the program reads beside its code and that no pattern takes into the package."""
+    for name in names:
+        apart = name.endswith((".py", ".md", "requirements.lock")) or "/pictures/" in name
+        if not apart and not any(PurePath(name).match(pattern) for pattern in patterns):
+            yield name
+
+
+def test_what_is_installed_has_every_file_that_is_read() -> None:
+    """`pip install .` takes along what lies beside the code, so that it runs from any folder."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = told["package-data"]["app"]
+    listed = subprocess.run(
+        ["git", "ls-files", "app"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    names = [name.removeprefix("app/") for name in listed]
+    assert len(names) > 300
+    assert not list(unpacked(names, patterns))
+    assert list(unpacked(["a/b.toml", "a/c.toml"], ["a/b.toml"])) == ["a/c.toml"]
 
 
 @pytest.mark.parametrize(

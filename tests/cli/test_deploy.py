@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -207,3 +208,48 @@ def test_prometheus_takes_them() -> None:
         check=False,
     )
     assert checked.returncode == 0, checked.stderr
+
+
+DASHBOARD = FOLDER / "grafana" / "tallyhook.dashboard.json"
+
+
+def test_the_dashboard_shows_every_figure_and_no_other() -> None:
+    """Each query names figures and labels that `/metrics` has; none of the figures is left out."""
+    found = json.loads(DASHBOARD.read_text())
+    expressions = [
+        target["expr"] for panel in found["panels"] for target in panel.get("targets", ())
+    ]
+    labels = {name.partition("{")[0]: name.partition("{")[2][:-1].split(",") for name in metrics()}
+    shown = set()
+    for expression in expressions:
+        assert expression.count("(") == expression.count(")")
+        for pattern in re.findall(r'__name__=~"([^"]+)"', expression):
+            shown |= {name for name in labels if re.fullmatch(pattern, name)}
+        for name in re.findall(r"\b(tallyhook_[a-z_]+)\{", expression):
+            assert name in labels, expression
+            shown.add(name)
+            for label in re.findall(r"by \(([a-z, ]+)\)", expression):
+                assert set(label.split(", ")) <= {*labels[name], "le"}, expression
+    derived = {"tallyhook_delivery_seconds_count", "tallyhook_delivery_seconds_sum"}
+    assert set(labels) - shown == derived
+
+
+def test_the_dashboard_can_be_imported() -> None:
+    """Ids are unique, panels lie beside each other, each says what it shows, and its source of data
+    is chosen there."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken
+        taken |= cells
+        if panel["type"] != "row":
+            assert panel["description"].endswith(".")
+            assert all(each["datasource"]["uid"] == "${datasource}" for each in panel["targets"])

@@ -100,3 +100,19 @@ def test_a_word_that_does_not_fit_is_told_with_those_that_do(
     assert code == 2
     assert told in said
     assert "Value error" not in said
+
+
+def test_a_shell_completes_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What bash asks for after two letters is answered with the commands that begin so."""
+    monkeypatch.setattr("sys.argv", ["tallyhook"])
+    asked = {
+        "_TALLYHOOK_COMPLETE": "complete_bash",
+        "COMP_WORDS": "tallyhook de",
+        "COMP_CWORD": "1",
+    }
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    main.run([])
+    assert capsys.readouterr().out.split() == ["demo", "deliveries", "deploy"]

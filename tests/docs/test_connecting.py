@@ -76,18 +76,13 @@ async def test_the_path_ends_as_its_page_says(
         "outgoing_client",
         lambda timeout_s: outgoing_client(timeout_s=timeout_s, transport=transport),
     )
-    connect, export, serve, *rest = PATHS[provider]
-    assert (export.text, serve.text.split()[:2]) == (
-        "export TALLYHOOK_CONFIG=tallyhook.env",
-        ["tallyhook", "serve"],
-    )
-    assert len(PATHS[provider]) == 5
+    connect, export, serve, trigger, look = PATHS[provider]
+    assert export.text == "export TALLYHOOK_CONFIG=tallyhook.env"
+    assert serve.text.startswith("tallyhook serve ")
     await _runs(connect, capsys)
     monkeypatch.setenv("TALLYHOOK_CONFIG", "tallyhook.env")
     values = plan_settings(Path("tallyhook.env"), {}).values
-    more: dict[str, Any] = {
-        name.removeprefix("TALLYHOOK_"): value for name, value in values.items()
-    }
+    more: Any = {name.removeprefix("TALLYHOOK_"): value for name, value in values.items()}
     async with driving(tmp_path, at=SystemClock().now(), **more) as driver:
         bridge = _Bridge(driver, asyncio.get_running_loop())
 
@@ -97,7 +92,6 @@ async def test_the_path_ends_as_its_page_says(
                 yield client
 
         monkeypatch.setattr("app.cli.local.sending", sending)
-        trigger, look = rest
         await _runs(trigger, capsys)
         if provider == "mpesa_stk":
             await soon(lambda: driver.rows("SELECT 1 FROM deliveries") != [])

@@ -136,10 +136,7 @@ async def by_the_feed(driver: Driver, receiver: dict[str, Any]) -> None:
     """The receiver reads on from its place, until there is nothing more."""
     if not driver.token:
         driver.token = await issue_token(driver.context, name=f"shop-{new_token('')[:8]}")
-    before = dict(driver.client.headers)
-    driver.client.headers["Authorization"] = f"Bearer {driver.token}"
-    await receiver["catch_up"](driver.client)
-    driver.client.headers = httpx2.Headers(before)
+    await receiver["catch_up"](driver.client, driver.token)
 
 
 async def happen(driver: Driver, hear: Hear, receiver: dict[str, Any], *bodies: Any) -> None:
@@ -153,7 +150,7 @@ async def happen(driver: Driver, hear: Hear, receiver: dict[str, Any], *bodies: 
 def told() -> dict[str, int]:
     """The last number that the shop has of each order."""
     with closing(sqlite3.connect("shop.db")) as shop:
-        return dict(shop.execute("SELECT ref, revision FROM told").fetchall())
+        return dict(shop.execute("SELECT ref, revision FROM tallyhook_told").fetchall())
 
 
 async def nobody(store: Store) -> Replayed:
@@ -199,7 +196,7 @@ async def test_a_reader_beyond_the_head_reads_on(tmp_path: Path, receiver: dict[
     async with driving(tmp_path, with_worker=False) as driver:
         await happen(driver, by_the_feed, receiver, of_order("A", "a"))
         with receiver["shop"] as shop:
-            shop.execute("UPDATE feed SET place = 7")
+            shop.execute("UPDATE tallyhook_feed SET place = 7")
         answer = await driver.api("GET", "/outcomes?after=7&wait=30")
         assert answer.status_code == 410
         assert answer.headers["content-type"] == "application/problem+json"

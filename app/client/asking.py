@@ -1,0 +1,203 @@
+"""Requests as values, so that one text of each exchange serves every HTTP library.
+
+What asks is a generator: it yields an Ask and is sent the Answer. `ask` runs one with a function
+that sends, `ask_async` with one that is awaited; nothing here waits, sleeps or looks at a clock.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""A page of the feed has some hundred kilobytes at most."""
+
+BUSY_S: Final = 5
+"""Seconds to wait where a service that is busy does not say how long."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request to Tallyhook. `path` with its query; `body` is JSON, or there is none."""
+
+    method: str
+    path: str
+    body: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back. `headers` by lower-case name."""
+
+    status: int
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> Any:
+        """The body as JSON. Raises NotUnderstood."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise NotUnderstood(f"the answer {self.status} is no JSON") from None
+
+    def retry_after_s(self) -> int:
+        """How long the service asks to wait; BUSY_S where it does not say."""
+        asked = self.headers.get("retry-after", "")
+        return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 7 else BUSY_S
+
+
+class TallyhookError(Exception):
+    """Something that a program can act on; the message is one sentence."""
+
+
+class TokenRefused(TallyhookError):
+    """401 or 403: the token is wrong, has ended, or is not for this."""
+
+
+class Unavailable(TallyhookError):
+    """Nothing is decided: ask again after `again_s` seconds. The same question does no harm."""
+
+    def __init__(self, sentence: str, *, again_s: int = BUSY_S) -> None:
+        super().__init__(sentence)
+        self.again_s = again_s
+
+
+class NotUnderstood(TallyhookError):
+    """An answer that this version does not know."""
+
+
+Steps = Generator[Ask, Answer, Result]
+
+
+def ask(steps: Steps[Result], send: Callable[[Ask], Answer]) -> Result:
+    """Run an exchange to its end. What `send` raises, it raises."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(send(wanted))
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]  # the generator's own result
+
+
+async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer]]) -> Result:
+    """The same where sending is awaited."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(await send(wanted))
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]  # the generator's own result
+
+
+def checked(answer: Answer) -> Answer:
+    """The answer, where it decides something. Raises TokenRefused and Unavailable."""
+    if answer.status in (401, 403):
+        raise TokenRefused(f"the token was refused ({answer.status}): {sentence_of(answer)}")
+    if answer.status in (408, 425, 429) or answer.status >= 500:
+        raise Unavailable(
+            f"the service is busy ({answer.status}): {sentence_of(answer)}",
+            again_s=answer.retry_after_s(),
+        )
+    return answer
+
+
+def sentence_of(answer: Answer) -> str:
+    """What a problem says of itself (RFC 9457); its status where it says nothing."""
+    try:
+        found = answer.document()
+    except NotUnderstood:
+        return f"it answered {answer.status}"
+    detail = found.get("detail") or found.get("title") if isinstance(found, dict) else None
+    return detail if isinstance(detail, str) else f"it answered {answer.status}"
+
+
+def with_query(path: str, **words: object) -> str:
+    """A path with its query."""
+    return f"{path}?{urlencode(words)}"
+
+
+# --- the two ways of sending that need no further library -----------------------------------------
+
+
+class HttpSender:
+    """Sends with the standard library, one connection for each request.
+
+    url        scheme and host of the service, such as https://payments.shop.example
+    token      of `tallyhook tokens add`
+    timeout_s  seconds without a byte; more than the feed's `wait_s`
+    """
+
+    def __init__(self, url: str, token: str, *, timeout_s: float = 75.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("url is scheme and host, such as https://payments.shop.example")
+        self._connect = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        self._host, self._port = parts.hostname, parts.port
+        self._base = parts.path.rstrip("/")
+        self._timeout_s = timeout_s
+        self._headers = {"authorization": f"Bearer {token}", "accept": "application/json"}
+
+    def __call__(self, wanted: Ask) -> Answer:
+        """Raises Unavailable where no whole answer came."""
+        connection = self._connect(self._host, self._port, timeout=self._timeout_s)
+        headers = dict(self._headers)
+        if wanted.body is not None:
+            headers["content-type"] = "application/json"
+        try:
+            connection.request(wanted.method, self._base + wanted.path, wanted.body, headers)
+            answer = connection.getresponse()
+            body = answer.read(MAX_ANSWER_BYTES + 1)
+            if len(body) > MAX_ANSWER_BYTES:
+                raise NotUnderstood("the answer is larger than any of ours")
+            named = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(status=answer.status, body=body, headers=named)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"no answer came ({type(error).__name__})") from error
+        finally:
+            connection.close()
+
+
+class AsyncClient(Protocol):
+    """What httpx, httpx2 and others have: `await client.request(method, url, …)`."""
+
+    async def request(
+        self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
+    ) -> Any:
+        """An answer with `status_code`, `content` and `headers`."""
+        ...
+
+
+class AsyncSender:
+    """Sends with an asynchronous client, whose base URL is the service's.
+
+    failures  what the client raises where no answer came, such as `(httpx.HTTPError,)`
+    """
+
+    def __init__(
+        self, client: AsyncClient, token: str, *, failures: tuple[type[Exception], ...]
+    ) -> None:
+        self._client = client
+        self._headers = {"authorization": f"Bearer {token}", "accept": "application/json"}
+        self._failures = failures
+
+    async def __call__(self, wanted: Ask) -> Answer:
+        """Raises Unavailable where no whole answer came."""
+        headers = dict(self._headers)
+        if wanted.body is not None:
+            headers["content-type"] = "application/json"
+        try:
+            answer = await self._client.request(
+                wanted.method, wanted.path, content=wanted.body, headers=headers
+            )
+        except self._failures as error:
+            raise Unavailable(f"no answer came ({type(error).__name__})") from error
+        named = {str(name).lower(): str(value) for name, value in answer.headers.items()}
+        return Answer(status=answer.status_code, body=answer.content, headers=named)

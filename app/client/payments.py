@@ -1,0 +1,116 @@
+"""Payments that the shop starts, and what it tells of its orders.
+
+The shop keeps nothing of a payment before it asks: one order has one payment, however often the
+same call is made, and a call that got no answer is made again as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+from app.client.asking import Ask, NotUnderstood, Steps, checked, sentence_of
+
+State = Literal["open", "paid", "expired", "unknown", "differs", "not_over", "refused"]
+
+_OF_200: Final[Mapping[str, State]] = {
+    "open": "open", "paid": "paid", "expired": "expired", "unknown": "unknown"
+}  # fmt: skip
+_OF_409: Final[Mapping[str, State]] = {
+    "payment_differs": "differs",
+    "payment_not_over": "not_over",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What became of asking for an order's payment.
+
+    state         open: send the customer to `checkout_url` · paid: nobody is to be sent ·
+                  expired: the session's time is over · unknown: make the same call after
+                  `again_s` · differs: the order has a payment of another amount or currency ·
+                  not_over: a new payment is asked for and the earlier may still come · refused:
+                  `sentence` says why
+    checkout_url  where the customer pays, where the service gave an address
+    again_s       of `unknown` and `not_over`: seconds until the same call may say more
+    """
+
+    state: State
+    order: str
+    checkout_url: str | None = None
+    again_s: int | None = None
+    sentence: str = ""
+
+
+def start_payment(
+    order: str,
+    amount: str,
+    currency: str,
+    *,
+    phone: str | None = None,
+    success_url: str | None = None,
+    cancel_url: str | None = None,
+    new_payment: bool = False,
+) -> Steps[Started]:
+    """Open the order's checkout session, or find the one that it has.
+
+    amount       in major units, as a text: "1500.00"
+    new_payment  whether an earlier payment that failed is to be followed by another
+
+    Raises TokenRefused, Unavailable (make the same call again) and NotUnderstood.
+    """
+    asked: dict[str, Any] = {
+        "order": {"reference": order, "amount": amount, "currency": currency},
+        "new_payment": new_payment,
+    }
+    if phone is not None:
+        asked["customer"] = {"phone": phone}
+    urls = {"success": success_url, "cancel": cancel_url}
+    if any(urls.values()):
+        asked["return_urls"] = {name: url for name, url in urls.items() if url is not None}
+    body = json.dumps(asked).encode("utf-8")
+    answer = checked((yield Ask(method="POST", path="/api/v1/checkout/sessions", body=body)))
+    found = answer.document()
+    if answer.status in (200, 201, 202):
+        state = _OF_200.get(str(found.get("status")))
+        if state is not None:
+            return Started(
+                state=state,
+                order=order,
+                checkout_url=found.get("checkout_url"),
+                again_s=answer.retry_after_s() if state == "unknown" else None,
+                sentence=found.get("detail") or "",
+            )
+    elif answer.status == 409 and (state := _OF_409.get(str(found.get("code")))) is not None:
+        again_s = answer.retry_after_s() if state == "not_over" else None
+        return Started(state=state, order=order, again_s=again_s, sentence=sentence_of(answer))
+    elif answer.status == 422:
+        return Started(
+            state="refused", order=order, sentence=_sentences(found, sentence_of(answer))
+        )
+    raise NotUnderstood(f"the payment's answer is not known here: {sentence_of(answer)}")
+
+
+def tell_order(
+    order: str, amount: str, currency: str, *, fulfilled_at: str | None = None
+) -> Steps[Mapping[str, Any]]:
+    """Tell what an order costs, and, once it was shipped, when (RFC 3339). Returns the order as
+    `GET /api/v1/orders/…` gives it. Raises TokenRefused, Unavailable and NotUnderstood."""
+    told = {"amount": amount, "currency": currency}
+    if fulfilled_at is not None:
+        told["fulfilled_at"] = fulfilled_at
+    path = f"/api/v1/orders/{quote(order, safe='')}"
+    body = json.dumps(told).encode("utf-8")
+    answer = checked((yield Ask(method="PUT", path=path, body=body)))
+    if answer.status not in (200, 201):
+        raise NotUnderstood(f"the order was not taken: {sentence_of(answer)}")
+    found: Mapping[str, Any] = answer.document()
+    return found
+
+
+def _sentences(problem: Mapping[str, Any], otherwise: str) -> str:
+    found = [str(each.get("sentence")) for each in problem.get("problems", ())]
+    return " ".join(found) or otherwise

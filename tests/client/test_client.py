@@ -1,0 +1,211 @@
+"""What the shop's side makes of notifications and answers, beside the service itself."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from standardwebhooks import Webhook
+
+from app import client as package
+from app.access.tokens import issue_token
+from app.client.asking import (
+    Answer,
+    Ask,
+    AsyncSender,
+    HttpSender,
+    NotUnderstood,
+    TokenRefused,
+    Unavailable,
+    ask,
+    ask_async,
+)
+from app.client.outcomes import News, Refused, follow, news_of, verify_notification
+from app.client.payments import start_payment, tell_order
+from app.client.shop_store import SqliteKeeper
+from tests.api.driving import driving, of_order
+from tests.client.world import KEY, SECRET, entry, notification
+
+NOW = 1_795_000_000
+GOOD = entry(7, "A", fulfillable=True)
+
+
+def test_it_can_be_copied() -> None:
+    """It imports the standard library and itself, and nothing of it reads a clock."""
+    for path in Path(package.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                top = name.partition(".")[0]
+                own = name.startswith("app.client")
+                assert own or (top in sys.stdlib_module_names and top != "time"), (path, name)
+
+
+def test_a_genuine_notification_gives_its_news() -> None:
+    """As the published library says of the same bytes; with either of two secrets."""
+    headers, body = notification(GOOD, now=NOW)
+    news = verify_notification(SECRET, headers, body, now=NOW + 299.9)
+    assert (news.id, news.order, news.fulfillable) == (7, "A", True)
+    assert news == news_of(GOOD)
+    other = "whsec_" + "b" * 32
+    assert verify_notification([other, SECRET], headers, body, now=NOW) == news
+    two = {**headers, "Webhook-Signature": f"v1,AAAA v2,x {headers['Webhook-Signature']}"}
+    assert verify_notification(SECRET, two, body, now=NOW) == news
+    oracle = Webhook(SECRET)
+    content = oracle.sign(
+        "msg_1", __import__("datetime").datetime.fromtimestamp(NOW), body.decode()
+    )
+    assert content == headers["Webhook-Signature"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"Webhook-Signature": "v1,AAAA"}, "with the secret"),
+        ({"Webhook-Signature": ""}, "with the secret"),
+        ({"Webhook-Signature": "v1,é"}, "with the secret"),
+        ({"Webhook-Id": "msg_2"}, "with the secret"),
+        ({"Webhook-Timestamp": str(NOW + 1)}, "with the secret"),
+        ({"Webhook-Timestamp": "1e9"}, "no number"),
+        ({"Webhook-Timestamp": "９"}, "no number"),
+        ({"Webhook-Timestamp": None}, "is missing"),
+    ],
+)
+def test_what_is_not_genuine_is_refused(change: dict[str, str | None], said: str) -> None:
+    headers, body = notification(GOOD, now=NOW)
+    changed = {name: value for name, value in {**headers, **change}.items() if value is not None}
+    with pytest.raises(Refused, match=said):
+        verify_notification(SECRET, changed, body, now=NOW)
+
+
+def test_age_size_and_content_are_bounded() -> None:
+    """Too old, from the future, too large, of another kind, and what is signed and no news."""
+    headers, body = notification(GOOD, now=NOW)
+    for now in (NOW + 301, NOW - 301):
+        with pytest.raises(Refused, match="too far"):
+            verify_notification(SECRET, headers, body, now=now)
+    with pytest.raises(Refused, match="larger"):
+        verify_notification(SECRET, headers, b"x" * 300_000, now=NOW)
+    with pytest.raises(Refused, match="with the secret"):
+        verify_notification(SECRET, headers, body + b" ", now=NOW)
+    other = notification(GOOD, now=NOW, kind="order.deleted")
+    with pytest.raises(Refused, match="no news"):
+        verify_notification(SECRET, *other, now=NOW)
+    wrong: tuple[Any, ...] = ({**GOOD, "fulfillable": "true"}, {**GOOD, "id": True}, [], None, {})
+    for data in wrong:
+        with pytest.raises(Refused, match="cannot be read"):
+            verify_notification(SECRET, *notification(data, now=NOW), now=NOW)
+    for secret in ("whsec_", KEY.decode()):
+        with pytest.raises(ValueError, match="a secret"):
+            verify_notification(secret, headers, body, now=NOW)
+
+
+@pytest.fixture
+def keeper() -> SqliteKeeper:
+    return SqliteKeeper(sqlite3.connect(":memory:"), lambda shop, news, ship: None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Answer(status=401, body=b"{}"), TokenRefused),
+        (Answer(status=403, body=b'{"detail": "scope read"}'), TokenRefused),
+        (Answer(status=503, body=b"", headers={"retry-after": "7"}), Unavailable),
+        (Answer(status=429, body=b""), Unavailable),
+        (Answer(status=200, body=b"<html>"), NotUnderstood),
+        (Answer(status=404, body=b"{}"), NotUnderstood),
+        (Answer(status=410, body=b'{"read_from": 0}'), NotUnderstood),
+        (Answer(status=200, body=b'{"outcomes": [{}], "cursor": 1}'), NotUnderstood),
+    ],
+)
+def test_a_feed_that_cannot_be_read_is_told(
+    answer: Answer, error: type[Exception], keeper: SqliteKeeper
+) -> None:
+    """And not asked for ever, even where each answer says to read on from elsewhere."""
+    with pytest.raises(error) as caught:
+        ask(follow(keeper), lambda wanted: answer)
+    if isinstance(caught.value, Unavailable):
+        assert caught.value.again_s == (7 if answer.headers else 5)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "state"),
+    [
+        (201, {"status": "open", "checkout_url": "https://pay"}, "open"),
+        (200, {"status": "open", "checkout_url": None}, "open"),
+        (200, {"status": "paid"}, "paid"),
+        (200, {"status": "expired"}, "expired"),
+        (202, {"status": "unknown"}, "unknown"),
+        (409, {"code": "payment_differs", "detail": "It differs."}, "differs"),
+        (409, {"code": "payment_not_over", "detail": "Not yet."}, "not_over"),
+        (422, {"code": "request_invalid", "problems": [{"sentence": "No."}]}, "refused"),
+    ],
+)
+def test_what_became_of_a_payment(status: int, body: dict[str, Any], state: str) -> None:
+    """Each answer has one state; those that may change say when to ask again."""
+    asked: list[Ask] = []
+
+    def send(wanted: Ask) -> Answer:
+        asked.append(wanted)
+        answer = json.dumps(body).encode()
+        return Answer(status=status, body=answer, headers={"retry-after": "30"})
+
+    started = ask(start_payment("A/1", "1500.00", "KES", phone="254700000001"), send)
+    assert started.state == state
+    assert (started.again_s == 30) == (state in ("unknown", "not_over"))
+    assert json.loads(asked[0].body or b"") == {
+        "order": {"reference": "A/1", "amount": "1500.00", "currency": "KES"},
+        "customer": {"phone": "254700000001"},
+        "new_payment": False,
+    }
+    if state == "refused":
+        assert started.sentence == "No."
+
+
+@pytest.mark.parametrize(("status", "body"), [(200, {"status": "new"}), (409, {}), (404, {})])
+def test_an_answer_that_is_not_known_is_told(status: int, body: dict[str, Any]) -> None:
+    with pytest.raises(NotUnderstood):
+        ask(
+            start_payment("A", "1", "KES"),
+            lambda wanted: Answer(status=status, body=json.dumps(body).encode()),
+        )
+
+
+async def test_it_understands_the_service(tmp_path: Path) -> None:
+    """The feed, an order's price, and a payment that this installation does not start."""
+    shop = sqlite3.connect(":memory:")
+    shop.execute("CREATE TABLE parcels (ref TEXT)")
+
+    def act(shop: sqlite3.Connection, news: News, ship: bool) -> None:
+        if ship:
+            shop.execute("INSERT INTO parcels VALUES (?)", (news.order,))
+
+    keeper = SqliteKeeper(shop, act)
+    async with driving(tmp_path) as driver:
+        token = await issue_token(driver.context, name="shop")
+        sender = AsyncSender(driver.client, token, failures=(httpx2.HTTPError,))
+        told = await ask_async(tell_order("A/1 é", "1500.00", "KES"), sender)
+        assert told["order"] == "A/1 é"
+        await driver.send(of_order("A/1 é", "e1"))
+        while not shop.execute("SELECT * FROM parcels").fetchall():
+            await ask_async(follow(keeper), sender)
+        assert shop.execute("SELECT * FROM parcels").fetchall() == [("A/1 é",)]
+        with pytest.raises(Unavailable, match="CHECKOUT__BASE_URL"):
+            await ask_async(start_payment("A", "1500.00", "KES"), sender)
+        with pytest.raises(TokenRefused):
+            await ask_async(follow(keeper), AsyncSender(driver.client, "no", failures=()))
+
+
+def test_nobody_there_is_unavailable() -> None:
+    """The sender of the standard library, where nothing listens; and what is no address."""
+    with pytest.raises(Unavailable, match="no answer came"):
+        ask(start_payment("A", "1", "KES"), HttpSender("http://127.0.0.1:9", "t", timeout_s=5))
+    with pytest.raises(ValueError, match="scheme and host"):
+        HttpSender("payments.example", "t")
