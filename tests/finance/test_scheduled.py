@@ -7,17 +7,25 @@ import base64
 import json
 import os
 import socketserver
+import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from app.access.operator_store import audit_entries
 from app.access.operators import SERVICE, note_in_trail, register_operator
@@ -358,7 +366,19 @@ class Session(socketserver.StreamRequestHandler):
             word = line[:4].upper()
             server.said.append(line)
             if word == b"EHLO":
-                self.wfile.write(b"250-here\r\n250 AUTH PLAIN\r\n")
+                offered = b"250-STARTTLS\r\n" if server.tls is not None else b""
+                self.wfile.write(b"250-here\r\n" + offered + b"250 AUTH PLAIN\r\n")
+            elif word == b"STAR" and server.tls is not None:
+                self.wfile.write(b"220 go on\r\n")
+                self.connection = server.tls.wrap_socket(
+                    self.connection, server_side=True, do_handshake_on_connect=False
+                )
+                try:
+                    self.connection.do_handshake()
+                except OSError:  # whoever came trusts it not
+                    return
+                self.rfile = self.connection.makefile("rb")
+                self.wfile = self.connection.makefile("wb", buffering=0)
             elif word == b"DATA":
                 self.wfile.write(b"354 go on\r\n")
                 content = b""
@@ -373,6 +393,10 @@ class Session(socketserver.StreamRequestHandler):
             if word == b"QUIT":
                 return
 
+    def finish(self) -> None:
+        super().finish()
+        self.connection.close()
+
 
 class MailServer(socketserver.ThreadingTCPServer):
     """It takes what it is given, unless it is told another answer."""
@@ -381,6 +405,7 @@ class MailServer(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     answer = b"250 ok"
     signing_in = b"235 ok"
+    tls: ssl.SSLContext | None = None
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Session)
@@ -454,6 +479,58 @@ async def test_nothing_is_said_unencrypted_to_another_machine(
             await way.deliver(parcel(), ["month-2026-10.pdf"])
     assert server.mails == []
     assert [line for line in server.said if line[:4].upper() in (b"AUTH", b"MAIL")] == []
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_what_goes_to_another_machine_is_encrypted_for_whom_we_trust(
+    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User, password and mail are said after STARTTLS, to a certificate that counts, or not at
+    all."""
+    monkeypatch.setattr("app.finance.delivering._is_this_machine", lambda host: False)
+    certificate = self_signed(tmp_path)
+    with mail_server() as server:
+        server.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.tls.load_cert_chain(certificate)
+        way = replace(mailing(server, user="tallyhook", password="pw"), trusted=None)
+        if trusted:
+            way = replace(way, trusted=ssl.create_default_context(cafile=str(certificate)))
+            await way.deliver(parcel(), ["month-2026-10.pdf"])
+        else:
+            with pytest.raises(DeliveryFailed, match="certificate is not trusted"):
+                await way.deliver(parcel(), ["month-2026-10.pdf"])
+    words = [line[:4].upper() for line in server.said]
+    assert len(server.mails) == trusted
+    assert (b"AUTH" in words) is trusted
+    if trusted:
+        assert words.index(b"STAR") < words.index(b"AUTH")
+
+
+def self_signed(folder: Path) -> Path:
+    """A certificate of this machine with its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail")])
+    day = timedelta(days=1)
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - day)
+        .not_valid_after(now + day)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "mail.pem"
+    path.write_bytes(
+        made.public_bytes(Encoding.PEM)
+        + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    return path
 
 
 async def test_a_mail_server_that_is_not_there() -> None:
