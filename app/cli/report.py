@@ -112,7 +112,7 @@ def report_period(
     with whole_file(output) as file:
         file.write(render(report, form.value))
     if not report.ties_hold:
-        note("Not every tie holds: the report's first lines name those that do not.")
+        note("Not every control sum agrees: the report's first lines name those that do not.")
         raise typer.Exit(1)
 
 
@@ -160,7 +160,7 @@ async def _journal(
     from reconcile.periods import Calendar
 
     form, accounts, file = into
-    title = f"Tallyhook {scope.environment}"
+    title = f"{context.merchant or 'Tallyhook'} {scope.environment}"
     file.write(head(form.value, accounts=accounts, title=title).encode())
     lines = writer(form.value, accounts=accounts, calendar=Calendar(context.calendar_zone))
 

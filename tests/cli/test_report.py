@@ -81,9 +81,9 @@ def test_a_tie_that_does_not_hold_is_an_exit_code(
     code, out, err = run("report", "period", *YEAR)
     assert (code, err) == (
         1,
-        "Not every tie holds: the report's first lines name those that do not.\n",
+        "Not every control sum agrees: the report's first lines name those that do not.\n",
     )
-    assert f"1 of {len(whole.ties)} ties do not hold: ".encode() in out
+    assert f"1 of {len(whole.ties)} control sums do not agree: ".encode() in out
 
 
 @pytest.mark.parametrize("form", ["xlsx", "pdf"])

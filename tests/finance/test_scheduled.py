@@ -7,17 +7,25 @@ import base64
 import json
 import os
 import socketserver
+import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from app.access.operator_store import audit_entries
 from app.access.operators import SERVICE, note_in_trail, register_operator
@@ -31,7 +39,7 @@ from app.database.engine import Connection
 from app.evidence.keys import write_key
 from app.evidence.seal import CheckpointSigner, seal_all, verified_checkpoint
 from app.finance.delivering import Delivers, DeliveryFailed, FolderWay, MailWay, Parcel, PostWay
-from app.finance.scheduled import FIRST_PAUSE, LEASE, due_now, schedule_document
+from app.finance.scheduled import FIRST_PAUSE, LEASE, claim, due_now, schedule_document
 from app.finance.scheduled_store import ScheduledRun, newest_runs
 from app.finance.scheduled_work import Schedule, run_entry, run_now
 from app.monitoring.watchdog import Watched, alarms
@@ -146,6 +154,19 @@ async def test_of_two_workers_one_does_it(context: AppContext, tmp_path: Path) -
     both = await asyncio.gather(*(run_entry(now, schedule, "month", due_at=DUE) for _ in range(2)))
     assert [done.state for done in both if done is not None] == ["done"]
     assert len(await delivered(now)) == 2
+
+
+async def test_an_entry_that_is_still_done_is_not_begun_again(context: AppContext) -> None:
+    """What began late may be at work when its next time comes: that one waits for its end."""
+    (hourly,) = entries_of("hourly | 0 * * * * | reconcile")
+    await due_now(context, [hourly])
+    due, hour = Instant(FIRST_LOOK + 60 * MINUTE), 60 * MINUTE
+    begun = later(context, Instant(due + 45 * MINUTE))
+    assert await due_now(begun, [hourly]) == [(hourly, due)]
+    assert await claim(begun, hourly, due_at=due, asked=False) is not None
+    assert await due_now(later(context, Instant(due + hour)), [hourly]) == []
+    after = later(context, Instant(due + 45 * MINUTE + LEASE))
+    assert await due_now(after, [hourly]) == [(hourly, Instant(due + hour))]
 
 
 async def test_a_day_is_the_merchants(context: AppContext, tmp_path: Path) -> None:
@@ -330,7 +351,7 @@ def parcel(files: dict[str, bytes] | None = None) -> Parcel:
         due_at=DUE,
         late=True,
         files=files or {"month-2026-10.pdf": b"%PDF"},
-        summary=("All 23 ties hold.", "No break is open."),
+        summary=("All 23 control sums agree.", "No break is open."),
     )
 
 
@@ -345,7 +366,19 @@ class Session(socketserver.StreamRequestHandler):
             word = line[:4].upper()
             server.said.append(line)
             if word == b"EHLO":
-                self.wfile.write(b"250-here\r\n250 AUTH PLAIN\r\n")
+                offered = b"250-STARTTLS\r\n" if server.tls is not None else b""
+                self.wfile.write(b"250-here\r\n" + offered + b"250 AUTH PLAIN\r\n")
+            elif word == b"STAR" and server.tls is not None:
+                self.wfile.write(b"220 go on\r\n")
+                self.connection = server.tls.wrap_socket(
+                    self.connection, server_side=True, do_handshake_on_connect=False
+                )
+                try:
+                    self.connection.do_handshake()
+                except OSError:  # whoever came trusts it not
+                    return
+                self.rfile = self.connection.makefile("rb")
+                self.wfile = self.connection.makefile("wb", buffering=0)
             elif word == b"DATA":
                 self.wfile.write(b"354 go on\r\n")
                 content = b""
@@ -360,6 +393,10 @@ class Session(socketserver.StreamRequestHandler):
             if word == b"QUIT":
                 return
 
+    def finish(self) -> None:
+        super().finish()
+        self.connection.close()
+
 
 class MailServer(socketserver.ThreadingTCPServer):
     """It takes what it is given, unless it is told another answer."""
@@ -368,6 +405,7 @@ class MailServer(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     answer = b"250 ok"
     signing_in = b"235 ok"
+    tls: ssl.SSLContext | None = None
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Session)
@@ -405,7 +443,7 @@ async def test_a_mail_has_the_files_and_says_what_they_are() -> None:
     assert first["To"] == "cfo@shop.example, finance@shop.example"
     assert first["Message-ID"] == second["Message-ID"]
     _, text, file = first.walk()
-    assert "All 23 ties hold." in str(text.get_payload())
+    assert "All 23 control sums agree." in str(text.get_payload())
     assert "made late" in str(text.get_payload())
     assert file.get_filename() == "month-2026-10.pdf"
     assert file.get_payload(decode=True) == b"%PDF"
@@ -441,6 +479,58 @@ async def test_nothing_is_said_unencrypted_to_another_machine(
             await way.deliver(parcel(), ["month-2026-10.pdf"])
     assert server.mails == []
     assert [line for line in server.said if line[:4].upper() in (b"AUTH", b"MAIL")] == []
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_what_goes_to_another_machine_is_encrypted_for_whom_we_trust(
+    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User, password and mail are said after STARTTLS, to a certificate that counts, or not at
+    all."""
+    monkeypatch.setattr("app.finance.delivering._is_this_machine", lambda host: False)
+    certificate = self_signed(tmp_path)
+    with mail_server() as server:
+        server.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.tls.load_cert_chain(certificate)
+        way = replace(mailing(server, user="tallyhook", password="pw"), trusted=None)
+        if trusted:
+            way = replace(way, trusted=ssl.create_default_context(cafile=str(certificate)))
+            await way.deliver(parcel(), ["month-2026-10.pdf"])
+        else:
+            with pytest.raises(DeliveryFailed, match="certificate is not trusted"):
+                await way.deliver(parcel(), ["month-2026-10.pdf"])
+    words = [line[:4].upper() for line in server.said]
+    assert len(server.mails) == trusted
+    assert (b"AUTH" in words) is trusted
+    if trusted:
+        assert words.index(b"STAR") < words.index(b"AUTH")
+
+
+def self_signed(folder: Path) -> Path:
+    """A certificate of this machine with its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail")])
+    day = timedelta(days=1)
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - day)
+        .not_valid_after(now + day)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "mail.pem"
+    path.write_bytes(
+        made.public_bytes(Encoding.PEM)
+        + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    return path
 
 
 async def test_a_mail_server_that_is_not_there() -> None:

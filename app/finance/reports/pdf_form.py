@@ -18,6 +18,7 @@ from app.finance.reports.layout import Part, parts
 from app.finance.reports.values import (
     cell_words,
     fact_lines,
+    heading_lines,
     headlines,
     masthead,
     money_apart,
@@ -99,24 +100,12 @@ def _section(part: Part, rows: list[Any], report: PeriodReport) -> dict[str, Any
         "title": part.table.title,
         "about": part.table.about,
         "chart": str(part.chart or ""),
-        "headings": [_two_lines(column) for column in columns],
+        "headings": [heading_lines(column) for column in columns],
         "widths": ["wide" if column.name in _WIDE else "" for column in columns],
         "numeric": [column.kind in ("count", "money") for column in columns],
         "rows": [[_cell(column, row, zone) for column in columns] for row in rows],
         "totals": [place for place, row in enumerate(rows) if getattr(row, "total", False)],
     }
-
-
-def _two_lines(column: Column) -> list[str]:
-    """A heading, on two lines where it is longer than the numbers below it."""
-    words = column.heading
-    if column.kind == "text" or len(words) <= 9 or " " not in words:
-        return [words]
-    middle = min(
-        (place for place, sign in enumerate(words) if sign == " "),
-        key=lambda place: abs(2 * place - len(words)),
-    )
-    return [words[:middle], words[middle + 1 :]]
 
 
 def _cell(column: Column, row: Any, zone: tzinfo) -> list[Piece]:

@@ -20,7 +20,9 @@ from app.finance.reports.values import (
     cell_text,
     cell_words,
     fact_lines,
+    heading_lines,
     headlines,
+    money_apart,
     scope_lines,
     shown_columns,
 )
@@ -79,15 +81,28 @@ WIDTH: Final = 132
 """Columns of text. Fixed, so that the same report is the same text everywhere."""
 
 
+_FOLDED: Final = 8
+"""Characters that a column needs whose texts go on in the next line."""
+
+_APART: Final = 2
+"""Blanks between two columns."""
+
+_WHOLE: Final = frozenset({"currency", "period"})
+"""Columns of short words, which stay on one line."""
+
+_LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 14}
+
+
 def table(report: PeriodReport) -> bytes:
     """For a terminal: every table that has rows, lists only in their first lines, no colours."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
-    for words in (report.scope.merchant, _facts(report)):
-        if words:
-            console.print(Text(printable(words)))
+    if report.scope.merchant:
+        console.print(Text(printable(report.scope.merchant)))
+    for name, words in fact_lines(report.scope):
+        console.print(Text(f"{name:<16}{printable(words)}"))
     for sentence in headlines(report):
-        console.print(Text(sentence))
+        console.print(Text(_held(sentence)))
     for summary, added_up in SUMMARIES:
         if rows := added_up(report):
             _print(console, summary, rows, zone_named(report.scope.zone))
@@ -98,27 +113,43 @@ def table(report: PeriodReport) -> bytes:
             _print(console, each, shown, zone_named(report.scope.zone))
         if len(shown) < len(rows):
             console.print(Text(f"  … and {len(rows) - len(shown):,} more in the other formats"))
-    return file.getvalue().encode("utf-8", "backslashreplace")
+    return file.getvalue().replace(_HELD, " ").encode("utf-8", "backslashreplace")
 
 
-def _facts(report: PeriodReport) -> str:
-    return "   ".join([f"{name}: {text}" for name, text in fact_lines(report.scope)])
+_HELD: Final = "\ue000"
+"""Stands for a blank within an amount while lines are broken; no text has it: `printable` shows it
+as `\\ue000`."""
+
+
+def _held(text: str) -> str:
+    """A text whose amounts no line breaks, until `_HELD` is a blank again."""
+    pieces = money_apart(printable(text))
+    return "".join(
+        piece.replace(" ", _HELD) if place % 2 else piece for place, piece in enumerate(pieces)
+    )
 
 
 def _print(console: Console, table: Table, rows: Sequence[Any], zone: tzinfo) -> None:
     console.print(Text(f"\n{table.title}", style="bold"))
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     columns = [column for column in shown_columns(table) if column.name not in _TOO_WIDE]
+    whole = [each.kind in ("count", "money") or each.name in _WHOLE for each in columns]
+    widths = [max(map(len, heading_lines(column))) for column in columns]
     for column in columns:
         numeric = column.kind in ("count", "money")
         shown.add_column(
-            column.heading,
+            "\n".join(heading_lines(column)),
             justify="right" if numeric else "left",
             overflow="fold",
-            no_wrap=numeric,
+            no_wrap=numeric or column.name in _WHOLE,
+            min_width=_LEAST.get(column.name),
         )
     for row in rows:
         # Text, not markup: a reference may hold square brackets.
-        words = (printable(cell_words(column, row, zone=zone)) for column in columns)
+        words = [_held(cell_words(column, row, zone=zone)) for column in columns]
         shown.add_row(*map(Text, words))
-    console.print(shown)
+        widths = [max(known, len(each)) for known, each in zip(widths, words, strict=True)]
+    # A table is rather wider than usual than that a digit of it is cut off.
+    stiff = [width if whole else _FOLDED for width, whole in zip(widths, whole, strict=True)]
+    needed = sum(stiff) + _APART * (len(columns) + 1)
+    console.print(shown, width=max(WIDTH, needed), crop=False, no_wrap=needed > WIDTH or None)

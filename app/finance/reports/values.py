@@ -26,8 +26,9 @@ def verdict(report: PeriodReport) -> str:
     """Whether all ties hold, else which do not."""
     broken = [_named(tie) for tie in report.ties if not tie.holds]
     if not broken:
-        return f"All {len(report.ties)} ties hold: every order and every amount is accounted for."
-    return f"{len(broken)} of {len(report.ties)} ties do not hold: {', '.join(broken)}."
+        agree = f"All {len(report.ties)} control sums agree"
+        return f"{agree}: every order and every amount is accounted for."
+    return f"{len(broken)} of {len(report.ties)} control sums do not agree: {', '.join(broken)}."
 
 
 def _named(tie: Tie) -> str:
@@ -119,6 +120,18 @@ _FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
 def shown_columns(table: Table) -> tuple[Column, ...]:
     """The columns that people read."""
     return tuple(column for column in table.columns if column.name not in _FOR_PROGRAMS)
+
+
+def heading_lines(column: Column) -> list[str]:
+    """A heading, on two lines where it may be longer than the numbers below it."""
+    words = column.heading
+    if column.kind == "text" or len(words) <= 9 or " " not in words:
+        return [words]
+    middle = min(
+        (place for place, sign in enumerate(words) if sign == " "),
+        key=lambda place: abs(2 * place - len(words)),
+    )
+    return [words[:middle], words[middle + 1 :]]
 
 
 # --- what the report is of ------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from reconcile.instants import SECOND, parse_instant
 from reconcile.ledger.ledger import OUTCOMES
 from reconcile.matching.breaks import BREAK_CAUSES
 from reconcile.matching.control import FAMILIES, SIDES
+from reconcile.money import Money
 from reconcile.reporting.report import AGES, FLOWS, STEPS, BreakLine, Note, PeriodReport
 from reconcile.reporting.summary import age_totals, break_totals
 from reconcile.reporting.tables import TABLES
@@ -108,7 +109,7 @@ def test_json_is_one_document_with_money_as_decimal_strings() -> None:
 
 def test_the_table_shows_every_tie_and_cuts_long_lists() -> None:
     text = render(sample(60, broken=100), "table").decode()
-    assert "All 23 ties hold: " in text
+    assert "All 23 control sums agree: " in text
     assert "… and 60 more" in text
     assert max(map(len, text.splitlines())) <= 132
 
@@ -369,7 +370,7 @@ def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() 
 def test_a_broken_tie_is_told_first() -> None:
     broken = replace(report().ties[0], left_value=7)
     page = html_form.html(replace(report(), ties=(broken, *report().ties[1:]))).decode()
-    assert "1 of 23 ties do not hold: orders in JPY." in page
+    assert "1 of 23 control sums do not agree: orders in JPY." in page
     assert page.count('<tr class="wrong">') == 1
 
 
@@ -493,6 +494,22 @@ def test_an_amount_stays_whole_where_its_line_is_full() -> None:
     pages = pages_of(pdf_form.pdf(replace(report(), notes=(Note(sentence=", ".join(amounts)),))))
     lines = [line for page in pages for line in page.splitlines()]
     assert [each for each in amounts if not any(each in line for line in lines)] == []
+
+
+def test_a_terminal_shows_every_digit_and_every_amount_on_one_line() -> None:
+    """A table is wider than usual before a number of it is cut."""
+    large = tuple(replace(row, sum=row.sum + 10**15) for row in report().money)
+    breaks = tuple(replace(row, sum=10**15 + 7, at_risk=10**15 + 7) for row in report().breaks)
+    note = Note(sentence=", ".join(f"KES {number:,}.00" for number in range(10**9, 10**9 + 40)))
+    whole = replace(report(), money=large, breaks=breaks, notes=(note,))
+    lines = render(whole, "table").decode().splitlines()
+    for column, rows in (("sum", large), ("sum", breaks), ("at_risk", break_totals(whole))):
+        for row in rows:
+            told = str(Money(minor=getattr(row, column), currency=row.currency)).partition(" ")[2]
+            assert any(told in line for line in lines), told
+    for amount in money_apart(note.sentence)[1::2]:
+        assert any(amount in line for line in lines), amount
+    assert not [line for line in lines if "\ue000" in line]
 
 
 def test_times_are_told_to_the_minute_in_the_merchants_zone() -> None:
