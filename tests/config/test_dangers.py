@@ -64,6 +64,7 @@ def unsigned(path: Path) -> Given:
     """The shipped profile with nothing signed, and nobody asked whether it is true."""
     given = profile(path, 'mac = "hmac-sha256"', 'mac = "none"')
     text = re.sub(r"(?ms)^\[timestamp\].*?^(?=\[)", "", path.read_text())
+    text = re.sub(r"(?m)^secret = .*\n", "", text, count=1)
     path.write_text(re.sub(r"(?m)^(where|format|label|encoding|signed) = .*\n", "", text, count=5))
     return given
 
