@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
 import structlog
@@ -41,6 +41,7 @@ from app.core.http import outgoing_client
 from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
+from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.seal import CheckpointSigner
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
@@ -58,9 +59,15 @@ from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.store import Store, open_store
+from app.schedule_process import Scheduler
 from app.worker_process import WorkerProcess
 
+if TYPE_CHECKING:
+    from app.api.finance_routes import FinanceRoutes
+
 log = structlog.get_logger()
+
+Loaded = TypeVar("Loaded")
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -128,12 +135,15 @@ def _receiver(
 def _watchdog(
     context: AppContext, settings: Settings, ages: RefusedAges
 ) -> tuple[Watchdog, PeriodicTask]:
-    watchdog = Watchdog(Watched(context, ages, destination(settings), settings.inbox_alarm_s))
+    names = [entry.name for entry in entries_of(settings.schedule)]
+    watchdog = Watchdog(
+        Watched(context, ages, destination(settings), settings.inbox_alarm_s, scheduled=names)
+    )
     looking = PeriodicTask(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
     return watchdog, looking
 
 
-Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask
+Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask | Scheduler
 """What works in the background until it is stopped."""
 
 Parts = Sequence[tuple[str, Part]]
@@ -178,25 +188,46 @@ def working_parts(
         parts.append(("the pruner", Pruner(context, retention)))
     if signer is not None:
         parts.append(("the task that seals the evidence", sealing(context, signer)))
+    if entries := entries_of(settings.schedule):
+        parts.append(("the schedule", Scheduler(context, entries)))
     return parts
 
 
 def _loading(context: AppContext, settings: Settings) -> Callable[[], Awaitable[Proposals]]:
-    """What gives the proposals: loaded when they are first asked for, which few receivers are, and
-    not on the loop that answers webhooks."""
-    loaded: list[Proposals] = []
+    """What gives the proposals."""
 
     def load() -> Proposals:
         from app.bootstrap_proposals import proposals_of
 
         return proposals_of(context, settings)
 
-    async def proposals() -> Proposals:
+    return _once(load)
+
+
+def _loading_finance(
+    context: AppContext, settings: Settings
+) -> Callable[[], Awaitable[FinanceRoutes]]:
+    """What gives the API of finance."""
+
+    def load() -> FinanceRoutes:
+        from app.api.finance_routes import FinanceRoutes
+
+        return FinanceRoutes(context, page_max=settings.page_max)
+
+    return _once(load)
+
+
+def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
+    """What is loaded when it is first asked for, which few receivers are, and not on the loop that
+    answers webhooks."""
+    loaded: list[Loaded] = []
+
+    async def loading() -> Loaded:
         if not loaded:
             loaded.append(await asyncio.to_thread(load))
         return loaded[0]
 
-    return proposals
+    return loading
 
 
 class Service:
@@ -246,11 +277,13 @@ class Service:
             page_max=settings.page_max,
             longpoll_max_s=settings.longpoll_max_s,
             alarms=lambda: self.watchdog.sentences,
+            schedule=entries_of(settings.schedule),
         )
         return build_application(
             webhooks=self.webhooks,
             api=api,
             checkouts=Checkouts(self.context, self.checkout),
+            finance=_loading_finance(self.context, settings),
             proposals=ProposalRoutes(_loading(self.context, settings), page_max=settings.page_max),
             health=Health(
                 self.context,

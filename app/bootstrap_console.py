@@ -30,6 +30,7 @@ from app.console.uploads import Uploads
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
 from app.core.ids import new_token
+from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.monitoring.watchdog import Watched
@@ -94,7 +95,13 @@ def console_of(
         sources=sources,
         phone_country=settings.phone_country,
         accounts=accounts(settings),
-        watched=Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s),
+        watched=Watched(
+            context,
+            RefusedAges(),
+            destination(settings),
+            settings.inbox_alarm_s,
+            scheduled=[entry.name for entry in entries_of(settings.schedule)],
+        ),
         closing_margin_days=settings.closing_margin_days,
         receiver=settings.public_url,
         mark_key=new_token(""),
@@ -106,6 +113,7 @@ def console_of(
         work=work or work_here(context, settings),
         jobs=Jobs(context.clock),
         uploads=Uploads(context.clock),
+        schedule=entries_of(settings.schedule),
     )
 
 

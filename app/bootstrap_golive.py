@@ -18,6 +18,7 @@ from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.http import outgoing_client
+from app.core.schedule import entries_of
 from app.database.facts import database_facts
 from app.golive.golive import (
     TRIAL_LIMIT_S,
@@ -143,7 +144,13 @@ async def _database(settings: Settings) -> list[Check]:
             )
             checks += preflight.of_erasure_journal(JOURNAL, await journal_state(context))
             # What a running service refused for its age only that service knows.
-            watched = Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s)
+            watched = Watched(
+                context,
+                RefusedAges(),
+                destination(settings),
+                settings.inbox_alarm_s,
+                scheduled=[entry.name for entry in entries_of(settings.schedule)],
+            )
             raised = await alarms(watched)
             checks += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
             checks += preflight.of_tokens(await ending_soon(context))

@@ -57,6 +57,8 @@ Action = Literal[
     "break_unmatched",
     "late_money_settled",
     "reconciled",
+    "schedule_run",
+    "report_delivered",
     "period_closed",
     "evidence_built",
     "unmasked",
@@ -108,6 +110,8 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "break_unmatched": _FINANCE,
     "late_money_settled": _FINANCE,
     "reconciled": _FINANCE,  # from a page; by command it is whoever owns the machine
+    "schedule_run": _FINANCE,
+    "report_delivered": frozenset(),  # the program's own act, by schedule
     "period_closed": _FINANCE,
     "evidence_built": _FINANCE | _SUPPORT,
     "unmasked": _SUPPORT,

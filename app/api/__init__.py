@@ -2,6 +2,7 @@
 
 __all__ = (
     "application",
+    "finance_routes",
     "health",
     "proposal_routes",
     "published_log",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
@@ -20,6 +21,9 @@ from app.core.errors import UnreachableError
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
 from app.receiving.endpoint import Webhooks
 from app.receiving.receive import RETRY_AFTER_S
+
+if TYPE_CHECKING:
+    from app.api.finance_routes import FinanceRoutes
 
 Endpoint = Callable[[Request, str], Awaitable[Response]]
 """Answers a request of the program of this name."""
@@ -85,6 +89,7 @@ def build_application(
     webhooks: Webhooks,
     api: Api,
     checkouts: Checkouts,
+    finance: Callable[[], Awaitable[FinanceRoutes]],
     proposals: ProposalRoutes,
     health: Health,
     log: PublishedLog | None = None,
@@ -101,7 +106,7 @@ def build_application(
             Route("/metrics", health.metrics),
             *(() if log is None else log.routes()),
             Route("/api/v1/openapi.json", api.openapi),
-            ApiRoute("/api/v1/bank/lines", api, GET=("finance", api.bank_lines)),
+            ApiRoute("/api/v1/schedule", api, GET=("finance", api.schedule)),
             ApiRoute("/api/v1/outcomes", api, GET=("read", api.outcomes)),
             ApiRoute("/api/v1/orders", api, GET=("read", api.list_orders)),
             ApiRoute("/api/v1/checkout/sessions", api, POST=("checkout", checkouts.start)),
@@ -111,6 +116,7 @@ def build_application(
                 GET=("read", api.get_order),
                 PUT=("orders", api.put_order),
             ),
+            *_of_finance(api, finance),
             OperatorRoute("/api/v1/proposals", api, GET=proposals.list),
             OperatorRoute("/api/v1/proposals/{proposal}", api, GET=proposals.one),
             OperatorRoute("/api/v1/proposals/{proposal}/approve", api, POST=proposals.approve),
@@ -126,6 +132,40 @@ def build_application(
     # A provider must never be redirected: it would deliver elsewhere, or not at all.
     application.router.redirect_slashes = False
     return application
+
+
+FINANCE: Final = {
+    "records/lines": "book_lines",
+    "records/imports": "book_imports",
+    "statement/lines": "statement_lines",
+    "statement/imports": "statement_imports",
+    "bank/lines": "bank_lines",
+    "bank/lines/{line}": "bank_line",
+    "bank/imports": "bank_imports",
+    "runs": "runs",
+    "runs/{run}": "run",
+    "rules": "rules",
+    "breaks": "breaks",
+    "breaks/{break}": "one_break",
+    "late": "late",
+    "periods": "periods",
+    "periods/{period}": "period",
+}
+"""What finance has to be read, by address: which endpoint of `FinanceRoutes`."""
+
+
+def _of_finance(api: Api, finance: Callable[[], Awaitable[FinanceRoutes]]) -> Iterator[ApiRoute]:
+    """Loaded when the first of them is asked for: a receiver needs none of it."""
+
+    def endpoint(name: str) -> Endpoint:
+        async def ask(request: Request, program: str) -> Response:
+            answer: Response = await getattr(await finance(), name)(request, program)
+            return answer
+
+        return ask
+
+    for path, name in FINANCE.items():
+        yield ApiRoute(f"/api/v1/{path}", api, GET=("finance", endpoint(name)))
 
 
 async def _on_unreachable(request: Request, error: Exception) -> Response:

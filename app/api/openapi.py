@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from app.api.request_body import MAX_REFERENCES
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
 
 
@@ -207,6 +208,130 @@ _SESSION: Final = {
     },
 }
 
+_FINANCE_SCHEMAS: Final[dict[str, Any]] = {
+    schema: {
+        "type": "object",
+        "properties": {name: _OBJECTS, "next": {"type": [kind, "null"]}},
+    }
+    for schema, name, kind in (
+        ("LinePage", "lines", "string"),
+        ("BankPage", "lines", "string"),
+        ("ImportPage", "imports", "integer"),
+        ("RunPage", "runs", "integer"),
+        ("BreakPage", "breaks", "string"),
+        ("LatePage", "late", "string"),
+    )
+} | {
+    "PeriodList": {"type": "object", "properties": {"periods": _OBJECTS}},
+    "Document": {"type": "object", "description": "What the command shows as JSON."},
+}
+
+_WHAT: Final = {
+    "LinePage": "A page of lines",
+    "BankPage": "A page of bank lines",
+    "ImportPage": "A page of imports",
+    "RunPage": "A page of runs",
+    "BreakPage": "A page of breaks",
+    "LatePage": "A page of late money",
+    "PeriodList": "The closed months",
+    "Document": "What was asked for",
+}
+
+_AFTER: Final = _parameter("after", {"type": "string"}, "The `next` of the page before.")
+_BEFORE: Final = _parameter("before", {"type": "integer"}, "The `next` of the page before.")
+_LIMIT: Final = _parameter("limit", {"type": "integer", "minimum": 1}, "How many in a page.")
+_AS_OF: Final = _parameter("as_of", _INSTANT, "As it could be known then.")
+_REFERENCE: Final = _parameter(
+    "reference", {"type": "string"}, "Only lines that name this order, group or payment."
+)
+_STANDS: Final = _parameter("stands", {"enum": list(BUCKETS)}, "Only lines that stand there.")
+_CAUSE: Final = _parameter("cause", {"enum": list(BREAK_CAUSES)}, "Only this cause.")
+_STATE: Final = _parameter(
+    "state", {"enum": list(STATES)}, "Only in this state; without it all but closed ones."
+)
+_ASSIGNEE: Final = _parameter("assignee", {"type": "string"}, "Only what is this person's.")
+_CLOSED_TOO: Final = _parameter("all", {"enum": ["true", "false"]}, "What evidence ended, too.")
+
+
+def _to_read(
+    summary: str, schema: str, *parameters: dict[str, Any], more: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """A page of finance: an operator's own token may ask for it where their role may."""
+    answers = {"200": _answer(_WHAT[schema], schema), **(more or {})}
+    if parameters:
+        answers["422"] = _problem("A parameter is wrong")
+    return {
+        "get": _guarded(
+            "finance",
+            {
+                "summary": f"{summary}. An operator's own token may ask for it where their role "
+                "may see it",
+                "parameters": list(parameters),
+                "responses": answers,
+            },
+        )
+    }
+
+
+def _one_of_them(name: str, told: dict[str, Any]) -> dict[str, Any]:
+    told["get"]["responses"]["404"] = _problem("There is none of this name")
+    schema = {"type": "string", "minLength": 1, "maxLength": 200}
+    return told | {"parameters": [{"name": name, "in": "path", "required": True, "schema": schema}]}
+
+
+_NOT_MATCHED: Final = {"409": _problem("They are too many to be matched, or their sums too large")}
+_LINES: Final = (_REFERENCE, _AS_OF, _AFTER, _LIMIT)
+_IMPORTS: Final = "that were imported, and imports that took one back, newest first"
+
+_FINANCE_PATHS: Final[dict[str, Any]] = {
+    "/api/v1/records/lines": _to_read("The lines of the order book, by key", "LinePage", *_LINES),
+    "/api/v1/records/imports": _to_read(f"Order books {_IMPORTS}", "ImportPage", _BEFORE, _LIMIT),
+    "/api/v1/statement/lines": _to_read("The lines of statements, by key", "LinePage", *_LINES),
+    "/api/v1/statement/imports": _to_read(f"Statements {_IMPORTS}", "ImportPage", _BEFORE, _LIMIT),
+    "/api/v1/bank/lines": _to_read(
+        "What the bank booked, the newest first, with the payouts it is matched with; without the "
+        "texts that name people",
+        "BankPage", _STANDS, _AS_OF, _AFTER, _LIMIT, more=_NOT_MATCHED,
+    ),
+    "/api/v1/bank/lines/{line}": _one_of_them(
+        "line",
+        _to_read(
+            "One bank line: all that the bank told, where it stands, its payouts and their rate",
+            "Document", _AS_OF, more=_NOT_MATCHED,
+        ),
+    ),
+    "/api/v1/bank/imports": _to_read(
+        f"Files of banks {_IMPORTS}", "ImportPage", _BEFORE, _LIMIT
+    ),
+    "/api/v1/runs": _to_read("Reconciliations, newest first", "RunPage", _BEFORE, _LIMIT),
+    "/api/v1/runs/{run}": _one_of_them(
+        "run",
+        _to_read(
+            "One reconciliation: its totals and ties, and the breaks that it saw, by id",
+            "Document", _AFTER, _LIMIT,
+        ),
+    ),
+    "/api/v1/rules": _to_read("The rules in force, and who saved them when", "Document"),
+    "/api/v1/breaks": _to_read(
+        "Breaks by id", "BreakPage", _CAUSE, _STATE, _ASSIGNEE, _AFTER, _LIMIT
+    ),
+    "/api/v1/breaks/{break}": _one_of_them(
+        "break",
+        _to_read(
+            "One break: what differs, what to do next, the nearest lines, and all that was done",
+            "Document",
+        ),
+    ),
+    "/api/v1/late": _to_read(
+        "Late money, with a proposed action and where it stands", "LatePage",
+        _CLOSED_TOO, _AFTER, _LIMIT,
+    ),
+    "/api/v1/periods": _to_read("The closed months, the earliest first", "PeriodList"),
+    "/api/v1/periods/{period}": _one_of_them(
+        "period", _to_read("A closed month's report, byte for byte as it was closed", "Document")
+    ),
+}  # fmt: skip
+
 _PROPOSAL_PATH: Final = {
     "name": "proposal",
     "in": "path",
@@ -377,26 +502,13 @@ API_DOCUMENT: Final[dict[str, Any]] = {
             ),
         },
         "/api/v1/checkout/sessions": {"post": _guarded("checkout", _STARTING)},
-        "/api/v1/bank/lines": {
+        "/api/v1/schedule": {
             "get": _guarded(
                 "finance",
                 {
-                    "summary": "What the bank booked, the newest first, with the payouts it is "
-                    "matched with; without the texts that name people. An operator's own token may "
-                    "ask for it where their role may see the bank",
-                    "parameters": [
-                        _parameter(
-                            "stands", {"enum": list(BUCKETS)}, "Only lines that stand there."
-                        ),
-                        _parameter("as_of", _INSTANT, "As it could be known then."),
-                        _parameter("after", {"type": "string"}, "The `next` of the page before."),
-                        _parameter("limit", {"type": "integer", "minimum": 1}, "Lines in a page."),
-                    ],
-                    "responses": {
-                        "200": _answer("A page of bank lines", "BankPage"),
-                        "409": _problem("They are too many to be matched, or their sums too large"),
-                        "422": _problem("A parameter is wrong"),
-                    },
+                    "summary": "What is done at its times, each with its last and next time and "
+                    "what became of the last",
+                    "responses": {"200": _answer("Every entry", "Schedule")},
                 },
             )
         },
@@ -427,6 +539,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                 },
             )
         },
+        **_FINANCE_PATHS,
         **_PROPOSAL_PATHS,
     },
     "components": {
@@ -468,13 +581,8 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                     "next": {"type": ["string", "null"]},
                 },
             },
-            "BankPage": {
-                "type": "object",
-                "properties": {
-                    "lines": _OBJECTS,
-                    "next": {"type": ["string", "null"]},
-                },
-            },
+            **_FINANCE_SCHEMAS,
+            "Schedule": {"type": "object", "properties": {"entries": _OBJECTS}},
             "OutcomePage": {
                 "type": "object",
                 "properties": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -32,9 +32,10 @@ from app.checkout.faults import (
 )
 from app.checkout.open_checkout import open_checkout
 from app.checkout.request import CheckoutRequest
-from app.core.errors import NotFoundError, UsageError
+from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem, problem
-from app.finance.bank_match import booked_page
+from app.core.schedule import Entry
+from app.finance.scheduled import schedule_document
 from app.orders.order_facts import ReferenceTaken, tell_order
 from app.orders.read_feed import outcome_document, read_feed, read_from
 from app.orders.read_orders import list_orders, order_document
@@ -42,7 +43,6 @@ from app.receiving.context import AppContext
 from reconcile.instants import SECOND, format_instant
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
-from reconcile.matching.control import BUCKETS
 from reconcile.money import Money, major_text
 
 MAX_TOLD_BYTES = 64 * 1024
@@ -64,12 +64,15 @@ class Api:
         page_max: int,
         longpoll_max_s: int,
         alarms: Callable[[], list[str]],
+        schedule: Sequence[Entry] = (),
     ) -> None:
         """sources: the names of the provider accounts, of whose payments the shop may speak.
-        alarms: sentences on what goes wrong that no outcome tells, such as silence."""
+        alarms: sentences on what goes wrong that no outcome tells, such as silence.
+        schedule: what is done at its times."""
         self._context = context
         self._sources = sources
         self._alarms = alarms
+        self._schedule = schedule
         self._page_max = page_max
         self._longpoll_max_s = longpoll_max_s
 
@@ -119,25 +122,9 @@ class Api:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
         return _of_order(await order_document(self._context, order))
 
-    async def bank_lines(self, request: Request, program: str) -> Response:
-        """GET /api/v1/bank/lines?stands=&as_of=&after=&limit="""
-        limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
-        try:
-            page = await booked_page(
-                self._context,
-                as_of=instant_parameter(request, "as_of"),
-                stands=chosen(request, "stands", BUCKETS),
-                after=request.query_params.get("after", ""),
-                limit=limit,
-            )
-        except NotFoundError:
-            raise ApiProblem(
-                422, "parameter_invalid", "after is no line of this list: begin without it."
-            ) from None
-        except UsageError as error:
-            raise ApiProblem(409, "bank_not_matched", f"{error}.") from None
-        following = page.lines[-1].line.line_id if page.more else None
-        return _json({"lines": [each.document() for each in page.lines], "next": following})
+    async def schedule(self, request: Request, program: str) -> Response:
+        """GET /api/v1/schedule"""
+        return _json({"entries": await schedule_document(self._context, self._schedule)})
 
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""

@@ -28,15 +28,15 @@ from app.checkout.request import AnswerUnclear, ComeAgain, Denied, Judged
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import (
-    Unanswered,
-    due_unanswered,
+    PendingSession,
+    due_sessions,
     forget,
     hold,
-    let_go,
-    let_go_all,
-    note_unanswered,
+    note_pending,
+    pending_session,
     put_off,
-    unanswered,
+    release,
+    release_all,
 )
 from app.orders.record_store import add_records, records_of
 from app.receiving.context import AppContext
@@ -73,14 +73,14 @@ async def take(
     context: AppContext,
     client: CheckoutClient,
     payment: CheckoutPayment,
-    row: Unanswered | None = None,
-) -> Unanswered | None:
+    row: PendingSession | None = None,
+) -> PendingSession | None:
     """The right to ask about the payment, with what is to be sent. None: another has it, or there
     is nothing left to ask. `row`: what to write down where nothing is."""
     order, key, now = payment.requested.order, payment.key, context.clock.now()
     async with context.store.writing() as connection:
         if row is not None:
-            await note_unanswered(connection, row)
+            await note_pending(connection, row)
         until, beyond = now + hold_for(client), never_after(client, now=now)
         if not await hold(connection, key, now=now, until=until, beyond=beyond):
             return None
@@ -89,11 +89,11 @@ async def take(
         if current is None or current.settled:
             await forget(connection, key)
             return None
-        return await unanswered(connection, key)
+        return await pending_session(connection, key)
 
 
 async def ask_and_record(
-    context: AppContext, client: CheckoutClient, payment: CheckoutPayment, row: Unanswered
+    context: AppContext, client: CheckoutClient, payment: CheckoutPayment, row: PendingSession
 ) -> tuple[CheckoutPayment, Answered]:
     """Ask, with what was sent before, and record the answer. The payment as it is then.
 
@@ -107,7 +107,7 @@ async def ask_and_record(
         return await _record(context, payment, answered, row=row), answered
     except BaseException:
         async with context.store.writing() as connection:
-            await let_go(connection, row.key)
+            await release(connection, row.key)
         raise
 
 
@@ -139,7 +139,7 @@ def _answered(judged: Judged, order: str) -> Answered:
 
 
 async def _record(
-    context: AppContext, payment: CheckoutPayment, answered: Answered, *, row: Unanswered | None
+    context: AppContext, payment: CheckoutPayment, answered: Answered, *, row: PendingSession | None
 ) -> CheckoutPayment:
     """Write it down, unless another process has already written as much.
 
@@ -174,7 +174,7 @@ async def _record(
     return current
 
 
-async def _later(context: AppContext, row: Unanswered) -> None:
+async def _later(context: AppContext, row: PendingSession) -> None:
     until, tries = context.clock.now() + pause_after(row.tries), row.tries + 1
     async with context.store.writing() as connection:
         await put_off(connection, row.key, until=until, tries=tries, in_vain=row.in_vain)
@@ -201,20 +201,20 @@ async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
     now = context.clock.now()
     async with context.store.reading() as connection:
         beyond = never_after(client, now=now)
-        due = await due_unanswered(connection, now=now, beyond=beyond, limit=limit)
+        due = await due_sessions(connection, now=now, beyond=beyond, limit=limit)
     await asyncio.gather(*(_ask_again(context, client, row) for row in due))
     return len(due)
 
 
-async def _ask_again(context: AppContext, client: CheckoutClient, row: Unanswered) -> None:
+async def _ask_again(context: AppContext, client: CheckoutClient, row: PendingSession) -> None:
     try:
-        async with client.turns.of(row.order):
+        async with client.flights.of(row.order):
             await _pass(context, client, row)
     except (CheckoutDeniedError, CheckoutBusyError) as error:
         log.warning("session not asked for again", order=row.order, error_class=_name(error))
 
 
-async def _pass(context: AppContext, client: CheckoutClient, row: Unanswered) -> None:
+async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession) -> None:
     async with context.store.reading() as connection:
         payment = payment_with(await records_of(connection, row.order), row.key)
     if payment is None or payment.settled:
@@ -257,4 +257,4 @@ async def _let_go_of_what_is_held(context: AppContext) -> None:
     """
     if not context.store.shared:
         async with context.store.writing() as connection:
-            await let_go_all(connection)
+            await release_all(connection)

@@ -78,8 +78,8 @@ MAX_CALLERS: Final = 2_048
 """Calls under way in one process; each holds a request's few kilobytes for at most a minute."""
 
 
-class Turn(Generic[T]):
-    """The place of one order while anybody asks for it."""
+class Flight(Generic[T]):
+    """The one call of an order that is under way, and whoever waits for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -87,7 +87,7 @@ class Turn(Generic[T]):
         self._said: tuple[object, T] | None = None
 
     def said(self, asked: object) -> T | None:
-        """What an earlier caller of this turn got for the same question."""
+        """What an earlier caller of this flight got for the same question."""
         return self._said[1] if self._said is not None and self._said[0] == asked else None
 
     def say(self, asked: object, answer: T) -> T:
@@ -96,35 +96,36 @@ class Turn(Generic[T]):
         return answer
 
 
-class Turns(Generic[T]):
-    """The turns of all orders. An order that nobody asks for takes no memory."""
+class SingleFlight(Generic[T]):
+    """Single-flight: of several callers for one order one asks at a time, and those who waited with
+    the same question take its answer. An order that nobody asks for takes no memory."""
 
     def __init__(self, limit: int = MAX_CALLERS) -> None:
         self._limit = limit
         self._callers = 0
-        self._turns: dict[str, Turn[T]] = {}
+        self._flights: dict[str, Flight[T]] = {}
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self._flights)
 
     @asynccontextmanager
-    async def of(self, order: str) -> AsyncIterator[Turn[T]]:
+    async def of(self, order: str) -> AsyncIterator[Flight[T]]:
         """Wait for the order's turn and hold it. Raises CheckoutBusyError beyond the limit."""
         if self._callers >= self._limit:
             raise CheckoutBusyError(
                 "Too many checkouts are being opened at this moment; try again in a minute."
             )
-        turn = self._turns.setdefault(order, Turn())
+        flight = self._flights.setdefault(order, Flight())
         self._callers += 1
-        turn.callers += 1
+        flight.callers += 1
         try:
-            async with turn.lock:
-                yield turn
+            async with flight.lock:
+                yield flight
         finally:
             self._callers -= 1
-            turn.callers -= 1
-            if not turn.callers:
-                del self._turns[order]
+            flight.callers -= 1
+            if not flight.callers:
+                del self._flights[order]
 
 
 TOKEN_DENIED: Final = frozenset({401, 403})
@@ -167,7 +168,7 @@ class CheckoutClient:
     """Use as `async with CheckoutClient(settings) as client`; one for a process.
 
     `transport` takes the requests instead of the network; `sleep` waits between them.
-    `turns` belongs to whoever opens checkouts with this client.
+    `flights` belongs to whoever opens checkouts with this client.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class CheckoutClient:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.settings = settings
-        self.turns: Turns[Any] = Turns()
+        self.flights: SingleFlight[Any] = SingleFlight()
         self.denied: int | None = None
         """The status by which the service refuses our token; None since it last took it."""
         self._sleep = sleep

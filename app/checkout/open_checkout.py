@@ -49,7 +49,7 @@ from app.checkout.payment import (
 from app.checkout.request import CheckoutRequest, SoundRequest, body_of, checked, kept_checkout_url
 from app.core.errors import NotFoundError, TallyhookError
 from app.core.ids import new_id
-from app.orders.pending_session_store import Unanswered, note_unanswered, unanswered
+from app.orders.pending_session_store import PendingSession, note_pending, pending_session
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records, details_of, records_of
 from app.receiving.caught_up import must_have_read
@@ -90,8 +90,8 @@ async def open_checkout(
     requires = client.settings.form.requires
     sound = checked(request, live=context.store.environment == "live", requires=requires)  # (1)
     asked = (sound, new_payment)
-    async with client.turns.of(sound.order) as turn:
-        said: CheckoutResult | None = turn.said(asked)
+    async with client.flights.of(sound.order) as flight:
+        said: CheckoutResult | None = flight.said(asked)
         if said is not None:
             return said
         result = await _Opening(
@@ -99,7 +99,7 @@ async def open_checkout(
         ).run()
         if result.state in ("opened", "refused") and not result.created:
             result = by_now(result, await explain_order(context, result.order))
-        turn.say(asked, replace(result, created=False))
+        flight.say(asked, replace(result, created=False))
         return result
 
 
@@ -122,7 +122,7 @@ class _Opening:
         self._settings = client.settings
         self._request = request
         self._new_payment = new_payment
-        self._held: Unanswered | None = None
+        self._held: PendingSession | None = None
         """What this call may send, since it has committed the intent itself."""
         self._decided = False
         self._over: str | None = None
@@ -247,7 +247,7 @@ class _Opening:
             details = intent_details(request, self._client.mask_for(request.phone))
             await add_records(connection, [record], details=details)
             row = self._row(record.key or "", held_until=now + hold_for(self._client))
-            await note_unanswered(connection, row)
+            await note_pending(connection, row)
             await note_phones(connection, self._customer(now))
         self._held = row
         self._store.evidence_arrived.set()
@@ -258,18 +258,18 @@ class _Opening:
             return []
         return [phone_note(key.digest(phone), self._request.order, "", now)]
 
-    def _row(self, key: str, *, held_until: Instant) -> Unanswered:
+    def _row(self, key: str, *, held_until: Instant) -> PendingSession:
         body = body_of(self._request, amount=self._settings.form.amount)
-        return Unanswered(
+        return PendingSession(
             key=key, order=self._request.order, request=body, due_at=EARLIEST, held_until=held_until
         )
 
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
-    async def _take(self, payment: CheckoutPayment) -> Unanswered | None:
+    async def _take(self, payment: CheckoutPayment) -> PendingSession | None:
         """The right to ask, with what is to be sent; None while another process has it."""
         async with self._store.reading() as connection:
-            row = await unanswered(connection, payment.key)
+            row = await pending_session(connection, payment.key)
         if row is not None:
             check_same_phone(payment, self._request, sent=row.request)
             now = self._context.clock.now()

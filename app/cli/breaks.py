@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
@@ -12,9 +13,11 @@ from app.cli.output import DocumentOption, Format, FormatOption, document, emit,
 from app.cli.proposals import told_proposal
 from app.cli.running import with_context
 from app.core.errors import UsageError
+from app.core.text import counted
 from reconcile.instants import Instant
 
 if TYPE_CHECKING:
+    from app.finance.break_choice import Choice, Chosen
     from app.receiving.context import AppContext
 
 breaks_group = typer.Typer(
@@ -94,41 +97,85 @@ def show(name: Name, form: DocumentOption = Format.table) -> None:
     rows = [{"what": part.replace("_", " "), "value": told[part]} for part in plain]
     emit(rows, columns=("what", "value"), form=form)
     if told["candidates"]:
-        emit(told["candidates"], columns=("line", "reference", "money", "apart"), form=form)
+        columns = ("line", "reference", "money", "score", "apart")
+        emit(told["candidates"], columns=columns, form=form)
+        for each in told["candidates"]:
+            say(f"{each['line']}: {_reasons(each)}")
     steps = ("at", "step", "by", "second", "value", "reason", "money", "cites")
     emit(told["steps"], columns=steps, form=form)
 
 
+def _reasons(candidate: dict[str, Any]) -> str:
+    """What speaks for it, with the points of each reason."""
+    told = [f"{each['words']} ({each['points']})" for each in candidate["reasons"]]
+    return ", ".join(told) or "it is merely the nearest"
+
+
+SomeName = Annotated[
+    str | None, typer.Argument(metavar="ID", help="The break's id; else --where says which.")
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help='Many at once, such as "cause=not_settled currency=KES amount<10.00 age>30".'
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it what --where means is shown.")]
+
+
 @breaks_group.command("assign")
 def assign(
-    name: Name,
     to: Annotated[str, typer.Option(help="Whose it is to be; empty: nobody's.")],
+    name: SomeName = None,
+    where: Where = None,
+    yes: Yes = False,
     by: ByOption = None,
 ) -> None:
-    """Make a break somebody's."""
+    """Make a break somebody's, or many."""
     from app.finance.break_acts import assign_break
+    from app.finance.break_choice import assign_chosen, every_chosen
 
-    with_context(
-        lambda context, settings: assign_break(context, name, to=to, by=by),
-        purpose="writing",
+    whose = f"{to}'s" if to else "nobody's"
+    if _is_one(name, where):
+        with_context(
+            lambda context, settings: assign_break(context, name, to=to, by=by),
+            purpose="writing",
+        )
+        note(f"{name} is {whose}.")
+        return
+    _many(
+        every_chosen,
+        lambda context, chosen: assign_chosen(context, chosen, to=to, by=by),
+        (where, yes),
+        done=f"is {whose}",
     )
-    note(f"{name} is {to}'s." if to else f"{name} is nobody's.")
 
 
 @breaks_group.command("comment")
 def comment(
-    name: Name,
     said: Annotated[str, typer.Option("--note", help="What you found out.")],
+    name: SomeName = None,
+    where: Where = None,
+    yes: Yes = False,
     by: ByOption = None,
 ) -> None:
-    """Add a note to a break's history."""
+    """Add a note to a break's history, or to many."""
     from app.finance.break_acts import comment_break
+    from app.finance.break_choice import comment_chosen, every_chosen
 
-    with_context(
-        lambda context, settings: comment_break(context, name, note=said, by=by),
-        purpose="writing",
+    if _is_one(name, where):
+        with_context(
+            lambda context, settings: comment_break(context, name, note=said, by=by),
+            purpose="writing",
+        )
+        note(f"Noted on {name}.")
+        return
+    _many(
+        every_chosen,
+        lambda context, chosen: comment_chosen(context, chosen, note=said, by=by),
+        (where, yes),
+        done="has the note",
     )
-    note(f"Noted on {name}.")
 
 
 @breaks_group.command(
@@ -136,38 +183,125 @@ def comment(
     epilog="Such as: tallyhook breaks accept ID --reason 'less than a cent' --by Ann",
 )
 def accept(
-    name: Name,
     reason: Reason,
+    name: SomeName = None,
+    where: Where = None,
+    yes: Yes = False,
     by: ByOption = None,
 ) -> None:
-    """Write a break off, or propose it above the amount that one person may accept.
+    """Write a break off, or propose it above the amount that one person may accept; or many.
 
-    It is open again as soon as its money changes.
+    It is open again as soon as its money changes. Of many, what one person may not accept is left.
     """
     from app.finance.break_acts import accept_break
+    from app.finance.break_choice import accept_chosen, to_accept
 
-    proposal = with_context(
-        lambda context, settings: accept_break(context, name, reason=reason, by=by),
-        purpose="writing",
+    if _is_one(name, where):
+        proposal = with_context(
+            lambda context, settings: accept_break(context, name, reason=reason, by=by),
+            purpose="writing",
+        )
+        note(f"Accepted {name}." if proposal is None else told_proposal(proposal))
+        return
+    _many(
+        to_accept,
+        lambda context, chosen: accept_chosen(context, chosen, reason=reason, by=by),
+        (where, yes),
+        done="is accepted",
     )
-    note(f"Accepted {name}." if proposal is None else told_proposal(proposal))
 
 
 @breaks_group.command("match")
 def match(
-    name: Name,
-    line: Annotated[str, typer.Option(help="The left-over line that belongs to it.")],
     reason: Reason,
+    name: SomeName = None,
+    line: Annotated[str | None, typer.Option(help="The left-over line that belongs to it.")] = None,
+    where: Where = None,
+    score: Annotated[
+        int, typer.Option(min=1, max=100, help="Of many: points that a suggestion needs.")
+    ] = 60,
+    yes: Yes = False,
     by: ByOption = None,
 ) -> None:
-    """Match a break with a left-over line by hand. The next run heeds it."""
-    from app.finance.break_acts import match_break
+    """Match a break with a left-over line by hand. The next run heeds it.
 
-    with_context(
-        lambda context, settings: match_break(context, name, line=line, reason=reason, by=by),
-        purpose="writing",
+    Of many, each is matched with the suggestion that stands out with at least so many points.
+    """
+    from app.finance.break_acts import match_break
+    from app.finance.break_choice import match_chosen, to_match
+
+    if _is_one(name, where):
+        if line is None:
+            raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
+        with_context(
+            lambda context, settings: match_break(context, name, line=line, reason=reason, by=by),
+            purpose="writing",
+        )
+        note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")
+        return
+    if line is not None:
+        raise UsageError("--line is of one break; of many each has its own suggestion")
+    _many(
+        partial(to_match, least=score),
+        lambda context, chosen: match_chosen(context, chosen, reason=reason, by=by),
+        (where, yes),
+        done="is matched; `tallyhook reconcile run` closes what fits",
     )
-    note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")
+
+
+def _is_one(name: str | None, where: str | None) -> TypeGuard[str]:
+    """Whether one break is meant. Raises UsageError where both are said, or neither is."""
+    if (name is None) == (where is None):
+        raise UsageError("say which break by its id, or which ones by --where")
+    return name is not None
+
+
+def _many(
+    choose: Callable[[AppContext, Choice], Awaitable[Chosen]],
+    do: Callable[[AppContext, Chosen], Awaitable[None]],
+    said: tuple[str | None, bool],
+    *,
+    done: str,
+) -> None:
+    """Show how many breaks are meant, with their money; and do it to them once that is said."""
+    from app.finance.break_choice import read_choice
+
+    where, yes = said
+    choice = read_choice(where or "")
+
+    async def work(context: AppContext) -> Chosen:
+        chosen = await choose(context, choice)
+        _preview(chosen)
+        if yes and chosen.of:
+            await do(context, chosen)
+        return chosen
+
+    chosen = with_context(
+        lambda context, settings: work(context), purpose="writing" if yes else "reading"
+    )
+    count = counted(len(chosen.of), "break")
+    if not chosen.of:
+        note("No break is meant: nothing was done.")
+    else:
+        note(
+            f"{count}: each {done}." if yes else f"Nothing was done: add --yes to do it to {count}."
+        )
+
+
+def _preview(chosen: Chosen) -> None:
+    """How many of each cause and currency, and their money; and what is left out."""
+    from app.finance.break_choice import sums_of
+    from reconcile.money import to_json
+
+    rows = [
+        {"cause": each.cause, "breaks": each.count, "money": to_json(each.money)}
+        for each in sums_of(chosen.of)
+    ]
+    if rows:
+        emit(rows, columns=("cause", "breaks", "money"), form=Format.table)
+    for why, count in chosen.apart.items():
+        if count:
+            note(f"Left out: {counted(count, 'break')} that {why}.")
 
 
 @breaks_group.command(

@@ -22,6 +22,7 @@ SECTIONS: Final = {
         "late",
         "report",
         "period",
+        "schedule",
     ),
     "Evidence and personal data": ("evidence", "log", "audit", "erase"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),

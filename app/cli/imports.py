@@ -4,7 +4,6 @@ which such files are known."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -26,14 +25,11 @@ from app.cli.output import (
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.instants import EARLIEST, format_instant, format_known
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.finance.imports import Imported, ImportKind, ImportRequest
     from app.receiving.context import AppContext
-    from reconcile.matching.books import BookLine
-    from reconcile.money import Money
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
 MappingOption = Annotated[
@@ -187,11 +183,6 @@ def request_of(path: Path, **said: Any) -> ImportRequest:
     return ImportRequest(path=path, **said)
 
 
-def _refund_of(line: BookLine) -> Money:
-    assert line.refunded is not None
-    return replace(line.money, minor=line.refunded)
-
-
 ImportArgument = Annotated[
     int, typer.Argument(metavar="IMPORT", min=1, help="Its number, as `imports` lists it.")
 ]
@@ -216,11 +207,7 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
         found = with_context(
             lambda context, settings: past_imports(context, kind=kind, limit=limit)
         )
-        rows = [
-            {name: getattr(each, name) for name in (*IMPORT_COLUMNS, "reason", "sha256")}
-            | {"published_at": format_instant(each.published_at or EARLIEST)}
-            for each in found
-        ]
+        rows = [each.document() for each in found]
         emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
 
     @group.command("withdraw", help=WITHDRAW.format(one))
@@ -331,27 +318,13 @@ def list_records(
     form: FormatOption = Format.table,
 ) -> None:
     """List the lines of the order book, by key, as they are known or were at an instant."""
-    from app.finance.read_lines import list_book
-    from reconcile.money import to_json
+    from app.finance.read_lines import book_document, list_book
 
     at = moment(as_of, "--as-of")
     lines = with_context(
         lambda context, _: list_book(context, reference=reference, as_of=at, limit=limit)
     )
-    rows = [
-        {
-            "line": line.line_id,
-            "reference": line.reference,
-            "kind": line.kind,
-            "amount": to_json(line.money),
-            "placed_at": format_known(line.placed_at),
-            "status": line.status,
-            "refunded_amount": None if line.refunded is None else to_json(_refund_of(line)),
-            "refunded_at": format_known(line.refunded_at),
-            "group": line.group,
-        }
-        for line in lines
-    ]
+    rows = [book_document(line) for line in lines]
     columns = (
         "line", "reference", "kind", "amount", "placed_at", "status", "refunded_amount",
         "refunded_at", "group",
@@ -449,27 +422,13 @@ def list_statement_lines(
     form: FormatOption = Format.table,
 ) -> None:
     """List the lines of statements, by key, as they are known or were at an instant."""
-    from app.finance.read_lines import list_statement
-    from reconcile.money import Money, to_json
+    from app.finance.read_lines import list_statement, statement_document
 
     at = moment(as_of, "--as-of")
     lines = with_context(
         lambda context, _: list_statement(context, reference=reference, as_of=at, limit=limit)
     )
-    rows = [
-        {
-            "line": line.line_id,
-            "payment": line.payment,
-            "order": line.order,
-            "type": line.kind,
-            "gross": to_json(Money(minor=line.gross, currency=line.currency)),
-            "fee": to_json(Money(minor=line.fee, currency=line.currency)),
-            "net": to_json(Money(minor=line.net, currency=line.currency)),
-            "settled_at": format_known(line.settled_at),
-            "payout": line.payout,
-        }
-        for line in lines
-    ]
+    rows = [statement_document(line) for line in lines]
     columns = ("line", "payment", "order", "type", "gross", "fee", "net", "settled_at", "payout")
     emit_up_to(limit, rows, columns=columns, form=form)
 

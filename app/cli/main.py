@@ -30,6 +30,7 @@ from app.cli import (
     proposals,
     reconcile,
     report,
+    schedule,
     serving,
     store,
 )
@@ -74,6 +75,7 @@ GROUPS = {
     "reconcile": reconcile.group,
     "records": imports.records_group,
     "report": report.report_group,
+    "schedule": schedule.group,
     "signature": profiles.signature_group,
     "statement": imports.statement_group,
     "tokens": operators.tokens_group,

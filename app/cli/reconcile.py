@@ -29,7 +29,7 @@ from app.cli.proposals import told_proposal
 from app.cli.running import with_context
 from app.core.errors import ConfigurationError
 from app.core.text import counted
-from reconcile.instants import Instant, format_instant, format_known
+from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.finance.reconcile_period import Ran
@@ -186,21 +186,10 @@ def list_runs(
 ) -> None:
     """List runs, newest first."""
     from app.finance.break_acts import finished_runs
+    from app.finance.reconcile_period import listed_run
 
-    rows = [
-        {
-            "run": each.number,
-            "at": format_known(each.at),
-            "as_of": format_known(each.as_of),
-            "from": format_known(each.since),
-            "to": format_known(each.until),
-            "rules": each.rules,
-            "kind": "lived" if each.lived else "look",
-            "breaks": each.breaks,
-            "ties": each.ties,
-        }
-        for each in with_context(lambda context, settings: finished_runs(context, limit=limit))
-    ]
+    found = with_context(lambda context, settings: finished_runs(context, limit=limit))
+    rows = [listed_run(each) for each in found]
     columns = ("run", "at", "as_of", "from", "to", "rules", "kind", "breaks", "ties")
     emit_up_to(limit, rows, columns=columns, form=form)
 
@@ -247,19 +236,18 @@ def _print_preview(found: dict[str, Any]) -> None:
 @rules_group.command("show")
 def show_rules(form: DocumentOption = Format.table) -> None:
     """Show the rules in force, and who saved them when."""
-    from app.finance.match_rules import current_rules
+    from app.finance.match_rules import current_rules, rules_document
 
     found = with_context(lambda context, settings: current_rules(context))
     if found is None:
         note("No rules were saved: nothing is tolerated, and margins are as built in.")
         if form is not Format.table:
-            document({"number": None, "toml": ""}, form)
+            document(rules_document(None), form)
     elif form is Format.table:
         note(f"Rules {found.number}, saved {format_instant(found.at)} by {found.who}.")
         print(found.toml, end="" if found.toml.endswith("\n") else "\n")
     else:
-        told = {"number": found.number, "at": format_instant(found.at), "by": found.who}
-        document(told | {"digest": f"sha256:{found.digest}", "toml": found.toml}, form)
+        document(rules_document(found), form)
 
 
 @rules_group.command("save")

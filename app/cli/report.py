@@ -27,7 +27,6 @@ from app.cli.proposals import told_proposal
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -282,16 +281,8 @@ def list_periods(form: FormatOption = Format.table) -> None:
     """List the closed months, the earliest first."""
     from app.finance.closed_periods import list_closed
 
-    rows = [
-        {
-            "period": each.period,
-            "as_of": format_instant(each.as_of),
-            "closed_at": format_instant(each.closed_at),
-            "closed_by": each.by,
-            "digest": each.digest,
-        }
-        for each in with_context(lambda context, settings: list_closed(context))
-    ]
+    closed = with_context(lambda context, settings: list_closed(context))
+    rows = [each.document() for each in closed]
     emit(rows, columns=("period", "as_of", "closed_at", "closed_by", "digest"), form=form)
 
 

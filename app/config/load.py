@@ -33,6 +33,7 @@ from app.config.reading import (
 from app.config.settings import SECTIONS, Settings, SourceSettings
 from app.core.errors import ConfigurationError
 from app.core.process import SPARE_FILES
+from app.core.schedule import entries_of
 
 
 def load_settings(
@@ -92,6 +93,15 @@ def _tree(given: Mapping[str, str]) -> dict[str, Any]:
     return source()
 
 
+_SECRETS_OF_SECTIONS: Final = (
+    ("checkout", "token"),
+    ("shop", "secret"),
+    ("reports", "secret"),
+    ("reports", "mail_password"),
+)
+"""Each may come from a file, whose variable ends with `_FILE`."""
+
+
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
     """Secrets from their files, and the only source as the one that sessions come from."""
     sources = tree.get("sources", {})
@@ -100,7 +110,7 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
             variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"
             fields["secrets"] = read_secret_file(Path(fields["secrets_file"]), variable, reading)
     checkout = tree.setdefault("checkout", {})
-    for section, name in (("checkout", "token"), ("shop", "secret")):
+    for section, name in _SECRETS_OF_SECTIONS:
         fields = tree.get(section, {})
         if f"{name}_file" in fields and name not in fields:
             variable = f"{PREFIX}{section}__{name}_FILE".upper()
@@ -148,6 +158,7 @@ def _sentence(mistake: Any, field: str) -> str:
 _SHAPES: Final = {
     "amount": "must be an amount in major units, such as 1500.00",
     "currency": "must be an ISO 4217 code, such as KES",
+    "merchant": "must be a name of 80 characters at most, on one line",
 }
 
 
@@ -260,8 +271,13 @@ def _files(settings: Settings, reading: SettingsReading) -> list[tuple[str, Path
         (f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file)
         for name, source in settings.sources.items()
     ]
-    files.append((PREFIX + "CHECKOUT__TOKEN_FILE", settings.checkout.token_file))
-    files.append((PREFIX + "SHOP__SECRET_FILE", settings.shop.secret_file))
+    files += [
+        (
+            f"{PREFIX}{section}__{name}_FILE".upper(),
+            getattr(settings, section).model_dump()[name + "_file"],
+        )
+        for section, name in _SECRETS_OF_SECTIONS
+    ]
     told = {*reading.problems, *(warning.partition(":")[0] for warning in reading.warnings)}
     return [(name, path) for name, path in files if path is not None and name not in told]
 
@@ -313,6 +329,39 @@ def _shop_is_encrypted(settings: Settings, reading: SettingsReading) -> None:
     if url and url.startswith("http:") and reading.live:
         reading.problem(URL, "sends what customers paid unencrypted; write https:// in front")
 
+
+REPORTS_URL: Final = PREFIX + "REPORTS__URL"
+REPORTS_SECRET: Final = PREFIX + "REPORTS__SECRET"
+MAIL: Final = PREFIX + "REPORTS__MAIL_"
+
+
+def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
+    """Every way that an entry of the schedule names is set up, and whole."""
+    reports, schedule = settings.reports, PREFIX + "SCHEDULE"
+    missing = "is missing beside the secret; write where reports are posted to"
+    _is_whole(reading, url=REPORTS_URL, secret=REPORTS_SECRET, missing=missing)
+    if reports.url and reports.url.startswith("http:") and reading.live:
+        reading.problem(REPORTS_URL, "sends reports unencrypted; write https:// in front")
+    mail = {"SERVER": reports.mail_server, "FROM": reports.mail_from, "TO": reports.mail_to}
+    if any(mail.values()) or reports.mail_user:
+        for name, value in mail.items():
+            if not value and MAIL + name not in reading.problems:
+                reading.problem(MAIL + name, "is missing beside what else is said of mail; give it")
+    if (reports.mail_user is None) != (reports.mail_password is None):
+        reading.problem(
+            MAIL + "USER", "goes with a password, and a password with a user; give both"
+        )
+    ways = {"folder": reports.folder, "mail": reports.mail_server, "post": reports.url}
+    for entry in entries_of(settings.schedule):
+        for way in entry.ways:
+            if ways[way] is None and schedule not in reading.problems:
+                reading.problem(
+                    schedule,
+                    f"{entry.name}: {way} is named, and {PREFIX}REPORTS__{_WAY[way]} is not given",
+                )
+
+
+_WAY: Final = {"folder": "FOLDER", "mail": "MAIL_SERVER", "post": "URL"}
 
 VARIABLE: Final = PREFIX + "DATABASE_URL"
 
@@ -545,6 +594,7 @@ def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str
     for variable, one in (
         ("CHECKOUT__TOKEN", settings.checkout.token),
         ("SHOP__SECRET", settings.shop.secret),
+        ("REPORTS__SECRET", settings.reports.secret),
     ):
         if one is not None:
             variable = PREFIX + variable
@@ -614,6 +664,7 @@ CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
     _sizes_fit_together,
     _shop_is_whole,
     _shop_is_encrypted,
+    _reports_have_their_ways,
     _secrets_of_a_source_differ,
     _secrets_are_no_paths,
     _nothing_of_the_simulator_in_live,

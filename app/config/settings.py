@@ -29,6 +29,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from app.config.reading import PREFIX
 from app.core.errors import UsageError
+from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.policy import Policy
@@ -227,6 +228,46 @@ def time_zone(value: Any) -> Any:
     return value
 
 
+def schedule(value: Any) -> Any:
+    """The text of a schedule. Raises ValueError where an entry of it is none."""
+    if isinstance(value, str) and value.strip():
+        entries_of(value)
+    return value
+
+
+def mail_server(value: Any) -> Any:
+    """A host, with a port where it is not 587. Raises ValueError for anything else."""
+    if not isinstance(value, str):
+        return value
+    host, _, port = value.strip().partition(":")
+    if not _HOST.fullmatch(host) or (port and not (port.isdigit() and 0 < int(port) < 65_536)):
+        raise ValueError("must be a host and perhaps a port: smtp.example:587")
+    return f"{host}:{port or 587}"
+
+
+def mail_address(value: Any) -> Any:
+    """One address. Raises ValueError for what is none."""
+    if isinstance(value, str) and not _ADDRESS.fullmatch(value.strip()):
+        raise ValueError("must be an address such as reports@shop.example")
+    return value.strip() if isinstance(value, str) else value
+
+
+def mail_addresses(value: Any) -> Any:
+    """Addresses separated by commas. Raises ValueError where one is none, and for more than 20."""
+    if not isinstance(value, str):
+        return value
+    found = tuple(mail_address(each) for each in value.split(",") if each.strip())
+    if not 0 < len(found) <= 20:
+        raise ValueError("must be 1 to 20 addresses, separated by commas")
+    return found
+
+
+_HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_ADDRESS: Final = re.compile(
+    r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
+)
+
+
 def database_url(value: Any) -> Any:
     """The URL of a file of SQLite or of a PostgreSQL server, with the driver's name in it.
 
@@ -293,6 +334,10 @@ PublicUrl = Annotated[str, BeforeValidator(public_url)]
 HttpsUrl = Annotated[str, BeforeValidator(https_url)]
 TimeZone = Annotated[str, BeforeValidator(time_zone)]
 CallingCode = Annotated[str, BeforeValidator(calling_code)]
+Schedule = Annotated[str, BeforeValidator(schedule)]
+MailServer = Annotated[str, BeforeValidator(mail_server)]
+MailAddress = Annotated[str, BeforeValidator(mail_address)]
+MailAddresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(mail_addresses)]
 EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
@@ -356,6 +401,28 @@ class ShopSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    url: EndpointUrl | None = None
+    secret: SecretStr | None = None
+    secret_file: Path | None = None
+
+
+class ReportsSettings(BaseModel):
+    """Where scheduled reports go.
+
+    folder       into which files are put
+    mail_server  host:port; the password is asked for only over TLS, but of this machine's own
+    url          to which they are posted, signed with `secret` as notifications are
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path | None = None
+    mail_server: MailServer | None = None
+    mail_user: str | None = None
+    mail_password: SecretStr | None = None
+    mail_password_file: Path | None = None
+    mail_from: MailAddress | None = None
+    mail_to: MailAddresses = ()
     url: EndpointUrl | None = None
     secret: SecretStr | None = None
     secret_file: Path | None = None
@@ -433,6 +500,7 @@ class Settings(BaseSettings):
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
     shop: ShopSettings = Field(default_factory=ShopSettings)
+    reports: ReportsSettings = Field(default_factory=ReportsSettings)
     evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)
     phones: PhonesSettings = Field(default_factory=PhonesSettings)
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
@@ -441,6 +509,7 @@ class Settings(BaseSettings):
     phone_country: CallingCode = ""
     timezone: TimeZone = ""
     merchant: Merchant = ""
+    schedule: Schedule = ""
 
     require_order_record: Switch = "auto"
 
@@ -533,6 +602,7 @@ class Settings(BaseSettings):
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "checkout": CheckoutSettings,
     "shop": ShopSettings,
+    "reports": ReportsSettings,
     "evidence": EvidenceSettings,
     "phones": PhonesSettings,
     "rehearsal": RehearsalSettings,

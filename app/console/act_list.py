@@ -19,12 +19,14 @@ from app.console.finance_acts import (
     ask_comment,
     ask_preview,
     ask_run,
+    ask_save_rules,
     do_accept,
     do_assign,
     do_close,
     do_comment,
     do_preview,
     do_run,
+    do_save_rules,
 )
 from app.console.import_acts import (
     ask_discard,
@@ -279,6 +281,15 @@ ACTS: Final = (
         permission="rules_saved",
         ask=ask_preview,
         do=do_preview,
+    ),
+    Act(
+        name="save-rules",
+        title="Put rules in force",
+        button="Put them in force",
+        permission="rules_saved",
+        ask=ask_save_rules,
+        do=do_save_rules,
+        said="The rules are in force; the next run goes by them.",
     ),
     Act(
         name="close",

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from app.access.operators import MAY, known_operators
 from app.access.proposal import Proposal
-from app.console.finance_pages import day, month_of
+from app.console.finance_pages import day, month_of, preview_of, rules_tried, tried_as
+from app.console.jobs import Job
 from app.console.proposals_pages import proposed
 from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
@@ -22,7 +23,7 @@ from app.finance.break_acts import (
     why_not_alone,
 )
 from app.finance.close_period import may_close_alone
-from app.finance.match_rules import current_rules, read_rules
+from app.finance.match_rules import current_rules, may_save_alone, read_rules, save_rules
 from app.finance.reconcile_period import RunRequest
 from app.finance.reconcile_rows import rows_ahead
 from reconcile.matching.breaks import break_sentence
@@ -234,7 +235,7 @@ async def ask_preview(view: View) -> Asked:
         lines=(
             "Everything is matched under the rules in force and under these, and you see what "
             "would newly match, be lost or change, with money. Nothing of it is kept.",
-            "They are put in force on the machine: tallyhook reconcile rules save FILE",
+            "When you have seen that, you may put them in force, or propose that.",
         ),
         back="/runs",
         reason=False,
@@ -263,6 +264,49 @@ async def do_preview(view: View, reason: str) -> str:
     async def work() -> dict[str, Any]:
         return await view.console.work.preview(rules)
 
-    job = jobs.begin("preview", by, by=by, work=work)
+    mark = await tried_as(view, rules)
+    job = jobs.begin("preview", by, by=by, work=work, mark=mark)
     await jobs.wait(job)
     return address("previews", job.name)
+
+
+async def ask_save_rules(view: View) -> Asked:
+    """Which rules would be in force, and whether one person may put them there."""
+    job = preview_of(view, view.needed("preview"))
+    back, subject = address("previews", job.name), "the rules that were tried"
+    if job.ended is None or job.problem is not None:
+        lines: tuple[str, ...] = ("What they would change is not known: look at the preview.",)
+        return Asked(subject=subject, lines=lines, back=back, ready=False)
+    if not await _still_against(view, job):
+        lines = ("Other rules were put in force since these were tried: try them again.",)
+        return Asked(subject=subject, lines=lines, back=back, ready=False)
+    count = sum(each["count"] for each in job.result["totals"])
+    return Asked(
+        subject=subject,
+        lines=(
+            f"They would change {counted(count, 'match or break', 'matches and breaks')}, as the "
+            "preview shows."
+            if count
+            else "They would change no match and no break.",
+            "The next run goes by them; runs and closed months of before stay what they are.",
+            "You put them in force in your name."
+            if await may_save_alone(view.context)
+            else "The rules in force limit what one person may do alone: you propose these, and "
+            "they are in force when another operator approves them.",
+        ),
+        back=back,
+    )
+
+
+async def do_save_rules(view: View, reason: str) -> str | Told:
+    """Put them in force, or propose that."""
+    job = preview_of(view, view.needed("preview"))
+    if job.ended is None or job.problem is not None or not await _still_against(view, job):
+        raise UsageError("what these rules would change now is not known: try them again")
+    done = await save_rules(view.context, rules_tried(job), by=view.person.name, reason=reason)
+    return proposed(done) if isinstance(done, Proposal) else "/runs"
+
+
+async def _still_against(view: View, job: Job) -> bool:
+    """Whether the rules in force are those with which they were compared."""
+    return job.mark == await tried_as(view, rules_tried(job))

@@ -8,21 +8,24 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.jobs import job_document
+from app.console.jobs import Job, job_document
 from app.console.looks import look
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
 from app.core.errors import NotFoundError, UsageError
 from app.finance.bank_match import BookedPage
-from app.finance.break_acts import finished_runs
+from app.finance.break_acts import finished_run, finished_runs
 from app.finance.calendar import month_in_books, on_the_books
 from app.finance.close_period import months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
+from app.finance.match_rules import current_rules
+from app.finance.reconcile_period import listed_run, ran, run_document
 from app.finance.report_period import report_period
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
+from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
-from reconcile.instants import DAY, Instant, format_instant
+from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
 from reconcile.reporting.report import Scope
 
@@ -79,45 +82,65 @@ def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant |
         raise UsageError(f"{name}: write a day such as 2026-10-01") from None
 
 
-def _said(instant: Instant | None) -> str | None:
-    return None if instant is None else format_instant(instant)
-
-
 async def runs_document(view: View) -> Document:
     """GET /runs"""
     found = await finished_runs(view.context, limit=ROWS)
     return {
-        "runs": [
-            {
-                "run": each.number,
-                "at": format_instant(each.at),
-                "as_of": format_instant(each.as_of),
-                "from": _said(each.since),
-                "to": _said(each.until),
-                "rules": each.rules,
-                "kind": "lived" if each.lived else "look",
-                "breaks": each.breaks,
-                "ties": each.ties,
-            }
-            for each in found
-        ],
+        "runs": [listed_run(each) for each in found],
         "newest": next((each.number for each in found if each.lived), None),
         "job": job_document(view.console.jobs.newest("run")),
     }
 
 
-async def preview_document(view: View) -> Document:
-    """GET /previews/{job}: what rules that were tried would change."""
-    job = view.console.jobs.job(view.subject)
+async def run_page_document(view: View) -> Document:
+    """GET /runs/{number}: a run's control totals, as the command shows them."""
+    if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
+        raise NotFoundError("a run has a number; the list of runs shows them")
+    found = await ran(view.context, await finished_run(view.context, int(view.subject)))
+    newest = next(
+        (e.number for e in await finished_runs(view.context, limit=ROWS) if e.lived), None
+    )
+    told = run_document(found) | {"breaks": found.breaks, "newest": found.number == newest}
+    return told | {"rules_named": _rules_named(found.rules)}
+
+
+def _rules_named(rules: int | None) -> str:
+    if rules is None:
+        return "of a file"
+    return f"number {rules}" if rules else "those built in"
+
+
+async def tried_as(view: View, rules: str) -> str:
+    """A preview's mark: the number of the rules that are in force now, and those that are tried."""
+    saved = await current_rules(view.context)
+    return f"{0 if saved is None else saved.number} {rules}"
+
+
+def rules_tried(job: Job) -> str:
+    """The rules of a preview."""
+    return job.mark.partition(" ")[2]
+
+
+def preview_of(view: View, name: str) -> Job:
+    """A preview. Raises NotFoundError for one that is kept no longer."""
+    job = view.console.jobs.job(name)
     if job is None or job.kind != "preview":
         raise NotFoundError("this preview is kept no longer: try the rules again")
+    return job
+
+
+async def preview_document(view: View) -> Document:
+    """GET /previews/{job}: what rules that were tried would change."""
+    job = preview_of(view, view.subject)
     told = job.result or {"as_of": None, "totals": [], "changes": [], "not_told": 0}
     changes = [
         {"effect": each["effect"], **(each["after"] or each["before"])}
         for each in told["changes"][:ROWS]
     ]
     return {
+        "preview": job.name,
         "job": job_document(job),
+        "rules": rules_tried(job),
         "as_of": told["as_of"],
         "totals": told["totals"],
         "changes": changes,
@@ -186,7 +209,7 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     over = month.end <= view.context.clock.now()
     return told | {
         "looked_since": format_instant(seen.began),
-        "looked_at": _said(seen.ended),
+        "looked_at": format_known(seen.ended),
         "over": over,
         "checks": [] if seen.ended is None else _checks(seen.result, over=over),
     }
@@ -224,6 +247,7 @@ async def reports_document(view: View) -> Document:
             {"form": form, "ending": ending, "for": what}
             for form, (ending, _, what) in MEDIA.items()
         ],
+        "schedule": await schedule_document(view.context, view.console.schedule),
     }
 
 
@@ -279,7 +303,7 @@ async def bank_document(view: View) -> Document:
     return {
         "filters": {"stands": stands},
         "looked_since": format_instant(seen.began),
-        "looked_at": _said(seen.ended),
+        "looked_at": format_known(seen.ended),
         "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},
         "lines": [each.document() for each in found.lines],
         "skip": skip,

@@ -13,6 +13,7 @@ from app.console.finance_pages import (
     preview_document,
     report_download,
     reports_document,
+    run_page_document,
     runs_document,
 )
 from app.console.imports_pages import import_document, imports_document
@@ -165,6 +166,15 @@ PAGES: Final = (
         rows="runs",
         menu="Runs",
         group="Finance",
+        live=False,
+    ),
+    Page(
+        path="/runs/{subject}",
+        title="Run",
+        reads="runs",
+        load=run_page_document,
+        template="run.html",
+        rows="control",
         live=False,
     ),
     Page(

@@ -51,6 +51,7 @@ class Pages:
             verdict_sentences=words.VERDICTS,
             cause_sentences=words.CAUSES,
             place_sentences=words.BANK_PLACES,
+            side_sentences=words.SIDE_SENTENCES,
             state_sentences=words.BREAK_STATES,
             notification_sentences=words.NOTIFICATIONS,
             step_words=words.STEPS,

@@ -3,25 +3,26 @@ means; and a signed test event, in the sandbox alone."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-import anyio
+import httpx2
 
 from app.access.operators import note_in_trail, permitted
 from app.console.view import Asked, Document, Field, Told, View
 from app.core.errors import UsageError
+from app.core.http import Exchange
 from app.core.ids import new_id
+from app.core.recorded import Recorded, send_on
 from app.orders.delivery_log import last_came
 from app.providers.connecting import setup_told
+from app.providers.examples import Example, Wanted, examples_of, shape_event
 from app.providers.source import Source
-from app.sandbox.settings import SandboxSettings
-from app.sandbox.webhook_sender import Parcel, WebhookSender, webhook_client
 from reconcile.instants import DAY, Instant, format_instant
 
-TESTABLE: Final = "checkout"
-"""The profile whose events the sandbox knows how to write."""
+LIMIT_S: Final = 10.0
+"""Seconds for the service's answer: a page waits for it."""
 
 SERVE: Final = "http://127.0.0.1:8080"
 """Where `serve` listens by default."""
@@ -94,7 +95,7 @@ async def _source(view: View, source: Source) -> dict[str, Any]:
 
 
 def _testable(view: View, source: Source) -> bool:
-    return view.console.environment == "sandbox" and source.profile.name == TESTABLE
+    return view.console.environment == "sandbox" and bool(examples_of(source.profile.name))
 
 
 def _chosen(view: View) -> Source:
@@ -102,8 +103,8 @@ def _chosen(view: View) -> Source:
     source = None if name is None else view.console.sources[name]
     if source is None or not _testable(view, source):
         raise UsageError(
-            "a test event is sent in the sandbox alone, to a source with the profile "
-            f"{TESTABLE}; of others, have the provider send one"
+            "a test event is sent in the sandbox alone, to a source whose provider documents "
+            "events; of others, have the provider send one"
         )
     return source
 
@@ -111,18 +112,33 @@ def _chosen(view: View) -> Source:
 async def ask_test_event(view: View) -> Asked:
     """What is sent, and where to."""
     source = _chosen(view)
+    examples = examples_of(source.profile.name)
     return Asked(
         subject=source.name,
         lines=(
-            "An event is signed as the source's provider signs, with the source's own secret, and "
-            "sent to the service as it would come: an order of KES 1.00 that is pending, with a "
-            "reference that begins with TEST.",
-            "Where it is taken, address, secret and profile are right. The order stays in this "
+            "An event as its provider documents it is signed with the source's own secret, and "
+            "sent to the service as it would come"
+            + (
+                ", about an order whose reference begins with TEST."
+                if source.profile.event.order
+                else "."
+            ),
+            "Where it is taken, address, secret and profile are right. What it makes stays in this "
             "sandbox.",
+            *((UNCONFIRMED,) if source.profile.unconfirmed else ()),
         ),
         back="/setup",
         reason=False,
         fields=(
+            Field(
+                name="event",
+                label="Which event",
+                choices=tuple(
+                    (each.name, f"{each.event} ({each.name.replace('_', ' ')})")
+                    for each in examples
+                ),
+                value=next((e.name for e in examples if e.name == "succeeded"), examples[0].name),
+            ),
             Field(
                 name="service",
                 label="Where the service listens",
@@ -133,11 +149,22 @@ async def ask_test_event(view: View) -> Asked:
     )
 
 
+UNCONFIRMED: Final = (
+    "Events of this provider count only after it was asked, and it does not know of this one: its "
+    "order stays pending."
+)
+
+
 async def do_test_event(view: View, reason: str) -> Told:
     """Send it, and say what became of it."""
     source = _chosen(view)
     service = service_address(view.given.get("service", ""), own=view.console.receiver)
-    reference = new_id("TEST-", view.context.clock.now())
+    known = {each.name: each for each in examples_of(source.profile.name)}
+    example = known.get(view.given.get("event", ""))
+    if example is None:
+        raise UsageError("choose one of the provider's events")
+    now = view.context.clock.now()
+    reference = new_id("TEST-", now)[:20].upper() if source.profile.event.order else None
     async with view.context.store.writing() as connection:
         who = await permitted(connection, by=view.person.name, action="test_event_sent")
         await note_in_trail(
@@ -145,27 +172,35 @@ async def do_test_event(view: View, reason: str) -> Told:
             who,
             action="test_event_sent",
             subject=source.name,
-            at=view.context.clock.now(),
-            facts={"order": reference},
+            at=now,
+            facts={"event": example.event} | ({} if reference is None else {"order": reference}),
         )
-    if await _sent(view, source, f"{service}/webhooks/{source.name}", reference=reference):
+    answer = await _sent(
+        view, source, example, to=f"{service}/webhooks/{source.name}", order=reference
+    )
+    return _became(answer, service, reference)
+
+
+def _became(answer: Exchange, service: str, reference: str | None) -> Told:
+    """What the service said of it."""
+    if answer.status is not None and 200 <= answer.status < 300:
+        about = "" if reference is None else f" of order {reference}"
         return Told(
             title="It was taken",
             lines=(
-                f"The service answered that it keeps the event of order {reference}; it stands "
-                "among the deliveries and the orders within a second.",
+                f"The service answered that it keeps the event{about}; it stands among the "
+                "deliveries within a second, and where it is of an order, among the orders.",
             ),
             back="/deliveries",
         )
-    return Told(
-        title="It was not taken",
-        lines=(
-            f"Nothing at {service} took it. Where it was refused, it is among the deliveries, with "
-            "the mistake that would explain it; where it is not, the service does not listen "
-            "there.",
-        ),
-        back="/deliveries",
-    )
+    if answer.status is None:
+        said = f"Nothing at {service} answered: does the service run, and listen there?"
+    else:
+        said = (
+            f"The service refused it with {answer.status}. It is among the deliveries, with the "
+            "mistake that would explain it."
+        )
+    return Told(title="It was not taken", lines=(said,), back="/deliveries")
 
 
 _LOCAL: Final = re.compile(
@@ -189,30 +224,19 @@ def service_address(said: str, *, own: str) -> str:
     )
 
 
-async def _sent(view: View, source: Source, url: str, *, reference: str) -> bool:
-    now = view.context.clock.now()
-    body = json.dumps(
-        {
-            "id": f"evt_{reference}",
-            "type": "payment.pending",
-            "occurred_at": format_instant(now),
-            "environment": "sandbox",
-            "data": {
-                "order": {"reference": reference, "amount": 1, "currency": "KES"},
-                "session": {"reference": f"cs_{reference}"},
-                "payment": {"reference": f"pay_{reference}", "amount": 1, "currency": "KES"},
-            },
-        }
-    ).encode()
-    settings = SandboxSettings(webhook_url=url)
-    async with webhook_client(settings, view.console.transport) as client:
-        sender = WebhookSender(
-            settings,
-            client=client,
-            signer=source,
-            clock=view.context.clock,
-            sleep=anyio.sleep,
-        )
-        return await sender.deliver_once(
-            Parcel(event_id=f"evt_{reference}", signed=body, sent=body)
-        )
+async def _sent(
+    view: View, source: Source, example: Example, *, to: str, order: str | None
+) -> Exchange:
+    """The example as the provider would send it now, about this order. Raises UsageError where it
+    has no place for one."""
+    now, known_as = view.context.clock.now(), f"{view.console.receiver or SERVE}{urlsplit(to).path}"
+    signed = shape_event(source, example, Wanted(order=order), now=now, url=known_as)
+    query = urlsplit(signed.url).query
+    request = Recorded(
+        method=example.method,
+        url=f"?{query}" if query else "",
+        headers=signed.headers,
+        body=signed.body,
+    )
+    async with httpx2.AsyncClient(transport=view.console.transport, trust_env=False) as client:
+        return await send_on(client, request, to, limit_s=LIMIT_S)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import structlog
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -73,6 +74,15 @@ def local(address: str) -> str:
     """An address of this console's own; the first page in place of any other."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
+
+
+def qr_code(text: str) -> Markup:
+    """A picture of a text, as SVG within a page: dark on light, for cameras, in any theme."""
+    import segno  # one page needs it
+
+    made = segno.make(text, micro=False, error="m")
+    svg = made.svg_inline(border=4, omitsize=True, light="#fff", svgclass=None, lineclass=None)
+    return Markup(svg)  # noqa: S704  # its paths, and nothing of the text
 
 
 class SigningIn:
@@ -219,5 +229,6 @@ class SigningIn:
             token=token,
             totp=link.totp,
             totp_address=None if link.totp is None else totp_address(link.totp, link.name),
+            qr_code=None if link.totp is None else qr_code(totp_address(link.totp, link.name)),
             least=PASSWORD_MIN,
         )

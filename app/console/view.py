@@ -6,7 +6,7 @@ template that shows the document. So the page equals its `.json`, and its `.csv`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from pathlib import Path
@@ -22,6 +22,7 @@ from app.access.proposals import Proposals
 from app.console.jobs import Jobs, Work
 from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
+from app.core.schedule import Entry
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
 from app.privacy.erase import ErasureRequest
@@ -53,6 +54,7 @@ class Console:
     propose_erasing  proposes it to a second admin
     receiver       scheme and host at which providers reach the receiver; empty: nobody has said
     transport      by which test events go; None: by the network
+    schedule       what is done at its times
     mark_key       with which a form that looks first marks what it looked at; of this process alone
     """
 
@@ -79,6 +81,7 @@ class Console:
     would_erase: Callable[[ErasureRequest], Awaitable[Erasure]]
     propose_erasing: Callable[[ErasureRequest], Awaitable[Proposal]]
     transport: httpx2.AsyncBaseTransport | None = None
+    schedule: Sequence[Entry] = ()
 
     @property
     def secure(self) -> bool:

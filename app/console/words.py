@@ -18,7 +18,7 @@ from app.console.view import FORMS
 from app.core.zones import wall_clock
 from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BreakCause
-from reconcile.matching.control import Bucket
+from reconcile.matching.control import Bucket, Side
 
 TONES: Final[Mapping[str, str]] = {
     "succeeded": "good",
@@ -48,6 +48,8 @@ TONES: Final[Mapping[str, str]] = {
     "approved": "good",
     "rejected": "bad",
     "withdrawn": "quiet",
+    "done": "good",
+    "running": "wait",
     "to_decide": "look",
     "waits_for_refund": "wait",
     "settled": "good",
@@ -147,6 +149,16 @@ BANK_PLACES: Final[Mapping[Bucket, str]] = {
 }
 """Where a bank line can stand, in one sentence each."""
 
+SIDE_SENTENCES: Final[Mapping[Side, str]] = {
+    "book": "Lines of the order book.",
+    "takings": "What was captured, held against the order book.",
+    "settlement": "What was captured, held against the provider's statements.",
+    "statement": "Lines of the provider's statements.",
+    "payouts": "Payouts of the statements, held against the bank.",
+    "bank": "What the bank booked.",
+}
+"""What each side of the control totals counts."""
+
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",
     "assigned": "Somebody is at it.",
@@ -212,6 +224,8 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "break_unmatched": "took back a match by hand",
     "late_money_settled": "decided about late money",
     "reconciled": "started a run",
+    "schedule_run": "had an entry of the schedule done",
+    "report_delivered": "delivered a report",
     "period_closed": "closed a month",
     "evidence_built": "took an evidence bundle",
     "unmasked": "saw a phone number, or a body, in full",

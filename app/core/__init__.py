@@ -20,6 +20,7 @@ __all__ = (
     "reading",
     "recorded",
     "references",
+    "schedule",
     "signals",
     "strict_json",
     "text",

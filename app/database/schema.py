@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "34dd98b31fba87d1f320b9b24bfa9ccb87b41d9b315b7f65ca5c86f60551e605",
-    "postgresql": "df242c2353998686ff4c56dd13b9c7b51f2ae08797d51dff0ab4fb1d729c715c",
+    "sqlite": "c5743a6523bfc0d747247420f07a0e8e24bf7c6ad5af19b1567f2d20bd0fc128",
+    "postgresql": "f3ae992f3cc152164b04e914406feef2ad958c6c9d953905f7cdffb20da3e6d2",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

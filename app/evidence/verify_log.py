@@ -84,8 +84,8 @@ def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | N
         return f"{name} seals a row that is gone: it was deleted"
     for member in sorted((sealed.keys() | row.members.keys()) - OWN - INDEXED):  # 3
         now = row.members.get(member)
-        let_go = member == "headers" and content is not None and content.pruned
-        if now != sealed.get(member) and not let_go:
+        deleted = member == "headers" and content is not None and content.pruned
+        if now != sealed.get(member) and not deleted:
             return f"{name} sealed another {member} than its row has: one of the two was changed"
     return None if content is None else next(_wrong_body(name, content), None)  # 4
 

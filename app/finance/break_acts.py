@@ -8,7 +8,7 @@ is proposed, and done when a second person approves.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -57,6 +57,7 @@ from reconcile.matching.breaks import (
     next_step,
 )
 from reconcile.matching.rows import name_of
+from reconcile.matching.suggest import REASON_WORDS, WEIGHTS, Suggestion, suggestions
 from reconcile.money import Money, major_text, to_json
 
 # --- breaks for whoever looks ---------------------------------------------------------------------
@@ -85,15 +86,7 @@ class SeenBreak:
             "age_days": age_days(seen, as_of),
             "since": format_instant(seen.since),
             "cites": list(seen.cites),
-            "candidates": [
-                {
-                    "line": each.line,
-                    "reference": each.reference,
-                    "money": to_json(each.money),
-                    "apart": apart_words(each),
-                }
-                for each in seen.candidates
-            ],
+            "candidates": [_suggested(each) for each in suggestions(seen)],
             "next_step": next_step(seen),
             "sentence": break_sentence(seen),
         }
@@ -107,6 +100,22 @@ class SeenBreak:
             "facts": facts_json(self.seen.facts),
             "steps": [_step_json(step) for step in self.steps],
         }
+
+
+def _suggested(each: Suggestion) -> dict[str, Any]:
+    """A near miss: what speaks for it, in points of a hundred, and what keeps it apart most."""
+    found = each.candidate
+    return {
+        "line": found.line,
+        "reference": found.reference,
+        "money": to_json(found.money),
+        "score": each.score,
+        "reasons": [
+            {"reason": name, "points": WEIGHTS[name], "words": REASON_WORDS[name]}
+            for name in each.reasons
+        ],
+        "apart": apart_words(found),
+    }
 
 
 def age_days(seen: Break, as_of: Instant) -> int:
@@ -139,9 +148,10 @@ def _step_json(step: Step) -> dict[str, Any]:
     }
 
 
-async def breaks_of_run(context: AppContext, number: int) -> AsyncIterator[list[SeenBreak]]:
+async def breaks_of_run(
+    context: AppContext, number: int, *, after: str = ""
+) -> AsyncGenerator[list[SeenBreak]]:
     """What a run saw, by id, some hundreds at a time; each with where it stands now."""
-    after = ""
     while True:
         async with context.store.reading() as connection:
             found = await seen_by(connection, number, after=after, limit=AT_ONCE)
@@ -153,10 +163,9 @@ async def breaks_of_run(context: AppContext, number: int) -> AsyncIterator[list[
 
 
 async def living_breaks(
-    context: AppContext, *, causes: Sequence[str] = ()
-) -> AsyncIterator[list[SeenBreak]]:
+    context: AppContext, *, causes: Sequence[str] = (), after: str = ""
+) -> AsyncGenerator[list[SeenBreak]]:
     """All breaks that a run gave life, closed ones too, by id, some hundreds at a time."""
-    after = ""
     while True:
         async with context.store.reading() as connection:
             names = await breaks_after(connection, after=after, limit=AT_ONCE, causes=causes)
@@ -222,10 +231,10 @@ async def finished_run(context: AppContext, number: int) -> Run:
     return found
 
 
-async def finished_runs(context: AppContext, *, limit: int) -> list[Run]:
-    """The last runs, newest first."""
+async def finished_runs(context: AppContext, *, limit: int, before: int | None = None) -> list[Run]:
+    """The last runs, newest first. before: only those of lower numbers."""
     async with context.store.reading() as connection:
-        return await runs(connection, limit=limit)
+        return await runs(connection, limit=limit, before=before)
 
 
 # --- what people do about breaks ------------------------------------------------------------------
@@ -314,6 +323,13 @@ async def assign_breaks(
     await _do_all(context, names, BreakAct(deed="assigned", by=by, value=to), seen=seen)
 
 
+async def comment_breaks(
+    context: AppContext, names: Sequence[str], *, note: str, by: str | None, seen: str
+) -> None:
+    """Say something about all of them, or none. seen: the mark of what was shown."""
+    await _do_all(context, names, BreakAct(deed="commented", by=by, reason=note), seen=seen)
+
+
 async def accept_breaks(
     context: AppContext, names: Sequence[str], *, reason: str, by: str | None, seen: str
 ) -> None:
@@ -374,7 +390,7 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
         found = await break_in(connection, name)
         _check_open(found)
         refund = doing.value == "refund"  # it accepts nothing
-        because = None if refund else _too_much(await rules_known(connection), found.seen)
+        because = None if refund else too_much(await rules_known(connection), found.seen)
         if because is None:
             await _write(context, connection, doing, who, found)
             return None
@@ -392,9 +408,11 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
 
 
 async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str) -> None:
-    """Assign or accept several in one transaction: all of them, or none. seen: the `mark_of` them
-    as they were shown. Raises UsageError where they are others by now, and where one person may
-    not."""
+    """Assign, comment on or accept several in one transaction: all of them, or none. Raises
+    UsageError where they are others by now, and where one person may not.
+
+    seen  the `mark_of` them as they were shown
+    """
     _check_reason(doing)
     async with context.store.writing() as connection:
         await deciding_alone(connection)
@@ -413,7 +431,7 @@ async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> No
     for each in found:
         _check_open(each)
     rules = await rules_known(connection)
-    names = [each.identity for each in found if _too_much(rules, each.seen) is not None]
+    names = [each.identity for each in found if too_much(rules, each.seen) is not None]
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         raise UsageError(
@@ -515,7 +533,7 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
     return f"{what} {break_sentence(found.seen)}"
 
 
-def _too_much(rules: Rules, seen: Break) -> str | None:
+def too_much(rules: Rules, seen: Break) -> str | None:
     """Why one person may not accept so much alone; None where they may."""
     money = seen.money
     if rules.alone_max and seen.cause == "unresolved" and not money.minor:
@@ -535,7 +553,7 @@ async def matches_of(context: AppContext, name: str) -> list[str]:
 async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
     """Why one person may not accept this break alone; None where they may."""
     async with context.store.reading() as connection:
-        return _too_much(await rules_known(connection), found.seen)
+        return too_much(await rules_known(connection), found.seen)
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:
@@ -604,9 +622,11 @@ def standing(found: SeenBreak) -> Standing:
     return "waits_for_refund" if life.settling == "refund" else "to_decide"
 
 
-async def late_items(context: AppContext, *, closed: bool) -> AsyncIterator[list[SeenBreak]]:
+async def late_items(
+    context: AppContext, *, closed: bool, after: str = ""
+) -> AsyncGenerator[list[SeenBreak]]:
     """What is late, by id, some hundreds at a time; with what is closed, or without."""
-    async for found in living_breaks(context, causes=LATE):
+    async for found in living_breaks(context, causes=LATE, after=after):
         yield [each for each in found if closed or each.life.state != "closed"]
 
 

@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.errors import StoreUnavailable
 from app.database.locks import IMPORTING, take_lock
 from app.database.statements import PlainConnection, Rows, run
-from reconcile.instants import LATEST, TICK, Instant
+from reconcile.instants import LATEST, TICK, Instant, format_known
 
 ImportKind = Literal["book", "statement", "bank"]
 KINDS: Final[tuple[ImportKind, ...]] = get_args(ImportKind)
@@ -66,8 +66,21 @@ class Import:
     withdraws: int | None = None
     reason: str | None = None
 
+    def document(self) -> dict[str, Any]:
+        """For JSON, of one that was published."""
+        told = {name: getattr(self, name) for name in _TOLD_OF_ONE}
+        return told | {"published_at": format_known(self.published_at)}
+
 
 _COLUMNS: Final = tuple(Import.__dataclass_fields__)
+
+_TOLD_OF_ONE: Final = (
+    "number", "published_at", "file", "who", "read", "new", "changed", "unchanged", "rejected",
+    "withdraws", "reason", "sha256",
+)  # fmt: skip
+
+BEYOND: Final = 2**63 - 1
+"""Greater than any number of an import."""
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
@@ -146,14 +159,16 @@ async def publish_import(connection: AsyncConnection, done: Import, *, now: Inst
     return at
 
 
-async def imports(connection: AsyncConnection, *, kind: ImportKind, limit: int) -> list[Import]:
-    """The published ones, newest first."""
+async def imports(
+    connection: AsyncConnection, *, kind: ImportKind, limit: int, before: int = BEYOND
+) -> list[Import]:
+    """The published ones, newest first. before: only those of lower numbers."""
     rows = await connection.execute(
         text(
             f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE kind=:kind "  # noqa: S608
-            "AND published_at IS NOT NULL ORDER BY number DESC LIMIT :limit"
+            "AND published_at IS NOT NULL AND number < :before ORDER BY number DESC LIMIT :limit"
         ),
-        {"kind": kind, "limit": limit},
+        {"kind": kind, "limit": limit, "before": before},
     )
     return [import_of(row) for row in rows]
 

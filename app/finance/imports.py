@@ -43,6 +43,7 @@ from app.finance.files.tables import (
     write_rejects,
 )
 from app.finance.import_store import (
+    BEYOND,
     Import,
     Staged,
     WrittenVersions,
@@ -682,7 +683,9 @@ async def past_import(context: AppContext, number: int) -> Import:
     return found
 
 
-async def past_imports(context: AppContext, *, kind: ImportKind, limit: int) -> list[Import]:
-    """The imports of a kind that were published, newest first."""
+async def past_imports(
+    context: AppContext, *, kind: ImportKind, limit: int, before: int = BEYOND
+) -> list[Import]:
+    """The imports of a kind that were published, newest first. before: of lower numbers."""
     async with context.store.reading() as connection:
-        return await stored_imports(connection, kind=kind, limit=limit)
+        return await stored_imports(connection, kind=kind, limit=limit, before=before)

@@ -277,6 +277,19 @@ async def current_rules(context: AppContext) -> SavedRules | None:
         return await rules_in_force(connection)
 
 
+def rules_document(saved: SavedRules | None) -> dict[str, Any]:
+    """For JSON. None: no rules were ever saved."""
+    if saved is None:
+        return {"number": None, "toml": ""}
+    return {
+        "number": saved.number,
+        "at": format_instant(saved.at),
+        "by": saved.who,
+        "digest": f"sha256:{saved.digest}",
+        "toml": saved.toml,
+    }
+
+
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
     """The rules in force, now or at an instant; the usual ones where none were ever saved."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
@@ -293,7 +306,7 @@ async def save_rules(
     """Put rules in force. Where those in force limit what one person may do, that is proposed: else
     one person could raise the limit, or a tolerance, and be alone after all.
 
-    reason  why, where it may come to a proposal
+    reason  why, for the trail, and for whoever is to agree
 
     Raises ConfigurationError for mistakes, UsageError for who may not, and where they are in force
     already.
@@ -306,7 +319,7 @@ async def save_rules(
         if last is not None and last.toml == text:
             raise UsageError(f"these are the rules {last.number}, which are in force")
         if last is None or not rules_of(last).limits:
-            return await _save(connection, text, who, at=now)
+            return await _save(connection, text, who, at=now, reason=reason)
         return await propose(
             connection,
             rules_kind(context),
@@ -320,8 +333,19 @@ async def save_rules(
         )
 
 
+async def may_save_alone(context: AppContext) -> bool:
+    """Whether the rules in force let one person change them."""
+    return not rules_of(await current_rules(context)).limits
+
+
 async def _save(
-    connection: Connection, text: str, who: Operator, *, at: Instant, agreed: Agreed | None = None
+    connection: Connection,
+    text: str,
+    who: Operator,
+    *,
+    at: Instant,
+    reason: str = "",
+    agreed: Agreed | None = None,
 ) -> SavedRules:
     saved = await add_rules(connection, at=at, who=who.name, toml=text)
     await note_in_trail(
@@ -330,6 +354,7 @@ async def _save(
         action="rules_saved",
         subject=f"rules {saved.number}",
         at=at,
+        reason=reason,
         facts={"sha256": saved.digest} | ({} if agreed is None else agreed.facts),
     )
     return saved
@@ -346,7 +371,7 @@ def rules_kind(context: AppContext) -> ProposalKind:
         async with context.store.writing() as connection:
             agreed = await agree(connection)
             text, now = proposal.given["toml"], context.clock.now()
-            await _save(connection, text, agreed.who, at=now, agreed=agreed)
+            await _save(connection, text, agreed.who, at=now, reason=proposal.reason, agreed=agreed)
 
     return ProposalKind(
         name="change_rules",

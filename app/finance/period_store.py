@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import stream
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant
+from reconcile.instants import Instant, format_instant
 from reconcile.ledger.fold import FINAL
 from reconcile.ledger.ledger import Outcome
 from reconcile.reporting.closing import Closing, closing_document, closing_of
@@ -67,6 +67,16 @@ class Closed:
     closed_at: Instant
     by: str
     digest: str
+
+    def document(self) -> dict[str, str]:
+        """For JSON."""
+        return {
+            "period": self.period,
+            "as_of": format_instant(self.as_of),
+            "closed_at": format_instant(self.closed_at),
+            "closed_by": self.by,
+            "digest": self.digest,
+        }
 
 
 async def closed_periods(connection: AsyncConnection) -> list[Closed]:

@@ -2,44 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Generic, TypeVar
 
 from app.database.engine import Connection
 from app.database.statements import Rows
 from app.finance.book_line_store import book_line_of, book_lines_of, book_rows
 from app.finance.statement_store import statement_line_of, statement_lines_of, statement_rows
 from app.receiving.context import AppContext
-from reconcile.instants import Instant
+from reconcile.instants import Instant, format_known
 from reconcile.matching.books import BookLine, StatementLine, match_key
+from reconcile.matching.rows import NO_KEY
+from reconcile.money import Money, to_json
 
 Line = TypeVar("Line")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinePage(Generic[Line]):
+    """Some lines, and where the next ones begin; None: there are no more."""
+
+    lines: list[Line]
+    following: str | None = None
+
+
+async def book_page(
+    context: AppContext,
+    *,
+    reference: str | None,
+    as_of: Instant | None,
+    after: str = "",
+    limit: int,
+) -> LinePage[BookLine]:
+    """The lines that a reference or a group names, or all by key, some at a time.
+
+    after  the `following` of the page before
+    """
+    at = context.clock.now() if as_of is None else as_of
+    async with context.store.reading() as connection:
+        if reference is None:
+            first = after.partition(" ")[0]
+            rows = book_rows(connection, as_of=at, first=first)
+            return await _page(rows, book_line_of, after=after, limit=limit)
+        found = await book_lines_of(connection, [match_key(reference)], as_of=at)
+        return LinePage(lines=[line for _, line in found[:limit]])
 
 
 async def list_book(
     context: AppContext, *, reference: str | None, as_of: Instant | None, limit: int
 ) -> list[BookLine]:
-    """The lines that a reference or a group names, or the first ones by key."""
+    """The first lines of `book_page`."""
+    page = await book_page(context, reference=reference, as_of=as_of, limit=limit)
+    return page.lines
+
+
+async def statement_page(
+    context: AppContext,
+    *,
+    reference: str | None,
+    as_of: Instant | None,
+    after: str = "",
+    limit: int,
+) -> LinePage[StatementLine]:
+    """The lines that name an order or a payment, or all by key, as `book_page` has them."""
     at = context.clock.now() if as_of is None else as_of
     async with context.store.reading() as connection:
         if reference is None:
-            return await _first(book_rows(connection, as_of=at), book_line_of, limit)
-        found = await book_lines_of(connection, [match_key(reference)], as_of=at)
-        return [line for _, line in found[:limit]]
+            first = after.partition(" ")[0]
+            rows = statement_rows(connection, as_of=at, first=first)
+            return await _page(rows, statement_line_of, after=after, limit=limit)
+        found = await statement_lines_of(
+            connection, [match_key(reference)], payments=[reference], as_of=at
+        )
+        return LinePage(lines=found[:limit])
 
 
 async def list_statement(
     context: AppContext, *, reference: str | None, as_of: Instant | None, limit: int
 ) -> list[StatementLine]:
-    """The lines that name an order or a payment, or the first ones by key."""
-    at = context.clock.now() if as_of is None else as_of
-    async with context.store.reading() as connection:
-        if reference is None:
-            return await _first(statement_rows(connection, as_of=at), statement_line_of, limit)
-        found = await statement_lines_of(
-            connection, [match_key(reference)], payments=[reference], as_of=at
-        )
-        return found[:limit]
+    """The first lines of `statement_page`."""
+    page = await statement_page(context, reference=reference, as_of=as_of, limit=limit)
+    return page.lines
 
 
 async def lines_naming(
@@ -53,12 +98,71 @@ async def lines_naming(
     return [line for _, line in books], list(statements)
 
 
-async def _first(
-    batches: AsyncIterator[Rows], value: Callable[[tuple[Any, ...]], Line], limit: int
-) -> list[Line]:
-    found: list[Line] = []
+async def _page(
+    batches: AsyncIterator[Rows],
+    value: Callable[[tuple[Any, ...]], Line],
+    *,
+    after: str,
+    limit: int,
+) -> LinePage[Line]:
+    """Lines by key, those of one key by id. `after` names the last one, as `KEY ID`: a key has no
+    blanks."""
+    key, _, line = after.partition(" ")
+    found: list[tuple[Any, ...]] = []
+    waiting: Rows = []
     async for rows in batches:
-        found += [value(row) for row in rows[: limit - len(found)]]
-        if len(found) == limit:
+        *whole, waiting = _groups([*waiting, *rows])
+        if waiting[0][0] == NO_KEY:  # any number of lines, which come by id
+            whole, waiting = [*whole, waiting], []
+        for group in whole:
+            found += [row for row in group if _place(row) > (key, line)]
+        if len(found) > limit:
             break
-    return found
+    else:
+        found += [row for row in waiting if _place(row) > (key, line)]
+    more = " ".join(_place(found[limit - 1])) if len(found) > limit else None
+    return LinePage(lines=[value(row) for row in found[:limit]], following=more)
+
+
+def _groups(rows: Rows) -> Iterator[Rows]:
+    """The rows of each key, which follow each other, by id."""
+    for _, group in groupby(rows, key=lambda row: row[0]):
+        yield sorted(group, key=_place)
+
+
+def _place(row: tuple[Any, ...]) -> tuple[str, str]:
+    return row[0], row[1]
+
+
+# --- for JSON -------------------------------------------------------------------------------------
+
+
+def book_document(line: BookLine) -> dict[str, Any]:
+    """One line of a book."""
+    back = None if line.refunded is None else replace(line.money, minor=line.refunded)
+    return {
+        "line": line.line_id,
+        "reference": line.reference,
+        "kind": line.kind,
+        "amount": to_json(line.money),
+        "placed_at": format_known(line.placed_at),
+        "status": line.status,
+        "refunded_amount": None if back is None else to_json(back),
+        "refunded_at": format_known(line.refunded_at),
+        "group": line.group,
+    }
+
+
+def statement_document(line: StatementLine) -> dict[str, Any]:
+    """One line of a statement."""
+    return {
+        "line": line.line_id,
+        "payment": line.payment,
+        "order": line.order,
+        "type": line.kind,
+        "gross": to_json(Money(minor=line.gross, currency=line.currency)),
+        "fee": to_json(Money(minor=line.fee, currency=line.currency)),
+        "net": to_json(Money(minor=line.net, currency=line.currency)),
+        "settled_at": format_known(line.settled_at),
+        "payout": line.payout,
+    }

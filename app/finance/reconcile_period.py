@@ -32,7 +32,7 @@ from app.finance.run_store import (
     take_run_number,
 )
 from app.receiving.context import AppContext
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, life
 from reconcile.matching.control import FAMILIES, Control, ControlLine, Tie, control_in, control_text
@@ -276,6 +276,21 @@ async def ran(context: AppContext, done: Run) -> Ran:
     )
 
 
+def listed_run(found: Run) -> dict[str, Any]:
+    """A run in a list, for JSON."""
+    return {
+        "run": found.number,
+        "at": format_instant(found.at),
+        "as_of": format_instant(found.as_of),
+        "from": format_known(found.since),
+        "to": format_known(found.until),
+        "rules": found.rules,
+        "kind": "lived" if found.lived else "look",
+        "breaks": found.breaks,
+        "ties": found.ties,
+    }
+
+
 def run_document(found: Ran) -> dict[str, Any]:
     """For JSON."""
     control = found.control
@@ -284,8 +299,8 @@ def run_document(found: Ran) -> dict[str, Any]:
         "run": found.number,
         "at": format_instant(found.at),
         "as_of": format_instant(found.as_of),
-        "from": None if found.since is None else format_instant(found.since),
-        "to": None if found.until is None else format_instant(found.until),
+        "from": format_known(found.since),
+        "to": format_known(found.until),
         "rules": found.rules,
         "lived": found.lived,
         "ties": control.holds,

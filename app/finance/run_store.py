@@ -211,9 +211,11 @@ async def run_of(connection: AsyncConnection, number: int) -> Run | None:
     return next(iter(found), None)
 
 
-async def runs(connection: AsyncConnection, *, limit: int) -> list[Run]:
-    """The finished ones, newest first."""
-    return await _runs(connection, "ORDER BY number DESC LIMIT :limit", {"limit": limit})
+async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
+    """The finished ones, newest first. before: only those of lower numbers."""
+    which = "" if before is None else "WHERE number < :before "
+    values = {"limit": limit} | ({} if before is None else {"before": before})
+    return await _runs(connection, which + "ORDER BY number DESC LIMIT :limit", values)
 
 
 async def _runs(connection: AsyncConnection, which: str, values: dict[str, Any]) -> list[Run]:

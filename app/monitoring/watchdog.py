@@ -20,6 +20,7 @@ import structlog
 from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.statements import run
+from app.finance.scheduled_store import failed_runs
 from app.monitoring.alarm_owners import forget_owners
 from app.monitoring.health import COUNTED, everything_refused
 from app.monitoring.monitoring_store import (
@@ -222,6 +223,7 @@ class Watched(NamedTuple):
     ages: RefusedAges
     destination: str | None = None
     unread_s: int = 10
+    scheduled: Sequence[str] = ()
 
 
 class Watch(NamedTuple):
@@ -363,6 +365,24 @@ async def _poisoned(watched: Watched) -> Alarm | None:
     )
 
 
+async def _schedule(watched: Watched) -> Alarm | None:
+    if not watched.scheduled:
+        return None
+    async with watched.context.store.reading() as connection:
+        failed = await failed_runs(connection, watched.scheduled)
+    if not failed:
+        return None
+    each = "; ".join(f"{run.name}: {run.problem}" for run in failed)
+    entries = counted(len(failed), "scheduled run", "scheduled runs")
+    return Alarm(
+        reason="scheduled_run_failed",
+        sentence=f"{entries} came to nothing ({each}). It is tried again by itself; `tallyhook "
+        "schedule` shows when, and `tallyhook schedule run NAME` does it at once.",
+        pressing=False,
+        since=min([run.due_at for run in failed]),
+    )
+
+
 WATCHES: Final = (
     Watch(
         "reader",
@@ -410,6 +430,12 @@ WATCHES: Final = (
         "unread_money",
         "1 while orders have events that speak of money going back and that no profile knows.",
         _unread_money,
+    ),
+    Watch(
+        "schedule",
+        "1 while the last run of an entry of TALLYHOOK_SCHEDULE has come to nothing.",
+        _schedule,
+        dated=True,
     ),
 )
 """Everything that can raise an alarm."""

@@ -15,7 +15,7 @@ from app.core.masking import Masking, looks_like_a_phone
 from app.core.reading import Unreadable
 from app.database.engine import Connection
 from app.orders.history_store import gather
-from app.orders.pending_session_store import unanswered_of
+from app.orders.pending_session_store import pending_sessions_of
 from app.orders.read_orders import explain_order
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -66,7 +66,7 @@ async def phones_of(
             text = delivery.body.decode("utf-8", "replace")
             phones = [each for each in phones if Masking([each]).touches(text)]
         found |= dict.fromkeys(phones)
-    for row in await unanswered_of(connection, [order]):
+    for row in await pending_sessions_of(connection, [order]):
         phone = json.loads(row.request).get("customer", {}).get("phone")
         found |= {str(phone): None} if phone else {}
     return list(found)

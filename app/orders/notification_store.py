@@ -69,7 +69,7 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class SendResult:
     """What became of one that was taken: delivered, to be sent again at an instant, or given up."""
 
     sent: Notification
@@ -184,27 +184,27 @@ async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> N
 
 
 async def settle_notifications(
-    connection: AsyncConnection, fates: Sequence[Fate], *, now: Instant
+    connection: AsyncConnection, results: Sequence[SendResult], *, now: Instant
 ) -> None:
     """Write down what became of what was taken. What comes after one of its order is due now, or
     waits with it. A row whose lease is over, and which another has taken, is left to that one."""
-    for fate in fates:
+    for one in results:
         found = await connection.execute(
             text(
                 "UPDATE notifications SET tries=tries+1, due_at=:again, delivered_at=:delivered, "
                 "problem=:problem WHERE seq=:seq AND due_at=:lease RETURNING seq"
             ),
             {
-                "again": fate.again_at,
-                "delivered": now if fate.delivered else None,
-                "problem": fate.problem,
-                "seq": fate.sent.published.seq,
-                "lease": fate.sent.until,
+                "again": one.again_at,
+                "delivered": now if one.delivered else None,
+                "problem": one.problem,
+                "seq": one.sent.published.seq,
+                "lease": one.sent.until,
             },
         )
         if found.first() is not None:
-            until = now if fate.again_at is None else fate.again_at
-            await _move(connection, fate.sent.published.order, until=until)
+            until = now if one.again_at is None else one.again_at
+            await _move(connection, one.sent.published.order, until=until)
 
 
 async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:

@@ -33,8 +33,8 @@ from app.orders.notification_store import (
     STATES,
     Away,
     Entry,
-    Fate,
     Notification,
+    SendResult,
     State,
     away,
     call_all_up,
@@ -163,8 +163,8 @@ async def _settle(
     now = context.clock.now()
     async with context.store.writing() as connection:
         before = await away(connection, destination)
-        health, fates = judge(taken, answers, before=before, now=now)
-        await settle_notifications(connection, fates, now=now)
+        health, results = judge(taken, answers, before=before, now=now)
+        await settle_notifications(connection, results, now=now)
         if health is not None:
             await note_away(connection, destination, health)
         elif before is not None and await note_back(connection, destination):
@@ -193,19 +193,19 @@ def judge(
     *,
     before: Away | None,
     now: Instant,
-) -> tuple[Away | None, list[Fate]]:
+) -> tuple[Away | None, list[SendResult]]:
     """What the answers to all that was sent at one moment say of the shop, and of each. The shop is
     away if it took none of them: None says that it is not."""
     sent = list(zip(taken, answers, strict=True))
     if any(_is_taken(answer) for answer in answers):
-        return None, [_fate(each, answer, now=now) for each, answer in sent]
+        return None, [_result(each, answer, now=now) for each, answer in sent]
     problem, failures = _problem(answers[-1]), 1 if before is None else before.failures + 1
     probe_at = now + max(probe_pause(failures, headers=answer.headers) for answer in answers)
-    fates = [_fate(each, answer, now=now, again_at=probe_at) for each, answer in sent]
-    if any(fate.again_at is None for fate in fates):
+    results = [_result(each, answer, now=now, again_at=probe_at) for each, answer in sent]
+    if any(one.again_at is None for one in results):
         probe_at = now  # what is behind one that was given up need not wait for it any more
     since = now if before is None else before.since
-    return Away(since=since, failures=failures, probe_at=probe_at, problem=problem), fates
+    return Away(since=since, failures=failures, probe_at=probe_at, problem=problem), results
 
 
 async def _send(notifier: Notifier, taken: Notification) -> Exchange:
@@ -231,21 +231,21 @@ def _problem(answer: Exchange) -> str:
     return answer.problem or f"status_{answer.status}"
 
 
-def _fate(
+def _result(
     sent: Notification, answer: Exchange, *, now: Instant, again_at: Instant | None = None
-) -> Fate:
+) -> SendResult:
     """again_at: when it is tried again if it was not taken; None: by its own pauses."""
     if _is_taken(answer):
-        return Fate(sent=sent, delivered=True)
+        return SendResult(sent=sent, delivered=True)
     problem = _problem(answer)
     until = again_at
     if until is None:
         until = now + pause_after(sent.tries, seq=sent.published.seq, headers=answer.headers)
     if until > sent.since + GIVE_UP_AFTER:
         log.error("notification given up", order=sent.published.order, reason=problem)
-        return Fate(sent=sent, problem=problem)
+        return SendResult(sent=sent, problem=problem)
     log.warning("notification not delivered", order=sent.published.order, reason=problem)
-    return Fate(sent=sent, problem=problem, again_at=until)
+    return SendResult(sent=sent, problem=problem, again_at=until)
 
 
 def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:

@@ -23,7 +23,7 @@ _SELECT = "SELECT key, order_key, request, due_at, held_until, tries, in_vain FR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unanswered:
+class PendingSession:
     """One request.
 
     request     the body, byte for byte as it was sent first
@@ -42,7 +42,7 @@ class Unanswered:
     in_vain: int = 0
 
 
-async def note_unanswered(connection: AsyncConnection, entry: Unanswered) -> None:
+async def note_pending(connection: AsyncConnection, entry: PendingSession) -> None:
     """Write it down, unless it is there."""
     await connection.execute(
         text(
@@ -60,15 +60,15 @@ async def note_unanswered(connection: AsyncConnection, entry: Unanswered) -> Non
     )
 
 
-async def unanswered(connection: AsyncConnection, key: str) -> Unanswered | None:
+async def pending_session(connection: AsyncConnection, key: str) -> PendingSession | None:
     """The request of this key; None once it was answered, or given up."""
     found = await _select(connection, "WHERE key=:key", {"key": key})
     return found[0] if found else None
 
 
-async def due_unanswered(
+async def due_sessions(
     connection: AsyncConnection, *, now: Instant, beyond: Instant, limit: int
-) -> Sequence[Unanswered]:
+) -> Sequence[PendingSession]:
     """Up to `limit` that are due and that nobody holds, the longest waiting first.
 
     beyond  what waits or is held for longer was put there by a clock that was ahead: it is due
@@ -81,10 +81,12 @@ async def due_unanswered(
     )
 
 
-async def unanswered_of(connection: AsyncConnection, orders: Sequence[str]) -> list[Unanswered]:
+async def pending_sessions_of(
+    connection: AsyncConnection, orders: Sequence[str]
+) -> list[PendingSession]:
     """The requests of some orders."""
     rows = await select_in(connection, sql=f"{_SELECT} WHERE order_key IN ({{}})", values=orders)
-    return [_unanswered(row) for row in rows]
+    return [_session_of(row) for row in rows]
 
 
 async def hold(
@@ -104,14 +106,14 @@ async def hold(
     return taken.first() is not None
 
 
-async def let_go(connection: AsyncConnection, key: str) -> None:
+async def release(connection: AsyncConnection, key: str) -> None:
     """Give the right back; whoever asks next may have it at once."""
     await connection.execute(
         text("UPDATE unanswered SET held_until=0 WHERE key=:key"), {"key": key}
     )
 
 
-async def let_go_all(connection: AsyncConnection) -> None:
+async def release_all(connection: AsyncConnection) -> None:
     """Give back what processes held that are no more. For whoever knows that it is alone."""
     await connection.execute(text("UPDATE unanswered SET held_until=0 WHERE held_until > 0"))
 
@@ -136,13 +138,13 @@ async def forget(connection: AsyncConnection, key: str) -> None:
 
 async def _select(
     connection: AsyncConnection, where: str, words: dict[str, Any]
-) -> list[Unanswered]:
+) -> list[PendingSession]:
     rows = await connection.execute(text(f"{_SELECT} {where}"), words)
-    return [_unanswered(row) for row in rows]
+    return [_session_of(row) for row in rows]
 
 
-def _unanswered(row: Sequence[Any]) -> Unanswered:
-    return Unanswered(
+def _session_of(row: Sequence[Any]) -> PendingSession:
+    return PendingSession(
         key=row[0],
         order=row[1],
         request=row[2].encode(),

@@ -126,7 +126,7 @@ async def reindex(
             await drop_other_keys(writing, context.phone_key.name)
         async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
             rereads = [
-                read_again(delivery, sources, environment=context.store.environment)
+                renormalize(delivery, sources, environment=context.store.environment)
                 for delivery in deliveries
             ]
             await index_again(writing, rereads, now=now)
@@ -139,7 +139,7 @@ async def reindex(
     return Reindexed(read=read, events=events, unreadable=read - events)
 
 
-def read_again(
+def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> Reread:
     """One delivery as its source reads it now; without all of its bytes, as it was read before."""

@@ -52,7 +52,7 @@ from app.orders.policy_version_store import noted_policy, rules_of
 from app.orders.published_store import feed_gaps
 from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, Helpers, in_order, in_process
 from app.orders.refold import CLAIM, decided
-from app.orders.reindex import read_again
+from app.orders.reindex import renormalize
 from app.privacy.consistency_store import (
     cached_rows,
     differences,
@@ -221,7 +221,7 @@ async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[R
         sources = again.sources()
 
         async def read_here(deliveries: Sequence[RawDelivery]) -> list[Reread]:
-            return [read_again(each, sources, environment=environment) for each in deliveries]
+            return [renormalize(each, sources, environment=environment) for each in deliveries]
 
         async def fold_here(orders: Range) -> tuple[int, list[str]]:
             return await check_orders(context, orders)
@@ -289,7 +289,7 @@ def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) ->
     sources, found = _process[0].sources(), []
     for each in sent:
         delivery = RawDelivery(**dict(zip(_FIELDS, each, strict=True)))
-        reread = read_again(delivery, sources, environment=environment)
+        reread = renormalize(delivery, sources, environment=environment)
         found.append((_row(reread), reread.problem, reread.customer))
     return found
 

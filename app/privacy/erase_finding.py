@@ -30,7 +30,7 @@ from app.finance.bank_store import (
 from app.finance.book_line_store import LineKey, empty_lines, lines_with
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
-from app.orders.pending_session_store import unanswered_of
+from app.orders.pending_session_store import pending_sessions_of
 from app.orders.retention_store import drop_rejections, prune, sizes_of
 from app.privacy.erase_store import (
     TABLES,
@@ -463,7 +463,7 @@ class ErasureFinder:
         notes = await notes_of(connection, things)
         erasure.notes = [note for note in notes if self._until is None or note[3] <= self._until]
         held = {note[2] for note in erasure.notes}
-        held |= {row.order for row in await unanswered_of(connection, list(erasure.brought))}
+        held |= {row.order for row in await pending_sessions_of(connection, list(erasure.brought))}
         held |= await with_wholes(connection, brought)
         erasure.orders = [
             each

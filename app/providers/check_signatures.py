@@ -28,7 +28,7 @@ MAX_SECRETS: Final = 100
 
 
 class NotARequest(ValueError):
-    """The line cannot be judged. The message is a sentence; `name` is the line's, if it has one."""
+    """The line cannot be checked. The message is a sentence; `name` the line's, if it has one."""
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
         super().__init__(sentence)
@@ -37,9 +37,9 @@ class NotARequest(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLine:
-    """One request to judge. Of `secrets` any may match, and None says that the line has no secret;
+    """One request to check. Of `secrets` any may match, and None says that the line has no secret;
     `named` are keys by id, or parts. `tolerance` None: the profile's own; `ageless`: no age is
-    judged."""
+    checked."""
 
     name: str | None
     profile: str
@@ -239,7 +239,7 @@ def _verdict(text: bytes, profile: str | None, now: Instant) -> dict[str, Any]:
     except NotARequest as error:
         return _invalid(error.name, "not_a_request", f"Not a request: {error}.")
     try:
-        refusal = _judged(line)
+        refusal = _checked(line)
     except NotARequest as error:
         return _invalid(line.name, "not_a_request", f"Not a request: {error}.")
     if refusal is None:
@@ -251,7 +251,7 @@ def _invalid(name: Any, reason: str, sentence: str) -> dict[str, Any]:
     return {"name": name, "valid": False, "reason": reason, "sentence": sentence}
 
 
-def _judged(line: RequestLine) -> Refusal | None:
+def _checked(line: RequestLine) -> Refusal | None:
     """The refusal of the secret that comes closest; None where one of them is the right one.
 
     Raises NotARequest for a profile that is none, and for a secret that is missing and needed.
@@ -266,7 +266,7 @@ def _judged(line: RequestLine) -> Refusal | None:
     if isinstance(source, Refusal):
         return source
     refusal = source.verify(line.headers, line.body, now=line.now, method=line.method, url=line.url)
-    # A named verifier judges the age last, of a request that is genuine in all else.
+    # A named verifier checks the age last, of a request that is genuine in all else.
     aged = refusal is not None and refusal.reason in AGED
     return None if line.ageless and aged else refusal
 

@@ -193,27 +193,27 @@ class Timestamp:
             return format_instant(now).encode("ascii")
         return b"%d" % (now // self.unit.length)
 
-    def judge(self, text: bytes, now: Instant) -> Refusal | None:
+    def check(self, text: bytes, now: Instant) -> Refusal | None:
         """None where `text` is a timestamp no older or newer than allowed."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
-            return self._judge_date(text, now)
+            return self._check_date(text, now)
         if not text.isdigit():  # of bytes: ASCII digits only
             return self._refusal("timestamp_missing", _fault(text))
         if len(text) > self.unit.digits:
             return self._too_long(text, now)
         fine = len(text) >= self.unit.milliseconds_from
-        return self._judge_age(
+        return self._check_age(
             now - (EARLIEST + int(text) * (MILLISECOND if fine else self.unit.length))
         )
 
-    def _judge_date(self, text: bytes, now: Instant) -> Refusal | None:
+    def _check_date(self, text: bytes, now: Instant) -> Refusal | None:
         try:
             instant = parse_instant(text.decode("ascii"))
         except ValueError:
             return self._refusal("timestamp_missing", "is no date and time with its zone")
-        return self._judge_age(now - instant)
+        return self._check_age(now - instant)
 
-    def _judge_age(self, age: Duration) -> Refusal | None:
+    def _check_age(self, age: Duration) -> Refusal | None:
         if -self.future <= age <= self.past:
             return None
         return self._too_old(age) if age > 0 else self._too_new(-age)

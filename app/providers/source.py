@@ -20,7 +20,7 @@ from app.providers.reader import Reader
 from app.providers.request import Headers, Reason, Refusal
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.sections import HandshakeRule, Profile
-from app.providers.verification import Judge, compile_judge
+from app.providers.verification import SourceVerifier, compile_verifier
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 
@@ -128,9 +128,9 @@ ALL_ENDED: Final = Refusal(
 
 
 class Ending:
-    """The judges of one source over time. Slots, so that nothing prints a secret."""
+    """The verifiers of one source over time. Slots, so that nothing prints a secret."""
 
-    __slots__ = ("_ends", "_judges", "_name", "_profile", "_secrets")
+    __slots__ = ("_ends", "_name", "_profile", "_secrets", "_verifiers")
 
     def __init__(
         self, name: str, profile: Profile, *, secrets: Secrets, ends: Mapping[str, Instant]
@@ -139,18 +139,18 @@ class Ending:
         self._profile = profile
         self._secrets = tuple(secrets.listed)
         self._ends = dict(ends)
-        self._judges: dict[tuple[str, ...], Judge] = {}
+        self._verifiers: dict[tuple[str, ...], SourceVerifier] = {}
 
-    def judge_at(self, now: Instant) -> Judge | None:
+    def verifier_at(self, now: Instant) -> SourceVerifier | None:
         """With the secrets that are valid at `now`, compiled once; None where none is."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
             return None
-        if valid not in self._judges:
-            self._judges[valid] = compile_judge(
+        if valid not in self._verifiers:
+            self._verifiers[valid] = compile_verifier(
                 self._name, self._profile, Secrets(listed=valid), strict=True
             )
-        return self._judges[valid]
+        return self._verifiers[valid]
 
 
 # --- A source -------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Source:
         self.profile = profile
         self.acknowledgement_status: int = profile.acknowledgement.status
         given = _secrets(secrets)
-        self._judge: Judge = compile_judge(name, profile, given, strict=strict)
+        self._verifier: SourceVerifier = compile_verifier(name, profile, given, strict=strict)
         self._ending = Ending(name, profile, secrets=given, ends=ends) if ends else None
         self._reader = Reader(
             name, profile, phone_key, own_orders=own_orders, accounts=frozenset(accounts)
@@ -225,7 +225,7 @@ class Source:
         )
         self._tokens = Secrets(listed=texts if token else ())
         methods = {*profile.request.methods, *({rule.method} if rule else ())}
-        self.signs_address: bool = self._judge.signs_address
+        self.signs_address: bool = self._verifier.signs_address
         self.methods: frozenset[str] = frozenset(methods)
 
     def verify(
@@ -242,10 +242,10 @@ class Source:
         headers  as ASGI gives them: lower-case names, repeats kept
         url      the address as the provider signed it
         """
-        judge = self._judge if self._ending is None else self._ending.judge_at(now)
-        if judge is None:
+        verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
+        if verifier is None:
             return ALL_ENDED
-        return judge.verify(headers, body, now=now, method=method, url=self._full(url))
+        return verifier.verify(headers, body, now=now, method=method, url=self._full(url))
 
     @property
     def tokens(self) -> list[bytes]:
@@ -272,7 +272,7 @@ class Source:
 
         digest  SHA-256 of the body, 64 hex digits
         """
-        payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
+        payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
         return self._reader.read(payload, digest=digest, headers=headers, url=url)
 
     def belonging(
@@ -281,7 +281,7 @@ class Source:
         """Whose event a genuine body is, and of which environment, where the profile says that
         these are named. Never raises: see `Reader.belonging`."""
         try:
-            payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
+            payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
         except Unreadable:
             return Belonging(foreign=bool(self.profile.account.where))
         return self._reader.belonging(payload, headers=headers, url=url)
@@ -293,7 +293,7 @@ class Source:
 
         Raises Unreadable.
         """
-        payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
+        payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
         return self._reader.phones(payload, headers=headers, url=url)
 
     def read_answer(self, kept: bytes, *, digest: str) -> Event:
@@ -330,7 +330,7 @@ class Source:
         Raises as `sign` does, and ConfigurationError where we have only a public key.
         """
         checked = checked_id(event_id, "event_id")
-        return self._judge.sign(body, event_id=checked, now=now, method=method, url=url)
+        return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 
 
 def _secrets(given: Sequence[str] | Mapping[str, str] | Secrets) -> Secrets:

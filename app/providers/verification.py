@@ -86,7 +86,7 @@ class Verifier:
         request = Request(headers, body, method=method, url=url)
         request.field = self._field
         if self._items is None:
-            return self._judge(request, now)
+            return self._verify_one(request, now)
         items = expand(request.document, self._items)
         # Before anything is sliced: what is no object has no slice, and would shift the others.
         if not items or any(type(item) is not dict for item in items):
@@ -96,12 +96,12 @@ class Verifier:
         texts = slices(request.json_bytes.decode("utf-8"), self._items)
         # One item that is not genuine refuses all: who sent it, sent the others too.
         for item, text in zip(items, texts, strict=True):
-            refusal = self._judge(request.of_item(item, text.encode("utf-8")), now)
+            refusal = self._verify_one(request.of_item(item, text.encode("utf-8")), now)
             if refusal is not None:
                 return refusal
         return None
 
-    def _judge(self, request: Request, now: Instant) -> Refusal | None:
+    def _verify_one(self, request: Request, now: Instant) -> Refusal | None:
         # (1) There is a signature.
         values = self.place.values(request)
         if not any(values):
@@ -118,7 +118,7 @@ class Verifier:
         if refusal is not None or self.timestamp is None:
             return refusal
         # (4) The signed time is near enough, in both directions.
-        return self.timestamp.judge(request.timestamp, now)
+        return self.timestamp.check(request.timestamp, now)
 
     def _compare(self, request: Request, values: list[bytes], template: Template) -> Refusal | None:
         """Any key may match any signature; all are tried, so that none hides another."""
@@ -361,10 +361,10 @@ def _made_up(profile: Profile, verifier: Verifier) -> Iterator[str]:
             yield text
 
 
-# --- who judges a source's requests ---------------------------------------------------------------
+# --- who verifies a source's requests -------------------------------------------------------------
 
 
-class Judge(Protocol):
+class SourceVerifier(Protocol):
     """Verifies, unwraps and signs for one source.
 
     signs_address  whether scheme and host of the address are covered
@@ -439,8 +439,10 @@ class ByName:
 _UNSIGNED: Final = Unsigned()
 
 
-def compile_judge(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> Judge:
-    """The judge that the profile's mac calls for. Raises ConfigurationError with every problem."""
+def compile_verifier(
+    source: str, profile: Profile, secrets: Secrets, *, strict: bool
+) -> SourceVerifier:
+    """The one that the profile's mac calls for. Raises ConfigurationError with every problem."""
     mac = profile.signature.mac
     if mac == UNSIGNED:
         return _UNSIGNED

@@ -135,11 +135,11 @@ class Webhooks:
         """Status and code for what is refused unread, within the allowance of its address."""
         if status == 503:
             return status, "no_room"
-        fate = self.receiver.rejection_rate.fate(address)
-        code, _ = _DETAILS[429 if fate == "too_many" else status]
-        if fate == "kept":
+        decided = self.receiver.rejection_rate.decide(address)
+        code, _ = _DETAILS[429 if decided == "too_many" else status]
+        if decided == "kept":
             log.info("delivery refused by its headers", status=status, reason=code)
-        return (429 if fate == "too_many" else status), code
+        return (429 if decided == "too_many" else status), code
 
     async def _body(self, headers: list[Header], receive: Receive) -> bytes | None:
         """The body's bytes; None once they go over the cap. Nothing beyond the cap is kept."""

@@ -153,7 +153,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
     greeting = _greeting(source, incoming, body)
     if greeting is not None:
         return Answer(greeting.status, "handshake", delivery_id, greeting)
-    if source.unsigned and receiver.unsigned_rate.fate(incoming.address) != "kept":
+    if source.unsigned and receiver.unsigned_rate.decide(incoming.address) != "kept":
         return Answer(429, "too_many_unsigned", delivery_id)
     refused = refusal_of(
         source, incoming, body, now=now, environment=receiver.environment
@@ -212,11 +212,11 @@ def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
 async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> Answer:
     """Keep a rejection and answer. That it could not be kept does not change the answer."""
     verdict, problem, received_at, delivery_id = refusal
-    fate = receiver.rejection_rate.fate(incoming.address)
-    if fate == "too_many":
+    decided = receiver.rejection_rate.decide(incoming.address)
+    if decided == "too_many":
         return Answer(429, "too_many_rejections", delivery_id)
     status = _REFUSED_STATUS.get(verdict, 401)
-    if fate == "counted":
+    if decided == "counted":
         return Answer(status, verdict, delivery_id)
     body = incoming.body or b""
     rejection = Rejection(

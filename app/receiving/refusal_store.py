@@ -135,7 +135,7 @@ async def kept_rejections(
     return [_rejection(row) for row in rows]
 
 
-async def let_go(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
+async def delete_rejections(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
     """Take rejections out of the ring, for arrivals that the same transaction then keeps; the ids
     of those that were still in it."""
     # Before any row is locked, as the reader does: it may be letting the same rows go.

@@ -32,7 +32,7 @@ MAX_ADDRESSES: Final = 4096
 """Addresses remembered, the latest ones: some 1 MiB. Who is forgotten begins afresh, which is why
 there is an allowance for all together too."""
 
-Fate = Literal["kept", "counted", "too_many"]
+Decision = Literal["kept", "counted", "too_many"]
 """Of one rejection. kept: written and logged; counted: only that; too_many: this address must wait.
 """
 
@@ -69,7 +69,7 @@ class RejectionRate:
         self._all = Allowance(in_all, clock())
         self._addresses: OrderedDict[str, Allowance] = OrderedDict()
 
-    def fate(self, address: str) -> Fate:
+    def decide(self, address: str) -> Decision:
         """What becomes of one more rejection from this address."""
         now = self._clock()
         if not self._of(network_of(address), now).take(now):

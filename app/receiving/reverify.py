@@ -20,7 +20,7 @@ from app.receiving.context import AppContext
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_headers, restored
 from app.receiving.pace import Pace
-from app.receiving.refusal_store import Rejection, kept_rejections, let_go
+from app.receiving.refusal_store import Rejection, delete_rejections, kept_rejections
 from app.receiving.verify import (
     Incoming,
     Refused,
@@ -223,7 +223,7 @@ async def _accept(
     connection: Any, accepted: list[tuple[Rejection, list[Arrival]]]
 ) -> list[tuple[str, str]]:
     # Only what is still in the ring: another pass may have been here, or a flood.
-    gone = await let_go(connection, [rejection.delivery_id for rejection, _ in accepted])
+    gone = await delete_rejections(connection, [rejection.delivery_id for rejection, _ in accepted])
     arrivals = [
         arrival
         for rejection, several in accepted

@@ -13,7 +13,7 @@ from app.checkout import ask_session
 from app.core.errors import StoreUnavailable
 from app.database.writer import Space
 from app.orders import worker
-from app.orders.pending_session_store import Unanswered, note_unanswered
+from app.orders.pending_session_store import PendingSession, note_pending
 from app.orders.refold import refold_due
 from app.receiving.store import Store
 from reconcile.instants import MINUTE
@@ -221,10 +221,10 @@ async def held_for_a_while(driver: Driver) -> None:
     """A request that a process held when it died, and that is not due for some time."""
     later = driver.clock.now() + 10 * MINUTE
     async with driver.service.store.writing() as connection:
-        entry = Unanswered(
+        entry = PendingSession(
             key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later
         )
-        await note_unanswered(connection, entry)
+        await note_pending(connection, entry)
 
 
 async def test_deliveries_that_cannot_be_written_again_and_again(

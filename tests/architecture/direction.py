@@ -34,6 +34,9 @@ GROUPS = (
 beside them that wire, `bootstrap*.py` and `*_process.py`, are one room, and `__main__.py` is
 of the command line."""
 
+PROCESSES = ("worker_process", "console_process", "schedule_process")
+"""Of these files."""
+
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")
 CHANCE = ("random", "uuid", "secrets", "os.urandom")
 PRESENT = frozenset(
@@ -124,7 +127,7 @@ def room_of(name: str) -> str | None:
     room = rest.partition(".")[0]
     if top != "app" or room in ("", "__init__"):
         return None
-    if room.startswith("bootstrap") or room in ("worker_process", "console_process"):
+    if room.startswith("bootstrap") or room in PROCESSES:
         return "bootstrap"
     return "cli" if room == "__main__" else room
 

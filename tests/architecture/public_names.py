@@ -130,6 +130,7 @@ def routes() -> Iterator[str]:
         "webhooks": object.__new__(webhooks.Webhooks),
         "api": object.__new__(Api),
         "checkouts": object.__new__(Checkouts),
+        "finance": None,
         "proposals": object.__new__(ProposalRoutes),
         "health": object.__new__(Health),
         "log": object.__new__(PublishedLog),

@@ -14,7 +14,7 @@ from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import open_checkout
 from app.checkout.request import Judged, Reply
 from app.core.errors import StoreUnavailable
-from app.orders.pending_session_store import let_go_all
+from app.orders.pending_session_store import release_all
 from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.ledger.policy import Policy
@@ -110,7 +110,7 @@ async def test_killed_at_every_step_the_next_call_uses_the_same_key(
             died = await _dies(shop, pay, fate=fate, order=order)
             before = [record.key for record in await shop.records(order)]
             async with shop.store.writing() as connection:
-                await let_go_all(connection)  # as a process does when it starts
+                await release_all(connection)  # as a process does when it starts
             result = await shop.open(client, order=order)
             sent = {seen.key for seen in pay.seen[base:]}
             assert (result.state, result.session) == ("opened", f"cs_{order}")
@@ -143,7 +143,7 @@ async def test_a_caller_who_gives_up_leaves_the_key_and_the_place(shop: Shop) ->
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert len(client.turns) == 0
+        assert len(client.flights) == 0
         result = await shop.open(client)
     assert result.state == "opened"
     assert pay.keys == {result.key}

@@ -271,7 +271,7 @@ async def test_what_is_wrong_with_the_request_is_told_before_anything_is_written
 async def test_concurrent_calls_for_one_order_make_one_request(shop: Shop) -> None:
     async with service(opened()) as pay, pay.client() as client:
         results = await asyncio.gather(*(shop.open(client) for _ in range(20)))
-        assert len(client.turns) == 0
+        assert len(client.flights) == 0
     assert len(pay.seen) == 1
     assert len(set(results)) == 1
     assert await shop.kinds() == ["requested", "opened"]

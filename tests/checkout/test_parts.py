@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.checkout.client import ClientSettings, RetrySettings, Turns, pause_before
+from app.checkout.client import ClientSettings, RetrySettings, SingleFlight, pause_before
 from app.core.errors import ConfigurationError, UnreachableError
 
 RETRY = RetrySettings()
@@ -36,21 +36,21 @@ def test_pauses_grow_and_differ_between_orders() -> None:
 
 
 async def test_turns_are_bounded_and_leave_nothing() -> None:
-    turns: Turns[int] = Turns(limit=2)
-    async with turns.of("a"), turns.of("b"):
+    flights: SingleFlight[int] = SingleFlight(limit=2)
+    async with flights.of("a"), flights.of("b"):
         with pytest.raises(UnreachableError, match="try again"):
-            async with turns.of("c"):
+            async with flights.of("c"):
                 raise AssertionError("beyond the limit")
-    assert len(turns) == 0
-    async with turns.of("c") as turn:
+    assert len(flights) == 0
+    async with flights.of("c") as turn:
         assert turn.said("x") is None
 
 
 async def test_an_answer_is_shared_only_with_those_who_asked_the_same() -> None:
-    turns: Turns[int] = Turns()
+    flights: SingleFlight[int] = SingleFlight()
 
     async def call(asked: str, answer: int) -> int:
-        async with turns.of("a") as turn:
+        async with flights.of("a") as turn:
             await asyncio.sleep(0)
             return turn.said(asked) or turn.say(asked, answer)
 

@@ -63,8 +63,7 @@ def profile(path: Path, old: str, new: str) -> Given:
 def unsigned(path: Path) -> Given:
     """The shipped profile with nothing signed, and nobody asked whether it is true."""
     given = profile(path, 'mac = "hmac-sha256"', 'mac = "none"')
-    text = re.sub(r"(?ms)^\[timestamp\].*?^(?=\[)", "", path.read_text())
-    text = re.sub(r"(?m)^secret = .*\n", "", text, count=1)
+    text = re.sub(r"(?ms)^\[timestamp\].*?^(?=\[)|^secret = .*?\n", "", path.read_text())
     path.write_text(re.sub(r"(?m)^(where|format|label|encoding|signed) = .*\n", "", text, count=5))
     return given
 

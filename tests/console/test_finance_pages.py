@@ -23,12 +23,17 @@ from app.config.settings import Settings
 from app.console.application import build_console
 from app.console.finance_pages import CHECKS
 from app.console.jobs import Jobs
-from app.console.words import BREAK_STATES, CAUSES, STEPS
+from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
+from app.core.schedule import entries_of
+from app.finance.break_acts import finished_run
+from app.finance.delivering import FolderWay
 from app.finance.match_rules import save_rules
-from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
+from app.finance.scheduled_work import Schedule, run_now
 from app.providers.source import Source
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
+from reconcile.matching.control import SIDES
 from reconcile.reporting.closing import Blocker
 from tests.api.driving import environ
 from tests.console.conftest import ORIGIN, RunningConsole, import_bank_and_statement, until_async
@@ -54,6 +59,7 @@ async def breaks(client: httpx2.AsyncClient, query: str = "") -> dict[str, Any]:
 
 
 def test_every_word_of_a_break_has_a_sentence() -> None:
+    assert set(SIDE_SENTENCES) == set(SIDES)
     assert set(CAUSES) == set(BREAK_CAUSES)
     assert set(STATES) <= set(BREAK_STATES)
     assert set(DEEDS) <= set(STEPS)
@@ -423,6 +429,30 @@ async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> 
     assert sorted(rows) == [("a finance", "a look"), ("a finance", "month end")]
 
 
+async def test_a_run_shows_its_control_totals(console_with_breaks: RunningConsole) -> None:
+    """What the command shows: every row in one place, by side, and whether the sums tie."""
+    console = console_with_breaks
+    by_command = run_document(await ran(console.context, await finished_run(console.context, 1)))
+    async with console.signed_in("finance") as client:
+        found = (await client.get("/runs/1.json")).json()
+        page = (await client.get("/runs/1")).text
+        lines = list(csv.DictReader(io.StringIO((await client.get("/runs/1.csv")).text)))
+        listed = (await client.get("/runs")).text
+        assert [(await client.get(f"/runs/{one}")).status_code for one in (2, "x")] == [404, 404]
+    async with console.signed_in("support") as client:
+        assert (await client.get("/runs/1")).status_code == 403
+    assert {name: found[name] for name in by_command} == by_command
+    assert {each["side"] for each in found["control"]} == {"takings", "settlement"}
+    assert [(each["side"], each["bucket"], each["count"]) for each in lines] == [
+        (each["side"], each["bucket"], str(each["count"])) for each in found["control"]
+    ]
+    text = shown(page)
+    assert f"All {found['ties_checked']} sums tie" in text
+    assert "What was captured, held against the order book" in text
+    assert "Paid twice" in text
+    assert 'href="/runs/1"' in listed
+
+
 async def test_what_is_against_closing_is_looked_for_in_a_job(
     console: RunningConsole,
 ) -> None:
@@ -482,6 +512,29 @@ async def test_a_month_says_what_is_against_closing_it(console: RunningConsole) 
     for each in later["checks"]:
         assert each["sentence"] in text
     assert console.driver.rows("SELECT 1 FROM closings") == []
+
+
+async def test_the_reports_page_shows_what_is_done_at_its_times(
+    console: RunningConsole, tmp_path: Path
+) -> None:
+    """With the last and the next time, and why the last came to nothing."""
+    entries = entries_of(
+        "month | 0 6 12 * * | reconcile month pdf folder; idle | 0 0 1 1 * | reconcile"
+    )
+    console.console = replace(console.console, schedule=entries)
+    console.application = build_console(console.console)
+    schedule = Schedule(entries=entries, ways={"folder": FolderWay(folder=tmp_path / "none")})
+    await run_now(console.context, schedule, "month", by="a admin")
+    async with console.signed_in("finance") as client:
+        told = (await client.get("/reports.json")).json()["schedule"]
+        text = shown((await client.get("/reports")).text)
+    async with console.signed_in("support") as client:
+        assert (await client.get("/reports.json")).status_code == 403
+    month, idle = told
+    assert (month["last"]["state"], month["last"]["asked"], idle["last"]) == ("failed", True, None)
+    assert month["last"]["problem"].startswith("the folder TALLYHOOK_REPORTS__FOLDER")
+    assert month["last"]["problem"] in text
+    assert "Reconciles, then reports the month before: PDF, by folder" in text
 
 
 @pytest.mark.parametrize("form", ["html", "xlsx", "csv", "json", "table"])

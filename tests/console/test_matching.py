@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import httpx2
 import pytest
 
 from app.core.errors import UsageError
@@ -57,7 +58,11 @@ async def test_a_line_is_matched_by_hand_and_taken_back(
         back = await send(client, f"/do/unmatch?break={paid['id']}", line=line, reason="no, wrong")
         left = (await client.get(f"{path}.json")).json()["matched"]
         none = shown((await client.get(f"/do/unmatch?break={paid['id']}")).text)
-    assert paid["candidates"][0]["apart"] in page
+    first = paid["candidates"][0]
+    assert first["apart"] in page
+    assert f"{first['score']} of 100" in page
+    assert first["reasons"]
+    assert all(f"{each['points']}: {each['words']}" in page for each in first["reasons"])
     assert "What keeps the two apart" in asked
     assert (sent.status_code, back.status_code) == (303, 303)
     assert (matched, closed, left) == ([line], "closed", [])
@@ -247,6 +252,52 @@ async def test_support_sees_breaks_and_decides_none(console_with_breaks: Running
     assert "accept-all" not in page
     assert "assign-all" in page
     assert "/do/match" not in one
+
+
+async def tried(client: httpx2.AsyncClient, rules: str) -> str:
+    """The form that puts rules in force which were tried."""
+    sent = await send(client, "/do/preview-rules", rules=rules)
+    path = sent.headers["location"].partition("?")[0]
+    page = (await client.get(path)).text
+    assert rules.splitlines()[-1] in shown(page)
+    found: str = f"/do/save-rules?preview={path.rpartition('/')[2]}"
+    assert f'href="{found}"' in page
+    return found
+
+
+async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: RunningConsole) -> None:
+    """The very ones, by one person where no rule says otherwise, else by two; and not where others
+    were put in force since."""
+    console = console_with_breaks
+    limits = '[accept_alone_max]\nKES = "5.00"\n'
+    async with console.signed_in("finance") as client:
+        first = await tried(client, limits)
+        stale = await tried(client, '[tolerance]\nKES = "9.00"\n')
+        alone = shown((await client.get(first)).text)
+        done = await send(client, first, reason="as we agreed")
+        told = shown((await client.get(stale)).text)
+        late = await client.post(stale, data={"form": "once", "reason": "x"})
+        second = await tried(client, '[tolerance]\nKES = "1.00"\n')
+        by_two = shown((await client.get(second)).text)
+        sent = await send(client, second, reason="small change")
+        listed = (await client.get("/proposals.json")).json()["proposals"]
+        gone = await client.get("/do/save-rules?preview=job_0")
+    assert "in your name" in alone
+    assert done.status_code == 303
+    assert console.driver.rows("SELECT toml FROM match_rules") == [(limits,)]
+    assert console.driver.rows("SELECT who, reason FROM audit WHERE action = 'rules_saved'") == [
+        ("a finance", "as we agreed")
+    ]
+    assert "Other rules were put in force since these were tried" in told
+    assert late.status_code == 400
+    assert "when another operator approves" in by_two
+    assert "Proposed to a second person" in shown(sent.text)
+    async with console.signed_in("admin") as client:
+        name = listed[0]["id"]
+        assert "KES = &#34;1.00&#34;" in (await client.get(f"/proposals/{name}")).text
+        await send(client, f"/do/approve?proposal={name}", reason="fine")
+    assert len(console.driver.rows("SELECT 1 FROM match_rules")) == 2
+    assert gone.status_code == 404
 
 
 async def test_rules_are_tried_and_nothing_is_kept(console_with_breaks: RunningConsole) -> None:

@@ -80,6 +80,7 @@ LISTS: Final = (
     "/bank?stands=bank_line_unknown",
     "/imports?kind=bank",
     "/imports/1",
+    "/runs/1",
     "/proposals?before=prp_zz",
 )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
+import segno
 
 from app.access.credentials import (
     fitting_step,
@@ -81,6 +83,43 @@ async def test_an_invitation_is_used_once_and_leads_to_a_session(console: Runnin
         assert again.status_code in (303, 403)
     async with console.client(**SAME_SITE) as client:  # the code was used
         assert (await client.post("/sign-in", data=form)).status_code == 403
+
+
+def dark_cells(svg: str) -> set[tuple[int, int]]:
+    """(row, column) of what a QR code draws: strokes to the right, a row at a time."""
+    drawn = re.search(r'stroke="#000" d="([^"]+)"', svg)
+    assert drawn
+    at = [0.0, 0.0]
+    found = set()
+    for step, numbers in re.findall(r"([Mmh])([-0-9. ]+)", drawn[1].replace("-", " -")):
+        by = [float(each) for each in numbers.split()]
+        if step == "h":
+            found |= {(int(at[1]), int(at[0]) + cell) for cell in range(int(by[0]))}
+            at[0] += by[0]
+        else:
+            at = by if step == "M" else [at[0] + by[0], at[1] + by[1]]
+    return found
+
+
+async def test_an_authenticator_takes_the_secret_by_a_picture(console: RunningConsole) -> None:
+    """The picture is of the very address that is linked, dark on light in any theme, and has
+    nothing that the content policy would refuse."""
+    token = await invite_operator(console.context, name="a finance", role=None, by="a admin")
+    async with console.client(**SAME_SITE) as client:
+        page = (await client.post("/invite", data={"token": token})).text
+    linked = re.search(r'href="(otpauth:[^"]+)"', page)
+    assert linked
+    svg = page[page.index("<svg viewBox", page.index("otpauth")) :].partition("</svg>")[0]
+    code = segno.make(unescape(linked[1]), micro=False, error="m")
+    border = 4
+    assert dark_cells(svg) == {
+        (row + border, column + border)
+        for row, line in enumerate(code.matrix)
+        for column, dark in enumerate(line)
+        if dark
+    }
+    assert 'fill="#fff"' in svg
+    assert "style" not in svg
 
 
 async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) -> None:

@@ -24,7 +24,14 @@ from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasing, ErasureRules
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ
-from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole, session_for
+from tests.console.conftest import (
+    AWKWARD,
+    PHONE,
+    SAME_SITE,
+    RunningConsole,
+    session_for,
+    until_async,
+)
 from tests.console.test_pages import shown
 from tests.reconcile.build import T
 
@@ -284,7 +291,15 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
     there = replace(console, console=with_way, application=build_console(with_way))
     path = f"/do/test-event?source={source['source']}"
     async with there.signed_in("finance") as client:
-        elsewhere = await sent(client, path, service="http://192.0.2.1")
-        told = await sent(client, path, service="http://127.0.0.1:8080")
-    assert elsewhere.status_code == 400
-    assert "It was taken" in shown(told.text)
+        form = shown((await client.get(path)).text)
+        elsewhere = await sent(client, path, event="pending", service="http://192.0.2.1")
+        unknown = await sent(client, path, event="dividend", service="http://127.0.0.1:8080")
+        told = await sent(client, path, event="declined", service="http://127.0.0.1:8080")
+        text = shown(told.text)
+        order = text.partition("of order ")[2].partition(";")[0]
+        await until_async(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 3)
+        found = (await client.get(f"/orders/{order}.json")).json()
+    assert "payment.declined (declined)" in form
+    assert (elsewhere.status_code, unknown.status_code) == (400, 400)
+    assert "It was taken" in text
+    assert (order[:5], found["ledger"]["outcome"]) == ("TEST-", "failed")

@@ -9,8 +9,8 @@ import pytest
 from app.orders import refold
 from app.orders.ledger_store import publish
 from app.orders.notification_store import (
-    Fate,
     Notification,
+    SendResult,
     notification_counts,
     notifications_in,
     send_again,
@@ -42,10 +42,10 @@ async def take(store: Store, *, at: int = 0, limit: int = 100) -> list[Notificat
         return await take_notifications(connection, now=seconds(at), limit=limit, lease=LEASE)
 
 
-async def settle(store: Store, *fates: Fate, at: int = 0) -> None:
+async def settle(store: Store, *results: SendResult, at: int = 0) -> None:
     """What became of it."""
     async with store.writing() as connection:
-        await settle_notifications(connection, fates, now=seconds(at))
+        await settle_notifications(connection, results, now=seconds(at))
 
 
 def names(taken: list[Notification]) -> list[tuple[str, str]]:
@@ -95,15 +95,15 @@ class OutboxContract:
         assert await take(store) == []
         await settle(
             store,
-            Fate(sent=first[0], delivered=True),
-            Fate(sent=first[1], problem="timed_out", again_at=seconds(20)),
+            SendResult(sent=first[0], delivered=True),
+            SendResult(sent=first[1], problem="timed_out", again_at=seconds(20)),
             at=1,
         )
         second = await take(store, at=1)
         assert names(second) == [(first[0].published.order, "succeeded")]
         again = await take(store, at=20)
         assert [each.tries for each in again] == [1]
-        await settle(store, Fate(sent=again[0], problem="status_500"), at=21)
+        await settle(store, SendResult(sent=again[0], problem="status_500"), at=21)
         assert names(await take(store, at=21)) == [(first[1].published.order, "succeeded")]
 
     async def test_who_dies_loses_the_lease(self, store: Store) -> None:
@@ -112,10 +112,10 @@ class OutboxContract:
         (lost,) = await take(store)
         (found,) = await take(store, at=60)
         assert found.published == lost.published
-        await settle(store, Fate(sent=lost, delivered=True), at=61)
+        await settle(store, SendResult(sent=lost, delivered=True), at=61)
         assert await counts(store) == (2, 0)
         assert await counts(store, enough=1) == (1, 0)
-        await settle(store, Fate(sent=found, delivered=True), at=62)
+        await settle(store, SendResult(sent=found, delivered=True), at=62)
         assert await counts(store) == (1, 0)
         async with store.reading() as connection:
             waits, there = await notifications_in(connection, state=None, limit=9)
@@ -136,7 +136,7 @@ class OutboxContract:
         """A dead letter stays, with its problem, until somebody asks for it again."""
         await told(store, "A")
         (sent,) = await take(store)
-        await settle(store, Fate(sent=sent, problem="status_410"))
+        await settle(store, SendResult(sent=sent, problem="status_410"))
         async with store.reading() as connection:
             (dead,) = await notifications_in(connection, state="dead", limit=9)
             listed = await notifications_in(connection, state=None, limit=9)

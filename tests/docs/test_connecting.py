@@ -82,9 +82,7 @@ async def test_the_path_ends_as_its_page_says(
     await _runs(connect, capsys)
     monkeypatch.setenv("TALLYHOOK_CONFIG", "tallyhook.env")
     values = plan_settings(Path("tallyhook.env"), {}).values
-    more: dict[str, Any] = {
-        name.removeprefix("TALLYHOOK_"): value for name, value in values.items()
-    }
+    more: Any = {name.removeprefix("TALLYHOOK_"): value for name, value in values.items()}
     async with driving(tmp_path, at=SystemClock().now(), **more) as driver:
         bridge = _Bridge(driver, asyncio.get_running_loop())
 

@@ -24,6 +24,7 @@ from tests.database.contract_references import ReferenceContract
 from tests.database.contract_reporting import ReportingContract
 from tests.database.contract_restoring import RestoringContract
 from tests.database.contract_retention import RetentionContract
+from tests.database.contract_scheduling import SchedulingContract
 from tests.database.contract_sealing import SealingContract
 from tests.database.contract_takings import TakingsContract
 from tests.database.contract_upgrading import UpgradingContract
@@ -56,6 +57,7 @@ class TestPostgresql(
     HoldContract,
     ReconcilingContract,
     WatchingContract,
+    SchedulingContract,
     ImportContract,
     SealingContract,
     UpgradingContract,

@@ -22,7 +22,7 @@ from app.privacy.check import Rebuilding, check_database
 from app.receiving.append_store import Arrival, keep_arrivals, mark_due
 from app.receiving.context import AppContext
 from app.receiving.due_store import Due, claim_orders, due_orders
-from app.receiving.refusal_store import let_go
+from app.receiving.refusal_store import delete_rejections
 from app.receiving.store import Store
 from reconcile.instants import SECOND, Instant
 from tests.database.builders import (
@@ -386,7 +386,7 @@ async def test_what_is_judged_again_and_what_pushes_it_out_never_wait_in_a_circl
     async def judge_again(store: Store, name: str) -> set[str]:
         await begun.wait()
         async with store.writing() as connection:
-            gone = await let_go(connection, [name])
+            gone = await delete_rejections(connection, [name])
             await keep_arrivals(connection, [arrival(said("e1", order="A"))])
         return gone
 

@@ -24,7 +24,7 @@ from app.core.logs import configure_logging
 from app.evidence.seal import seal_all
 from app.evidence.verify_log import verify_log
 from app.finance.imports import ImportRequest, import_bank, import_book
-from app.orders.pending_session_store import Unanswered, forget, note_unanswered
+from app.orders.pending_session_store import PendingSession, forget, note_pending
 from app.orders.prove import prove_orders
 from app.orders.read_orders import order_document
 from app.orders.rebuild import refold_all
@@ -97,8 +97,8 @@ async def plant(driver: Driver) -> None:
     request = json.dumps({"customer": {"phone": PHONE}}).encode()
     for number in range(30):
         async with driver.context.store.writing() as connection:
-            row = Unanswered(key=f"key_{number}", order="ORD-1", request=request, due_at=T)
-            await note_unanswered(connection, row)
+            row = PendingSession(key=f"key_{number}", order="ORD-1", request=request, due_at=T)
+            await note_pending(connection, row)
             if number % 2:
                 await forget(connection, f"key_{number}")
 

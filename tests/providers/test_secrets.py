@@ -102,7 +102,7 @@ def test_all_bad_secrets_are_told_at_once() -> None:
 def test_no_representation_shows_a_secret() -> None:
     """Neither the source nor anything it holds prints the secret."""
     made = source()
-    inside = [repr(made), repr(vars(made)), repr(vars(made._judge))]
+    inside = [repr(made), repr(vars(made)), repr(vars(made._verifier))]
     assert not any(SECRET[6:] in text or "1\\xf2\\x90" in text for text in inside)
 
 

@@ -19,35 +19,35 @@ class Clock:
         return self.now
 
 
-def fates(rate: RejectionRate, address: str, times: int) -> Counter[str]:
+def decisions(rate: RejectionRate, address: str, times: int) -> Counter[str]:
     """What becomes of so many rejections from one address."""
-    return Counter(rate.fate(address) for _ in range(times))
+    return Counter(rate.decide(address) for _ in range(times))
 
 
 def test_an_address_has_its_allowance_and_gets_it_back_with_time() -> None:
     clock = Clock()
     rate = RejectionRate(in_all=1000, per_address=60, clock=clock)
-    assert fates(rate, "192.0.2.1", 70) == {"kept": 60, "too_many": 10}
-    assert fates(rate, "192.0.2.2", 5) == {"kept": 5}
+    assert decisions(rate, "192.0.2.1", 70) == {"kept": 60, "too_many": 10}
+    assert decisions(rate, "192.0.2.2", 5) == {"kept": 5}
     clock.now += 10
-    assert fates(rate, "192.0.2.1", 70) == {"kept": 10, "too_many": 60}
+    assert decisions(rate, "192.0.2.1", 70) == {"kept": 10, "too_many": 60}
     clock.now += 3600
-    assert fates(rate, "192.0.2.1", 70) == {"kept": 60, "too_many": 10}
+    assert decisions(rate, "192.0.2.1", 70) == {"kept": 60, "too_many": 10}
 
 
 def test_all_addresses_together_have_one_and_nobody_waits_for_it() -> None:
     clock = Clock()
     rate = RejectionRate(in_all=100, per_address=10, clock=clock)
-    seen = Counter(rate.fate(f"192.0.2.{n % 50}") for n in range(400))
+    seen = Counter(rate.decide(f"192.0.2.{n % 50}") for n in range(400))
     assert seen == {"kept": 100, "counted": 400 - 100}
     clock.now += 60
-    assert Counter(rate.fate(f"198.51.100.{n}") for n in range(200))["kept"] == 100
+    assert Counter(rate.decide(f"198.51.100.{n}") for n in range(200))["kept"] == 100
 
 
 def test_ever_new_addresses_take_no_more_memory_and_no_more_than_the_common_allowance() -> None:
     rate = RejectionRate(in_all=50, per_address=10, clock=Clock())
     seen = Counter(
-        rate.fate(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}") for n in range(MAX_ADDRESSES * 3)
+        rate.decide(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}") for n in range(MAX_ADDRESSES * 3)
     )
     assert seen["kept"] == 50
     assert len(rate._addresses) == MAX_ADDRESSES
@@ -55,10 +55,10 @@ def test_ever_new_addresses_take_no_more_memory_and_no_more_than_the_common_allo
 
 def test_an_address_that_goes_on_is_not_forgotten_for_new_ones() -> None:
     rate = RejectionRate(in_all=10**6, per_address=10, clock=Clock())
-    fates(rate, "192.0.2.1", 10)
+    decisions(rate, "192.0.2.1", 10)
     for n in range(MAX_ADDRESSES * 2):
-        rate.fate(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
-        assert rate.fate("192.0.2.1") == "too_many"
+        rate.decide(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
+        assert rate.decide("192.0.2.1") == "too_many"
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,28 @@ class BankLineRow(Table, table=True):
     told: str = text_column()
 
 
+class ScheduledRunRow(Table, table=True):
+    """One time of one entry of the schedule, or one that a person asked for (`asked`); or, with the
+    state `seen`, since when an entry has been watched. `until`: of one that runs the end of its
+    lease, of one that failed when it is tried again. `delivered` is JSON: what went which way."""
+
+    __tablename__ = "scheduled_runs"
+    __table_args__ = CLUSTERED
+    name: str = text_column(primary=True)
+    due_at: int = big_column(primary=True)
+    cron: str = text_column()
+    state: str = text_column()
+    asked: int = big_column()
+    late: int = big_column()
+    tries: int = big_column()
+    as_of: int = big_column()
+    until: int | None = big_column(null=True)
+    ended_at: int | None = big_column(null=True)
+    run: int | None = big_column(null=True)
+    problem: str | None = text_column(null=True)
+    delivered: str = text_column()
+
+
 class StatementLineRow(Table, table=True):
     """One version of one line of a statement: the `ordinal`-th movement of this kind of one
     payment (`subject`), or of one order or payout where no payment is named."""

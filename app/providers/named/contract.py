@@ -69,7 +69,7 @@ class Age:
     past: Duration
     future: Duration
 
-    def judge(self, signed_at: Instant, now: Instant) -> Refusal | None:
+    def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
         """None where `signed_at` is no older or newer than allowed at `now`."""
         age = now - signed_at
         if age > self.past:

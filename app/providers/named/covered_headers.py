@@ -69,7 +69,7 @@ class CoveredHeaders:
         if not any([key.matches(content, stated.signatures) for key in self._keys]):  # noqa: C419
             return self._mismatch
         # (3) The signed time is near enough.
-        return self._age.judge(EARLIEST + int(stated.time) * SECOND, now)
+        return self._age.check(EARLIEST + int(stated.time) * SECOND, now)
 
     def _stated(self, headers: Headers) -> Stated | Refusal:
         value = self._header.value(headers)

@@ -140,7 +140,7 @@ class Paypal:
         if not certificate.key.matches(self._content(stated, request.body), [signature]):
             return _OTHER_SIGNATURE
         # (4) The signed time is near enough.
-        return self._judge(stated.time, now)
+        return self._check(stated.time, now)
 
     def _stated(self, headers: Headers) -> Stated | Refusal:
         values = []
@@ -167,9 +167,9 @@ class Paypal:
         crc = b"%d" % zlib.crc32(body)
         return b"|".join((stated.identity, stated.time, self._webhook_id, crc))
 
-    def _judge(self, time: bytes, now: Instant) -> Refusal | None:
+    def _check(self, time: bytes, now: Instant) -> Refusal | None:
         try:
-            return self._age.judge(parse_instant(time.decode("ascii")), now)
+            return self._age.check(parse_instant(time.decode("ascii")), now)
         except ValueError:
             return self._age.missing("is not an RFC 3339 date-time")
 

@@ -77,7 +77,7 @@ class Plaid:
         if type(stated) is not str or not compare_digest(stated.encode("utf-8", "replace"), actual):
             return _OTHER_BODY
         # (4) It was issued near enough to now.
-        return self._judge(claims.get("iat"), now)
+        return self._check(claims.get("iat"), now)
 
     def _key(self, token: bytes, now: Instant) -> JsonWebKey | Refusal:
         try:
@@ -93,10 +93,10 @@ class Plaid:
         expired = key.expires_at is not None and now >= key.expires_at
         return _EXPIRED_KEY if expired else key
 
-    def _judge(self, issued: Any, now: Instant) -> Refusal | None:
+    def _check(self, issued: Any, now: Instant) -> Refusal | None:
         if type(issued) is not int or not 0 <= issued * SECOND <= LATEST:
             return self._age.missing("is missing or not a number of seconds")
-        return self._age.judge(EARLIEST + issued * SECOND, now)
+        return self._age.check(EARLIEST + issued * SECOND, now)
 
     def payload(self, request: Arrived) -> bytes:
         """The body."""

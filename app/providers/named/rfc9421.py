@@ -237,14 +237,14 @@ class Rfc9421:
             return _MALFORMED if _has_signature(request) else _MISSING
         refusals = []
         for claim in claims:
-            refusal = self._judge(claim, request, now)
+            refusal = self._check(claim, request, now)
             if refusal is None:
                 return None
             refusals.append(refusal)
         # What is genuine but of another time says more than what is a stranger's.
         return max(refusals, key=lambda each: each.reason != "signature_mismatch", default=_MISSING)
 
-    def _judge(self, claim: Claim, request: Arrived, now: Instant) -> Refusal | None:
+    def _check(self, claim: Claim, request: Arrived, now: Instant) -> Refusal | None:
         # (2) Its key is known, and its algorithm and tag are allowed.
         identity = claim.parameters.get("keyid")
         keys = self._keys.get(identity) if type(identity) is str else None
@@ -270,12 +270,12 @@ class Rfc9421:
         if claim.covers([CONTENT_DIGEST]) and not is_digest_of(request.headers, request.body):
             return _OTHER_BODY
         # (6) It was made near enough to now, and has not expired.
-        return self._judge_age(claim, now)
+        return self._check_age(claim, now)
 
     def _must_cover(self, body: bytes) -> set[str]:
         return {*self._required, CONTENT_DIGEST} if body else set(self._required)
 
-    def _judge_age(self, claim: Claim, now: Instant) -> Refusal | None:
+    def _check_age(self, claim: Claim, now: Instant) -> Refusal | None:
         created = _moment(claim.parameters.get("created"))
         if created is None:
             return self._age.missing("is missing or not a number of seconds")
@@ -283,7 +283,7 @@ class Rfc9421:
             expires = _moment(claim.parameters["expires"])
             if expires is None or now > expires:
                 return _EXPIRED
-        return self._age.judge(created, now)
+        return self._age.check(created, now)
 
     def payload(self, request: Arrived) -> bytes:
         """The body."""

@@ -1,4 +1,4 @@
-"""Lines of bank accounts, as files of banks told them."""
+"""Lines of bank accounts, as files of banks told them; and what was done by schedule."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ depends_on = None
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
-def _text(name: str) -> sa.Column[str]:
-    return sa.Column(name, TEXT, nullable=False)
+def _text(name: str, *, null: bool = False) -> sa.Column[str]:
+    return sa.Column(name, TEXT, nullable=null)
 
 
 def _big(name: str, *, null: bool = False) -> sa.Column[int]:
@@ -41,6 +41,25 @@ def upgrade() -> None:
         _text("counterparty"),
         _text("told"),
         sa.PrimaryKeyConstraint("subject", "ordinal", "since", name=op.f("pk_bank_lines")),
+        sqlite_strict=True,
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "scheduled_runs",
+        _text("name"),
+        _big("due_at"),
+        _text("cron"),
+        _text("state"),
+        _big("asked"),
+        _big("late"),
+        _big("tries"),
+        _big("as_of"),
+        _big("until", null=True),
+        _big("ended_at", null=True),
+        _big("run", null=True),
+        _text("problem", null=True),
+        _text("delivered"),
+        sa.PrimaryKeyConstraint("name", "due_at", name=op.f("pk_scheduled_runs")),
         sqlite_strict=True,
         sqlite_with_rowid=False,
     )

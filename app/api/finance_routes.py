@@ -1,0 +1,226 @@
+"""The API of finance, to be read: what was imported, matched, found, decided and closed. The
+documents are those of the commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.api.request_body import chosen, instant_parameter, number_parameter
+from app.core.errors import NotFoundError, UsageError
+from app.core.problems import ApiProblem
+from app.finance.bank_match import booked_line, booked_page
+from app.finance.break_acts import (
+    SeenBreak,
+    breaks_of_run,
+    finished_run,
+    finished_runs,
+    late_document,
+    late_items,
+    living_breaks,
+    one_break,
+)
+from app.finance.closed_periods import closed_report, list_closed
+from app.finance.imports import ImportKind, past_imports
+from app.finance.match_rules import current_rules, rules_document
+from app.finance.read_lines import (
+    book_document,
+    book_page,
+    statement_document,
+    statement_page,
+)
+from app.finance.reconcile_period import listed_run, ran, run_document
+from app.receiving.context import AppContext
+from reconcile.matching.breaks import BREAK_CAUSES, STATES
+from reconcile.matching.control import BUCKETS
+
+GREATEST: Final = 2**63 - 1
+
+
+class FinanceRoutes:
+    """The endpoints; each is for the scope `finance`."""
+
+    def __init__(self, context: AppContext, *, page_max: int) -> None:
+        self._context = context
+        self._page_max = page_max
+
+    def _limit(self, request: Request) -> int:
+        return number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+
+    # --- what was imported
+
+    async def book_lines(self, request: Request, program: str) -> Response:
+        """GET /api/v1/records/lines?reference=&as_of=&after=&limit="""
+        page = await book_page(self._context, **self._lines_asked(request))
+        return _page("lines", [book_document(each) for each in page.lines], page.following)
+
+    async def statement_lines(self, request: Request, program: str) -> Response:
+        """GET /api/v1/statement/lines?reference=&as_of=&after=&limit="""
+        page = await statement_page(self._context, **self._lines_asked(request))
+        return _page("lines", [statement_document(each) for each in page.lines], page.following)
+
+    def _lines_asked(self, request: Request) -> dict[str, Any]:
+        return {
+            "reference": request.query_params.get("reference") or None,
+            "as_of": instant_parameter(request, "as_of"),
+            "after": request.query_params.get("after", ""),
+            "limit": self._limit(request),
+        }
+
+    async def bank_lines(self, request: Request, program: str) -> Response:
+        """GET /api/v1/bank/lines?stands=&as_of=&after=&limit="""
+        try:
+            page = await booked_page(
+                self._context,
+                as_of=instant_parameter(request, "as_of"),
+                stands=chosen(request, "stands", BUCKETS),
+                after=request.query_params.get("after", ""),
+                limit=self._limit(request),
+            )
+        except NotFoundError:
+            raise ApiProblem(
+                422, "parameter_invalid", "after is no line of this list: begin without it."
+            ) from None
+        except UsageError as error:
+            raise ApiProblem(409, "bank_not_matched", f"{error}.") from None
+        following = page.lines[-1].line.line_id if page.more else None
+        return _page("lines", [each.document() for each in page.lines], following)
+
+    async def bank_line(self, request: Request, program: str) -> Response:
+        """GET /api/v1/bank/lines/{line}?as_of="""
+        as_of = instant_parameter(request, "as_of")
+        try:
+            found = await booked_line(self._context, request.path_params["line"], as_of=as_of)
+        except NotFoundError:
+            raise ApiProblem(
+                404, "bank_line_unknown", "There is no bank line of this name."
+            ) from None
+        except UsageError as error:
+            raise ApiProblem(409, "bank_not_matched", f"{error}.") from None
+        return JSONResponse(found.document(whole=True))
+
+    async def book_imports(self, request: Request, program: str) -> Response:
+        """GET /api/v1/records/imports?before=&limit="""
+        return await self._imports(request, "book")
+
+    async def statement_imports(self, request: Request, program: str) -> Response:
+        """GET /api/v1/statement/imports?before=&limit="""
+        return await self._imports(request, "statement")
+
+    async def bank_imports(self, request: Request, program: str) -> Response:
+        """GET /api/v1/bank/imports?before=&limit="""
+        return await self._imports(request, "bank")
+
+    async def _imports(self, request: Request, kind: ImportKind) -> Response:
+        limit = self._limit(request)
+        before = number_parameter(request, "before", default=GREATEST, low=0, high=GREATEST)
+        found = await past_imports(self._context, kind=kind, limit=limit, before=before)
+        following = found[-1].number if len(found) == limit else None
+        return _page("imports", [each.document() for each in found], following)
+
+    # --- what was matched, and what is found
+
+    async def runs(self, request: Request, program: str) -> Response:
+        """GET /api/v1/runs?before=&limit="""
+        limit = self._limit(request)
+        before = number_parameter(request, "before", default=GREATEST, low=0, high=GREATEST)
+        found = await finished_runs(self._context, limit=limit, before=before)
+        following = found[-1].number if len(found) == limit else None
+        return _page("runs", [listed_run(each) for each in found], following)
+
+    async def run(self, request: Request, program: str) -> Response:
+        """GET /api/v1/runs/{run}?after=&limit=: its totals, and some of its breaks."""
+        name, limit = request.path_params["run"], self._limit(request)
+        try:
+            if not _NUMBER.fullmatch(name):
+                raise NotFoundError(name)
+            found = await ran(self._context, await finished_run(self._context, int(name)))
+        except NotFoundError:
+            raise ApiProblem(404, "run_unknown", "There is no run of this name.") from None
+        seen = breaks_of_run(self._context, found.number, after=_after(request))
+        breaks, following = await _first(seen, lambda each: True, limit=limit)
+        told = [each.document(as_of=found.as_of) for each in breaks]
+        return JSONResponse(run_document(found) | {"breaks": told, "next": following})
+
+    async def rules(self, request: Request, program: str) -> Response:
+        """GET /api/v1/rules"""
+        return JSONResponse(rules_document(await current_rules(self._context)))
+
+    async def breaks(self, request: Request, program: str) -> Response:
+        """GET /api/v1/breaks?cause=&state=&assignee=&after=&limit=, closed ones by their state"""
+        cause, state = chosen(request, "cause", BREAK_CAUSES), chosen(request, "state", STATES)
+        assignee, limit = request.query_params.get("assignee") or None, self._limit(request)
+        states = STATES[:-1] if state is None else (state,)
+        now = self._context.clock.now()
+        found, following = await _first(
+            living_breaks(
+                self._context, causes=[] if cause is None else [cause], after=_after(request)
+            ),
+            lambda each: each.life.state in states and assignee in (None, each.life.assignee),
+            limit=limit,
+        )
+        return _page("breaks", [each.document(as_of=now) for each in found], following)
+
+    async def one_break(self, request: Request, program: str) -> Response:
+        """GET /api/v1/breaks/{break}"""
+        try:
+            found = await one_break(self._context, request.path_params["break"])
+        except NotFoundError:
+            raise ApiProblem(404, "break_unknown", "There is no break of this name.") from None
+        return JSONResponse(found.document(as_of=self._context.clock.now()) | found.history())
+
+    async def late(self, request: Request, program: str) -> Response:
+        """GET /api/v1/late?all=&after=&limit="""
+        closed = chosen(request, "all", ("true", "false")) == "true"
+        found, following = await _first(
+            late_items(self._context, closed=closed, after=_after(request)),
+            lambda each: True,
+            limit=self._limit(request),
+        )
+        return _page("late", [late_document(each) for each in found], following)
+
+    # --- what is closed
+
+    async def periods(self, request: Request, program: str) -> Response:
+        """GET /api/v1/periods"""
+        closed = await list_closed(self._context)
+        return JSONResponse({"periods": [each.document() for each in closed]})
+
+    async def period(self, request: Request, program: str) -> Response:
+        """GET /api/v1/periods/{period}: the report, byte for byte as it was closed."""
+        try:
+            content = await closed_report(self._context, request.path_params["period"], "json")
+        except NotFoundError:
+            raise ApiProblem(
+                404, "period_not_closed", "There is no closed month of this name."
+            ) from None
+        return Response(content, media_type=JSONResponse.media_type)
+
+
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+
+
+def _after(request: Request) -> str:
+    return request.query_params.get("after", "")
+
+
+async def _first(
+    parts: AsyncGenerator[list[SeenBreak]], fits: Callable[[SeenBreak], bool], *, limit: int
+) -> tuple[list[SeenBreak], str | None]:
+    """The first that fit, and the last one's name where others may follow."""
+    found: list[SeenBreak] = []
+    async with aclosing(parts):
+        async for some in parts:
+            found += filter(fits, some)
+            if len(found) > limit:
+                return found[:limit], found[limit - 1].identity
+    return found, None
+
+
+def _page(name: str, items: list[dict[str, Any]], following: str | int | None) -> Response:
+    return JSONResponse({name: items, "next": following})

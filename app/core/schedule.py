@@ -1,0 +1,166 @@
+"""Schedule: what is to be done when, and what of it is due. Pure: the clock is handed in.
+
+    nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
+
+An entry is a name, a cron expression of five fields in the merchant's zone, and words: `reconcile`,
+the span that is reported (`month` or `day`, the whole one before), forms, and ways of delivery.
+Leaves out: doing it (`finance.scheduled`).
+
+An hour that a change of clocks leaves out is made up at its end; one that comes twice counts the
+first time. As Debian's cron does it, and so for entries that name their hour; one whose hour is `*`
+comes in every hour that passes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import tzinfo
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from reconcile.instants import (
+    DAY,
+    EARLIEST,
+    MINUTE,
+    Duration,
+    Instant,
+    instant_of,
+    moment_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Span = Literal["month", "day"]
+SPANS: Final[tuple[Span, ...]] = get_args(Span)
+
+Form = Literal["pdf", "xlsx", "html", "csv", "json"]
+FORMS: Final[tuple[Form, ...]] = get_args(Form)
+
+Way = Literal["folder", "mail", "post"]
+WAYS: Final[tuple[Way, ...]] = get_args(Way)
+
+ENTRIES_MAX: Final = 20
+TEXT_MAX: Final = 4_000
+
+LATE: Final[Duration] = 10 * MINUTE
+"""What begins later than so long after it was due is told as late."""
+
+LOOKED_BACK: Final[Duration] = 400 * DAY
+"""What was due before that is not made up any more."""
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One thing that is done at its times.
+
+    cron       five fields, the minute a number
+    reconcile  whether everything is reconciled first
+    span       what is reported, in each of the forms, by each of the ways; None: no report
+    """
+
+    name: str
+    cron: str
+    reconcile: bool
+    span: Span | None = None
+    forms: tuple[Form, ...] = ()
+    ways: tuple[Way, ...] = ()
+
+
+def entries_of(text: str) -> tuple[Entry, ...]:
+    """The entries of a setting. Raises ValueError with what is wrong and what would be right."""
+    if len(text) > TEXT_MAX:
+        raise ValueError(f"must have {TEXT_MAX:,} characters at most")
+    found = [_entry(part.strip()) for part in text.split(";") if part.strip()]
+    names = [entry.name for entry in found]
+    if len(found) > ENTRIES_MAX:
+        raise ValueError(f"must have {ENTRIES_MAX} entries at most")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"has two entries named {twice}")
+    return tuple(found)
+
+
+def _entry(text: str) -> Entry:
+    parts = [part.strip() for part in text.split("|")]
+    if len(parts) != 3:
+        raise ValueError(
+            "must be entries such as `nightly | 30 2 * * * | reconcile`, apart by semicolons"
+        )
+    name, cron, words = parts
+    if not _NAME.fullmatch(name):
+        raise ValueError("must name each entry with 1 to 40 of a-z, 0-9 and -")
+    _check_cron(name, cron)
+    return _worded(name, " ".join(cron.split()), words.lower().split())
+
+
+def _check_cron(name: str, cron: str) -> None:
+    from cronsim import CronSim, CronSimError
+
+    fields = cron.split()
+    if len(fields) != 5 or not fields[0].isdigit():
+        raise ValueError(
+            f"{name}: the time must be five fields of cron, the minute a number: 30 2 * * *"
+        )
+    try:
+        next(CronSim(cron, moment_of(EARLIEST)))
+    except (CronSimError, StopIteration) as error:
+        said = str(error) or "it never comes"
+        raise ValueError(f"{name}: the time is no time of cron: {said}") from None
+
+
+def _worded(name: str, cron: str, words: list[str]) -> Entry:
+    known = {"reconcile", *SPANS, *FORMS, *WAYS}
+    if strange := [word for word in words if word not in known]:
+        raise ValueError(f"{name}: {strange[0][:20]} is not one of {', '.join(sorted(known))}")
+    spans = [span for span in SPANS if span in words]
+    forms = tuple(form for form in FORMS if form in words)
+    ways = tuple(way for way in WAYS if way in words)
+    if any([spans, forms, ways]) and not all([len(spans) == 1, forms, ways]):
+        raise ValueError(
+            f"{name}: a report takes month or day, a form ({', '.join(FORMS)}) and a way "
+            f"({', '.join(WAYS)})"
+        )
+    if not words:
+        raise ValueError(f"{name}: says nothing that is to be done; write reconcile, for one")
+    return Entry(
+        name=name,
+        cron=cron,
+        reconcile="reconcile" in words,
+        span=spans[0] if spans else None,
+        forms=forms,
+        ways=ways,
+    )
+
+
+def next_time(entry: Entry, *, after: Instant, zone: tzinfo) -> Instant | None:
+    """When it comes next after an instant; None: never."""
+    return next(_times(entry, after=after, zone=zone), None)
+
+
+def due_time(entry: Entry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
+    """When it was due last, after `since` and by `now`; None: it was not. What was missed several
+    times is due once."""
+    begin = max(since, Instant(now - LOOKED_BACK))
+    times = takewhile(lambda at: at <= now, _times(entry, after=begin, zone=zone))
+    return max(times, default=None)
+
+
+def is_late(due: Instant, *, began: Instant) -> bool:
+    """Whether what was due then and began now is to be told as late."""
+    return began - due > LATE
+
+
+def _times(entry: Entry, *, after: Instant, zone: tzinfo) -> Iterator[Instant]:
+    """Every time after an instant, the earliest first."""
+    from cronsim import CronSim
+
+    begin = moment_of(after).astimezone(zone)
+    # In the second of two equal hours the library begins with the first: what lies behind is no
+    # time to come.
+    for local in CronSim(entry.cron, begin):
+        at = instant_of(local)
+        if at > after:
+            yield at

@@ -1,0 +1,284 @@
+"""Many breaks at once, chosen by what is said of them: `cause=not_settled currency=KES amount<10`.
+
+First what would be done is added up; then it is done to each of them, some at a time, each part in
+one transaction. What one person may not accept alone is left out, and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from operator import eq, ge, gt, le, lt
+from typing import Any, Final
+
+from app.core.errors import UsageError
+from app.finance.break_acts import (
+    MOST_AT_ONCE,
+    SeenBreak,
+    accept_breaks,
+    age_days,
+    assign_breaks,
+    comment_breaks,
+    living_breaks,
+    mark_of,
+    match_break,
+    too_much,
+)
+from app.finance.match_rules import rules_known
+from app.finance.worklist import TO_DO
+from app.receiving.context import AppContext
+from reconcile.instants import Instant
+from reconcile.matching.breaks import BREAK_CAUSES, STATES
+from reconcile.matching.suggest import the_one
+from reconcile.money import Money, MoneyError, exponent_of, from_major
+
+# --- what is said of them -------------------------------------------------------------------------
+
+_CONDITION: Final = re.compile(r"([a-z]+)(<=|>=|<|>|=)(\S*)")
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": eq, "<": lt, "<=": le, ">": gt, ">=": ge,
+}  # fmt: skip
+
+_WORDS: Final[dict[str, tuple[str, ...] | None]] = {
+    "cause": BREAK_CAUSES,
+    "state": STATES,
+    "currency": None,
+    "assignee": None,
+    "order": None,
+    "payment": None,
+}
+"""What is equal or is not, with its vocabulary where it has one."""
+
+_AGE: Final = re.compile(r"(\d{1,6})d?", re.ASCII)
+
+NAMES: Final = (*_WORDS, "amount", "age")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which breaks are meant: all of these hold. Without a state: what is to be done.
+
+    words    what a word of the break is
+    amounts  how its money compares with so many minor units of `currency`
+    ages     how many whole days it is old
+    """
+
+    words: tuple[tuple[str, str], ...] = ()
+    amounts: tuple[tuple[str, int], ...] = ()
+    ages: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def causes(self) -> list[str]:
+        """The cause, where one is named."""
+        return [value for name, value in self.words if name == "cause"][:1]
+
+    def fits(self, found: SeenBreak, *, as_of: Instant) -> bool:
+        """Whether a break is meant."""
+        told = {
+            "cause": found.seen.cause,
+            "state": found.life.state,
+            "currency": found.seen.money.currency,
+            "assignee": found.life.assignee or "",
+            "order": found.seen.order or "",
+            "payment": found.seen.payment or "",
+        }
+        if "state" not in dict(self.words) and found.life.state not in TO_DO:
+            return False
+        minor, age = found.seen.money.minor, age_days(found.seen, as_of)
+        return (
+            all(told[name] == value for name, value in self.words)
+            and all(_COMPARE[sign](minor, most) for sign, most in self.amounts)
+            and all(_COMPARE[sign](age, days) for sign, days in self.ages)
+        )
+
+
+def read_choice(text: str) -> Choice:
+    """`cause=… currency=… amount<… age>…`, in any order. Raises UsageError with what is wrong."""
+    said = [_condition(word) for word in text.split()]
+    if not said:
+        raise UsageError(f"--where says which breaks, by {', '.join(NAMES)}")
+    words = [(name, value) for name, sign, value in said if name in _WORDS]
+    names = [name for name, _ in words]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--where says {name} twice: no break has two")
+    currency = dict(words).get("currency")
+    return Choice(
+        words=tuple(words),
+        amounts=tuple(
+            [(sign, _minor(value, currency)) for name, sign, value in said if name == "amount"]
+        ),
+        ages=tuple([(sign, _days(value)) for name, sign, value in said if name == "age"]),
+    )
+
+
+def _condition(word: str) -> tuple[str, str, str]:
+    found = _CONDITION.fullmatch(word)
+    if found is None or found[1] not in NAMES:
+        raise UsageError(
+            f"--where: {word[:40]!r} is no condition; write NAME=VALUE by {', '.join(NAMES)}; "
+            "amount and age also with < <= > >="
+        )
+    name, sign, value = found.groups()
+    words = _WORDS.get(name)
+    if name in _WORDS and sign != "=":
+        raise UsageError(f"--where: {name} is compared with = only")
+    if words is not None and value not in words:
+        raise UsageError(f"--where: {name} is one of {', '.join(words)}")
+    if name == "currency":
+        _checked_currency(value)
+    return name, sign, value
+
+
+def _checked_currency(code: str) -> None:
+    try:
+        exponent_of(code)
+    except MoneyError:
+        raise UsageError(f"--where: {code[:40]!r} is no currency; write one such as KES") from None
+
+
+def _minor(text: str, currency: str | None) -> int:
+    if currency is None:
+        raise UsageError(
+            "--where: say currency=… beside amount: amounts of two currencies cannot be compared"
+        )
+    try:
+        return from_major(text, currency).minor
+    except MoneyError as error:
+        raise UsageError(f"--where: amount: {error}") from None
+
+
+def _days(text: str) -> int:
+    found = _AGE.fullmatch(text)
+    if found is None:
+        raise UsageError("--where: age is a number of whole days, such as age>30")
+    return int(found[1])
+
+
+# --- which they are, and what they come to --------------------------------------------------------
+
+MOST: Final = 10_000
+"""Breaks that are chosen at once: each is read whole; about fifty megabytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """How many breaks of one cause and currency, and their money."""
+
+    cause: str
+    count: int
+    money: Money
+
+
+def sums_of(found: Sequence[SeenBreak]) -> list[Sums]:
+    """By cause and currency."""
+    counts: Counter[tuple[str, str]] = Counter()
+    minors: Counter[tuple[str, str]] = Counter()
+    for each in found:
+        key = (each.seen.cause, each.seen.money.currency)
+        counts[key] += 1
+        minors[key] += each.seen.money.minor
+    return [
+        Sums(cause=cause, count=count, money=Money(minor=minors[cause, code], currency=code))
+        for (cause, code), count in sorted(counts.items())
+    ]
+
+
+async def choose_breaks(context: AppContext, choice: Choice) -> list[SeenBreak]:
+    """The breaks that are meant, by id. Raises UsageError for more than MOST."""
+    now, found = context.clock.now(), list[SeenBreak]()
+    async with aclosing(living_breaks(context, causes=choice.causes)) as parts:
+        async for some in parts:
+            found += [each for each in some if choice.fits(each, as_of=now)]
+            if len(found) > MOST:
+                raise UsageError(f"more than {MOST:,} breaks are meant: narrow --where")
+    return found
+
+
+# --- what is done to them -------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Chosen:
+    """Breaks that something is to be done to.
+
+    of     these
+    apart  left out: of each kind of reason how many
+    lines  of those that are to be matched: with which line
+    """
+
+    of: list[SeenBreak]
+    apart: Counter[str] = field(default_factory=Counter)
+    lines: dict[str, str] = field(default_factory=dict)
+
+
+NOT_ALONE: Final = "may not be accepted by one person alone: accept each by itself to propose it"
+NOBODY_NEAR: Final = "have no suggestion that stands out with so many points"
+SHARED: Final = "have the suggestion that another one has as well"
+
+
+async def every_chosen(context: AppContext, choice: Choice) -> Chosen:
+    """All that are meant."""
+    return Chosen(of=await choose_breaks(context, choice))
+
+
+async def to_accept(context: AppContext, choice: Choice) -> Chosen:
+    """Those that one person may accept alone; nothing can be accepted that is closed."""
+    found = await choose_breaks(context, choice)
+    async with context.store.reading() as connection:
+        rules = await rules_known(connection)
+    alone = [each for each in found if too_much(rules, each.seen) is None]
+    return Chosen(of=alone, apart=Counter({NOT_ALONE: len(found) - len(alone)}))
+
+
+async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen:
+    """Those of which one suggestion stands out, with at least so many points."""
+    found = await choose_breaks(context, choice)
+    best = {each.identity: the_one(each.seen, least=least) for each in found}
+    lines = {name: each.candidate.line for name, each in best.items() if each is not None}
+    taken = Counter(lines.values())
+    single = {name: line for name, line in lines.items() if taken[line] == 1}
+    return Chosen(
+        of=[each for each in found if each.identity in single],
+        apart=Counter({NOBODY_NEAR: len(found) - len(lines), SHARED: len(lines) - len(single)}),
+        lines=single,
+    )
+
+
+async def accept_chosen(
+    context: AppContext, chosen: Chosen, *, reason: str, by: str | None
+) -> None:
+    """Write them off."""
+    for part in _parts(chosen):
+        names = [each.identity for each in part]
+        await accept_breaks(context, names, reason=reason, by=by, seen=mark_of(part))
+
+
+async def assign_chosen(context: AppContext, chosen: Chosen, *, to: str, by: str | None) -> None:
+    """Make them somebody's."""
+    for part in _parts(chosen):
+        names = [each.identity for each in part]
+        await assign_breaks(context, names, to=to, by=by, seen=mark_of(part))
+
+
+async def comment_chosen(context: AppContext, chosen: Chosen, *, note: str, by: str | None) -> None:
+    """Say something about each of them."""
+    for part in _parts(chosen):
+        names = [each.identity for each in part]
+        await comment_breaks(context, names, note=note, by=by, seen=mark_of(part))
+
+
+async def match_chosen(context: AppContext, chosen: Chosen, *, reason: str, by: str | None) -> None:
+    """Match each with its suggestion, one after the other."""
+    for each in chosen.of:
+        line = chosen.lines[each.identity]
+        await match_break(context, each.identity, line=line, reason=reason, by=by)
+
+
+def _parts(chosen: Chosen) -> Iterator[list[SeenBreak]]:
+    for start in range(0, len(chosen.of), MOST_AT_ONCE):
+        yield chosen.of[start : start + MOST_AT_ONCE]

@@ -1,0 +1,283 @@
+"""Ways of a report to who reads it: files into a folder, one mail, or signed posts.
+
+Each way can be gone again without harm: a file replaces the one of its name, a post bears the same
+id, a mail the same Message-ID. What goes wrong is a DeliveryFailed whose sentence holds no secret
+and nothing that the other side wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import smtplib
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from hashlib import sha256
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, Protocol
+
+import httpx2
+
+from app.core.clock import Clock
+from app.core.errors import TallyhookError
+from app.core.http import exchange
+from app.core.private_files import sync_folder, write_all
+from app.core.schedule import Way
+from app.providers.source import Source
+from reconcile.instants import Instant, format_instant
+
+LIMIT_S: Final = 60.0
+"""Seconds that one request, or one answer of a mail server, may take."""
+
+BYTES_MAX: Final = 20 * 1024 * 1024
+"""Of all files of a mail, and of one that is posted: what servers commonly take."""
+
+TLS_FROM_THE_START: Final = 465
+"""The port on which a mail server is spoken to encrypted at once (RFC 8314)."""
+
+FILE_MODE: Final = 0o640
+"""Whoever may enter the folder as its group reads them: they are put there to be read."""
+
+
+class DeliveryFailed(TallyhookError):
+    """A file did not reach where it goes. The message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """What is delivered together.
+
+    entry, span   the schedule's entry, and the name of what is reported: `2026-10`
+    merchant      whose report it is; may be empty
+    files         contents by file name
+    summary       sentences of the report that a mail begins with
+    """
+
+    entry: str
+    span: str
+    merchant: str
+    due_at: Instant
+    late: bool
+    files: Mapping[str, bytes]
+    summary: Sequence[str]
+
+    def id_of(self, file: str) -> str:
+        """The same at every try, and of no other file of no other time."""
+        told = f"{self.entry}|{self.due_at}|{file}"
+        return "rpt_" + sha256(told.encode()).hexdigest()[:24]
+
+
+class Delivers(Protocol):
+    """One way."""
+
+    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+        """Deliver these files of the parcel. Raises DeliveryFailed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderWay:
+    """Files into a folder, each whole or not there."""
+
+    folder: Path
+
+    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+        """See `Delivers`. The folder itself is not made: one that is missing is a disk that is."""
+        try:
+            for name in files:
+                await asyncio.to_thread(self._put, name, parcel.files[name])
+        except OSError as error:
+            raise DeliveryFailed(
+                f"the folder TALLYHOOK_REPORTS__FOLDER takes no file ({error.strerror}): see that "
+                "it is there, may be written to, and has room"
+            ) from None
+
+    def _put(self, name: str, content: bytes) -> None:
+        part = self.folder / f".{name}.part"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(part, flags, FILE_MODE)
+            try:
+                write_all(descriptor, content)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(part, self.folder / name)
+            sync_folder(self.folder)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailWay:
+    """One mail with the files, by SMTP: encrypted, but to this machine itself.
+
+    user, password   both or neither
+    trusted   whose certificates count; None: those that the system trusts
+    """
+
+    host: str
+    port: int
+    sender: str
+    to: Sequence[str]
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    trusted: ssl.SSLContext | None = None
+
+    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+        """See `Delivers`."""
+        if sum(len(parcel.files[name]) for name in files) > BYTES_MAX:
+            raise DeliveryFailed(
+                "the files are more than 20 MiB, too large for a mail: name fewer forms, or have "
+                "them put into a folder"
+            )
+        await asyncio.to_thread(self._send, self.message(parcel, files))
+
+    def message(self, parcel: Parcel, files: Sequence[str]) -> EmailMessage:
+        """The mail."""
+        message = EmailMessage()
+        whose = f"{parcel.merchant}: " if parcel.merchant else ""
+        late = " (late)" if parcel.late else ""
+        message["Subject"] = f"{whose}report {parcel.span}{late}"
+        message["From"] = self.sender
+        message["To"] = ", ".join(self.to)
+        domain = self.sender.rpartition("@")[2]
+        message["Message-ID"] = f"<{parcel.id_of(' '.join(files))}@{domain}>"
+        lines = [*parcel.summary, _when(parcel)]
+        message.set_content("\n\n".join(lines) + "\n")
+        for name in files:
+            message.add_attachment(
+                parcel.files[name],
+                maintype="application",
+                subtype=_SUBTYPES.get(name.rpartition(".")[2], "octet-stream"),
+                filename=name,
+            )
+        return message
+
+    def _send(self, message: EmailMessage) -> None:
+        trusted = self.trusted or ssl.create_default_context()
+        try:
+            with self._opened(trusted) as server:
+                if self.port != TLS_FROM_THE_START and not _is_this_machine(self.host):
+                    server.starttls(context=trusted)
+                if self.user is not None and self.password is not None:
+                    server.login(self.user, self.password)
+                refused = server.send_message(message, from_addr=self.sender, to_addrs=self.to)
+        except smtplib.SMTPNotSupportedError:
+            raise DeliveryFailed(
+                "the mail server offers no encryption (STARTTLS), or no way to sign in: use one "
+                "that does"
+            ) from None
+        except smtplib.SMTPAuthenticationError:
+            raise DeliveryFailed(
+                "the mail server refuses user and password: see TALLYHOOK_REPORTS__MAIL_USER and "
+                "its password"
+            ) from None
+        except smtplib.SMTPRecipientsRefused:
+            raise DeliveryFailed(_REFUSED) from None
+        except smtplib.SMTPResponseException as error:
+            raise DeliveryFailed(
+                f"the mail server answers {error.smtp_code}: see its log"
+            ) from None
+        except ssl.SSLError:
+            raise DeliveryFailed(
+                "the mail server's certificate is not trusted: see TALLYHOOK_REPORTS__MAIL_SERVER"
+            ) from None
+        except (OSError, smtplib.SMTPException):
+            raise DeliveryFailed(
+                "the mail server cannot be reached, or ended the connection: see "
+                "TALLYHOOK_REPORTS__MAIL_SERVER"
+            ) from None
+        if refused:
+            raise DeliveryFailed(_REFUSED)
+
+    def _opened(self, trusted: ssl.SSLContext) -> smtplib.SMTP:
+        if self.port == TLS_FROM_THE_START:
+            return smtplib.SMTP_SSL(self.host, self.port, timeout=LIMIT_S, context=trusted)
+        return smtplib.SMTP(self.host, self.port, timeout=LIMIT_S)
+
+
+_REFUSED: Final = "the mail server refuses a recipient: see TALLYHOOK_REPORTS__MAIL_TO"
+
+_SUBTYPES: Final = {
+    "pdf": "pdf",
+    "xlsx": "vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "json": "json",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostWay:
+    """One signed request a file: a document with the file in base64."""
+
+    url: str = field(repr=False)
+    signer: Source = field(repr=False)
+    client: httpx2.AsyncClient = field(repr=False)
+    clock: Clock
+
+    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+        """See `Delivers`."""
+        for name in files:
+            if len(parcel.files[name]) > BYTES_MAX:
+                raise DeliveryFailed(f"{name} has more than 20 MiB, too many to be posted")
+            body = posted(parcel, name)
+            event_id = parcel.id_of(name)
+            signed = self.signer.sign(body, event_id=event_id, now=self.clock.now())
+            answer = await exchange(
+                self.client,
+                "POST",
+                self.url,
+                headers={
+                    **dict(signed),
+                    "content-type": "application/json",
+                    "idempotency-key": event_id,
+                },
+                content=body,
+                limit_s=LIMIT_S,
+            )
+            if answer.status is None or not 200 <= answer.status < 300:
+                problem = (answer.problem or f"status {answer.status}").replace("_", " ")
+                raise DeliveryFailed(
+                    f"what listens at TALLYHOOK_REPORTS__URL does not take the file ({problem})"
+                )
+
+
+def posted(parcel: Parcel, name: str) -> bytes:
+    """The body that carries a file: the same bytes at every try."""
+    content = parcel.files[name]
+    document = {
+        "type": "report.ready",
+        "timestamp": format_instant(parcel.due_at),
+        "data": {
+            "entry": parcel.entry,
+            "span": parcel.span,
+            "merchant": parcel.merchant,
+            "late": parcel.late,
+            "file": name,
+            "sha256": sha256(content).hexdigest(),
+            "size": len(content),
+            "content": base64.b64encode(content).decode("ascii"),
+        },
+    }
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def _when(parcel: Parcel) -> str:
+    told = f"Made by the schedule's entry {parcel.entry}, due {format_instant(parcel.due_at)}"
+    return f"{told}, and made late." if parcel.late else f"{told}."
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+Ways = Mapping[Way, Delivers]

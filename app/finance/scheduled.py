@@ -1,0 +1,210 @@
+"""Who does what the schedule says, and what became of it.
+
+    1 due      what was due last and is not done, of each entry           app.core.schedule
+    2 claim    a row with a lease: of several workers one has it
+    3 do       reconcile; report as of the claim's instant                scheduled_work.py
+    4 deliver  each way; each that is done is noted, with an entry of     delivering.py
+               the trail, in one transaction
+    5 end      done, or failed with a reason and when it is tried again
+
+Killed between 4's delivery and its note, the next try delivers that way once more, with the same
+names and ids. An entry that is new or has another time is watched from then on: what was due before
+is not made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import tzinfo
+from typing import Any, Final
+
+import structlog
+
+from app.core.errors import TallyhookError
+from app.core.schedule import Entry, due_time, is_late, next_time
+from app.finance.scheduled_store import (
+    KEPT,
+    ScheduledRun,
+    add_run,
+    change_run,
+    forget_runs,
+    last_runs,
+    newest_runs,
+    run_at,
+)
+from app.receiving.context import AppContext
+from reconcile.instants import HOUR, MINUTE, Duration, Instant, format_instant, format_known
+
+log = structlog.get_logger()
+
+LEASE: Final[Duration] = 30 * MINUTE
+"""How long one try may take; whoever dies is followed after that."""
+
+FIRST_PAUSE: Final[Duration] = 5 * MINUTE
+"""Before the second try; each further pause is four times as long."""
+
+LONGEST_PAUSE: Final[Duration] = 6 * HOUR
+
+
+# --- what is due ----------------------------------------------------------------------------------
+
+
+async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[Entry, Instant]]:
+    """What is to be done now, with when it was due; entries that are new are watched from now."""
+    now = context.clock.now()
+    async with context.store.reading() as connection:
+        newest = await newest_runs(connection)
+    found = []
+    for entry in entries:
+        last = newest.get(entry.name)
+        if last is None or last.cron != entry.cron:
+            await _watch(context, entry, now=now)
+        elif (at := _due_of(entry, last, now=now, zone=context.calendar_zone)) is not None:
+            found.append((entry, at))
+    return found
+
+
+def _due_of(entry: Entry, last: ScheduledRun, *, now: Instant, zone: tzinfo) -> Instant | None:
+    """A newer time is done instead of one that failed; of one that runs the lease must be over."""
+    due = due_time(entry, since=last.due_at, now=now, zone=zone)
+    running = last.state == "running" and last.until is not None and now < last.until
+    if due is not None:
+        return None if running else due
+    waits = last.state in ("running", "failed") and last.until is not None
+    return last.due_at if waits and last.until is not None and now >= last.until else None
+
+
+async def _watch(context: AppContext, entry: Entry, *, now: Instant) -> None:
+    async with context.store.writing() as connection:
+        await add_run(
+            connection,
+            ScheduledRun(
+                name=entry.name, due_at=now, cron=entry.cron, state="seen",
+                asked=False, late=False, tries=0, as_of=now,
+            ),
+        )  # fmt: skip
+        await forget_runs(connection, before=Instant(now - KEPT))
+
+
+# --- who does it, and what became of it -----------------------------------------------------------
+
+
+async def claim(
+    context: AppContext, entry: Entry, *, due_at: Instant, asked: bool
+) -> ScheduledRun | None:
+    """The row of one time, for this process to do its work; None where another has it, or has done
+    it."""
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        before = await run_at(connection, entry.name, due_at)
+        if before is None:
+            fresh = _fresh(entry, due_at=due_at, now=now, asked=asked)
+            return fresh if await add_run(connection, fresh) else None
+        open_again = before.state in ("running", "failed") and now >= (before.until or now)
+        if not open_again:
+            return None
+        again = replace(before, state="running", tries=before.tries + 1, until=Instant(now + LEASE))
+        return again if await change_run(connection, again, before=before) else None
+
+
+async def note_failed(context: AppContext, claimed: ScheduledRun, problem: str) -> ScheduledRun:
+    """The try has come to nothing, unless another has taken the work over."""
+    async with context.store.writing() as connection:
+        run = await run_at(connection, claimed.name, claimed.due_at) or claimed
+        failed = _come_to_nothing(run, problem, now=context.clock.now())
+        if run.tries == claimed.tries and await change_run(connection, failed, before=run):
+            log.error("a scheduled run came to nothing", component=run.name, reason=problem)
+    return failed
+
+
+def _come_to_nothing(
+    run: ScheduledRun, problem: str, *, now: Instant, at_once: bool = False
+) -> ScheduledRun:
+    pause = min(FIRST_PAUSE * 4 ** min(run.tries - 1, 10), LONGEST_PAUSE)
+    again = None if run.asked else Instant(now if at_once else now + pause)
+    return replace(run, state="failed", ended_at=now, until=again, problem=problem)
+
+
+async def note_ended(
+    context: AppContext, entry: Entry, *, due_at: Instant, problem: str, at_once: bool = False
+) -> None:
+    """The process that was to do it has ended, and not said how: the work has come to nothing. It
+    is tried again after a pause, or at once."""
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        run = await run_at(connection, entry.name, due_at)
+        if run is None:
+            run = _fresh(entry, due_at=due_at, now=now, asked=False)
+            await add_run(connection, run)
+        if run.state == "running":
+            failed = _come_to_nothing(run, problem, now=now, at_once=at_once)
+            await change_run(connection, failed, before=run)
+            log.error("a scheduled run came to nothing", component=run.name, reason=problem)
+
+
+def _fresh(entry: Entry, *, due_at: Instant, now: Instant, asked: bool) -> ScheduledRun:
+    return ScheduledRun(
+        name=entry.name,
+        due_at=due_at,
+        cron=entry.cron,
+        state="running",
+        asked=asked,
+        late=is_late(due_at, began=now),
+        tries=1,
+        as_of=now,
+        until=Instant(now + LEASE),
+    )
+
+
+class LeaseLost(TallyhookError):
+    """The work took longer than its lease, and another does it."""
+
+
+async def note(context: AppContext, before: ScheduledRun, run: ScheduledRun) -> ScheduledRun:
+    """Write down how far the work is. Raises LeaseLost where another has taken it over."""
+    async with context.store.writing() as connection:
+        if not await change_run(connection, run, before=before):
+            raise LeaseLost(f"another process has taken {run.name} over")
+    return run
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+async def schedule_document(context: AppContext, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Each entry with its last and its next time, and what became of the last."""
+    now = context.clock.now()
+    async with context.store.reading() as connection:
+        last = await last_runs(connection, [entry.name for entry in entries])
+    return [
+        {
+            "name": entry.name,
+            "cron": entry.cron,
+            "reconcile": entry.reconcile,
+            "span": entry.span,
+            "forms": list(entry.forms),
+            "ways": list(entry.ways),
+            "next": format_known(next_time(entry, after=now, zone=context.calendar_zone)),
+            "last": run_document(last.get(entry.name)),
+        }
+        for entry in entries
+    ]
+
+
+def run_document(run: ScheduledRun | None) -> Mapping[str, Any] | None:
+    """One run; None where there was none."""
+    if run is None:
+        return None
+    return {
+        "due_at": format_instant(run.due_at),
+        "state": run.state,
+        "asked": run.asked,
+        "late": run.late,
+        "tries": run.tries,
+        "run": run.run,
+        "ended_at": format_known(run.ended_at),
+        "again_at": format_known(run.until if run.state == "failed" else None),
+        "problem": run.problem,
+        "delivered": [{"way": each.way, "file": each.file} for each in run.delivered],
+    }

@@ -1,0 +1,179 @@
+"""What was done by schedule, as rows: one for each time of each entry.
+
+A row that runs has a lease. Whoever dies leaves it, and when the lease has ended another takes it
+over, with what was delivered before; so of several workers one does each time's work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import bindparam, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reconcile.instants import DAY, Instant
+
+State = Literal["seen", "running", "done", "failed"]
+
+KEPT: Final = 400 * DAY
+"""Rows that are older than so much are deleted, but for the newest of each entry."""
+
+_COLUMNS: Final = (
+    "name, due_at, cron, state, asked, late, tries, as_of, until, ended_at, run, problem, delivered"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """One file that reached where it goes. sha256: in hex."""
+
+    way: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledRun:
+    """One time of one entry.
+
+    due_at     when it was due, or asked for
+    as_of      what was known then is reported, at every try
+    until      of one that runs: the end of its lease; of one that failed: when it is tried again
+    run        the number of its reconciliation
+    problem    why the last try failed, for people
+    """
+
+    name: str
+    due_at: Instant
+    cron: str
+    state: State
+    asked: bool
+    late: bool
+    tries: int
+    as_of: Instant
+    until: Instant | None = None
+    ended_at: Instant | None = None
+    run: int | None = None
+    problem: str | None = None
+    delivered: tuple[Delivered, ...] = ()
+
+
+def _run_of(row: Any) -> ScheduledRun:
+    given = dict(row._mapping)
+    told = json.loads(given.pop("delivered"))
+    return ScheduledRun(
+        **{**given, "asked": bool(given["asked"]), "late": bool(given["late"])},
+        delivered=tuple(Delivered(**each) for each in told),
+    )
+
+
+def _values(run: ScheduledRun) -> dict[str, Any]:
+    delivered = [
+        {"way": each.way, "file": each.file, "sha256": each.sha256} for each in run.delivered
+    ]
+    return {
+        "name": run.name,
+        "due_at": run.due_at,
+        "cron": run.cron,
+        "state": run.state,
+        "asked": int(run.asked),
+        "late": int(run.late),
+        "tries": run.tries,
+        "as_of": run.as_of,
+        "until": run.until,
+        "ended_at": run.ended_at,
+        "run": run.run,
+        "problem": run.problem,
+        "delivered": json.dumps(delivered),
+    }
+
+
+async def newest_runs(connection: AsyncConnection) -> dict[str, ScheduledRun]:
+    """The newest row of each entry that is not of a person's asking, by its name."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {_COLUMNS} FROM scheduled_runs WHERE asked = 0 AND due_at = "  # noqa: S608
+            "(SELECT max(due_at) FROM scheduled_runs AS later "
+            "WHERE later.name = scheduled_runs.name AND later.asked = 0)"
+        )
+    )
+    return {run.name: run for run in map(_run_of, rows)}
+
+
+async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
+    """The last one of each of these entries that was begun, whoever asked for it, by name."""
+    if not names:
+        return {}
+    rows = await connection.execute(
+        text(
+            f"SELECT {_COLUMNS} FROM scheduled_runs WHERE state <> 'seen' "  # noqa: S608
+            "AND name IN :names AND due_at = (SELECT max(due_at) FROM scheduled_runs AS later "
+            "WHERE later.name = scheduled_runs.name AND later.state <> 'seen')"
+        ).bindparams(bindparam("names", expanding=True)),
+        {"names": list(names)},
+    )
+    return {run.name: run for run in map(_run_of, rows)}
+
+
+async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> ScheduledRun | None:
+    """The row of one time; None where there is none."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {_COLUMNS} FROM scheduled_runs "  # noqa: S608
+            "WHERE name = :name AND due_at = :due_at"
+        ),
+        {"name": name, "due_at": due_at},
+    )
+    row = rows.one_or_none()
+    return None if row is None else _run_of(row)
+
+
+async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
+    """Whether the row is new: of several who add it, one does."""
+    names = _COLUMNS.split(", ")
+    found = await connection.execute(
+        text(
+            f"INSERT INTO scheduled_runs ({_COLUMNS}) "  # noqa: S608
+            f"VALUES ({', '.join(':' + name for name in names)}) ON CONFLICT DO NOTHING"
+        ),
+        _values(run),
+    )
+    return found.rowcount == 1
+
+
+async def change_run(
+    connection: AsyncConnection, run: ScheduledRun, *, before: ScheduledRun
+) -> bool:
+    """Whether the row was as `before` and is now as `run`: whose lease it was no longer changes
+    nothing."""
+    found = await connection.execute(
+        text(
+            "UPDATE scheduled_runs SET state = :state, late = :late, tries = :tries, "
+            "until = :until, ended_at = :ended_at, run = :run, problem = :problem, "
+            "delivered = :delivered WHERE name = :name AND due_at = :due_at "
+            "AND state = :state_before AND tries = :tries_before"
+        ),
+        {**_values(run), "state_before": before.state, "tries_before": before.tries},
+    )
+    return found.rowcount == 1
+
+
+async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
+    """Delete rows of times before an instant, but for the newest of each entry."""
+    await connection.execute(
+        text(
+            "DELETE FROM scheduled_runs WHERE due_at < :before AND due_at < "
+            "(SELECT max(due_at) FROM scheduled_runs AS later "
+            "WHERE later.name = scheduled_runs.name AND later.asked = 0)"
+        ),
+        {"before": before},
+    )
+
+
+async def failed_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
+    """Of these entries those whose last run came to nothing, by name."""
+    found = await last_runs(connection, list(names))
+    return [run for _, run in sorted(found.items()) if run.state == "failed"]

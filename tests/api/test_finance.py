@@ -1,0 +1,192 @@
+"""What finance has to be read by the API: the documents of the commands, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.tokens import issue_token
+from app.cli import main
+from app.core.clock import SystemClock
+from app.finance import closed_periods
+from app.finance.break_acts import comment_break, living_breaks
+from app.finance.imports import ImportRequest, import_bank, import_book, import_statement
+from app.finance.match_rules import save_rules
+from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.finance.withdraw_import import withdraw_import
+from reconcile.instants import DAY, format_instant
+from tests.api.driving import Driver, environ, event
+from tests.reconcile.build import T
+
+DAY_OF_T = format_instant(T)
+BOOK = f"""reference,kind,amount,currency,placed_at,status
+ORD-1,order,1500.00,KES,{DAY_OF_T},paid
+ORD-2,order,10.00,KES,{DAY_OF_T},unpaid
+ord 2,invoice,20.00,KES,{DAY_OF_T},unpaid
+"""
+STATEMENT = f"""payment_reference,order_reference,gross,fee,net,currency,settled_at,payout
+pay_7,,700.00,0.00,700.00,KES,{DAY_OF_T},PO-100200
+pay_8,,800.00,0.00,800.00,KES,{DAY_OF_T},PO-100200
+pay_1,ORD-1,1400.00,0.00,1400.00,KES,{DAY_OF_T},PO-100200
+"""
+BANK = f"""account,booked_at,amount,currency,counterparty,text
+main,{DAY_OF_T[:10]},2900.00,KES,PROVIDER LTD,PAYOUT PO-100200
+main,{DAY_OF_T[:10]},5.00,KES,Jane,GIFT
+"""
+MORE = f"main,{DAY_OF_T[:10]},6.00,KES,Jane,ANOTHER GIFT\n"
+
+
+class Books:
+    """The API of finance, and the commands beside it."""
+
+    def __init__(self, driver: Driver, token: str) -> None:
+        self._driver = driver
+        self._bearer = {"Authorization": f"Bearer {token}"}
+
+    async def get(self, path: str, code: int = 200) -> Any:
+        """What a route answers."""
+        answer = await self._driver.client.get(f"/api/v1/{path}", headers=self._bearer)
+        assert answer.status_code == code, answer.text
+        return answer.json()
+
+    async def pages(self, path: str, name: str, *, by: str = "after") -> list[Any]:
+        """All there is of a route, asked one by one."""
+        found, following = [], ""
+        joined = "&" if "?" in path else "?"
+        while True:
+            page = await self.get(f"{path}{joined}limit=1{following}")
+            assert len(page[name]) <= 1
+            found += page[name]
+            if page["next"] is None:
+                return found
+            following = f"&{by}={page['next']}"
+
+    async def told(self, *words: str) -> Any:
+        """What a command shows as JSON."""
+        written = io.StringIO()
+
+        def work() -> None:
+            with contextlib.redirect_stdout(written):
+                assert main.run((*words, "--format", "json")) == 0
+
+        await asyncio.to_thread(work)
+        return json.loads(written.getvalue())
+
+
+@pytest.fixture
+async def books(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Books:
+    """A book, a statement and a bank, of which one import was taken back; breaks, and a note."""
+    now = T + 20 * DAY
+    monkeypatch.setattr(SystemClock, "now", lambda self: driver.clock.now())
+    for name, value in environ(driver.path.parent).items():
+        monkeypatch.setenv(name, value)
+    driver.clock.put(now)
+    await driver.send(event("evt_1"))
+    await driver.send(event("evt_2", payment={"reference": "pay_2", "amount": 1500}))
+    context, path = driver.context, tmp_path / "file.csv"
+    for content, read in (
+        (BOOK, import_book),
+        (BANK, import_bank),
+        (BANK + MORE, import_bank),
+        (STATEMENT, partial(import_statement, source="shop")),
+    ):
+        path.write_text(content)
+        imported = await read(context, ImportRequest(path=path))
+        assert imported.problems == []
+    await withdraw_import(context, 3, kind="bank", by=None, reason="of another shop")
+    driver.clock.put(now + DAY)
+    await save_rules(context, "settle_margin = '9 days'\n", by=None)
+    for _ in range(2):
+        await reconcile_period(context, RunRequest(), progress=lambda _: None)
+    (some,) = [part async for part in living_breaks(context)]
+    await comment_break(context, some[0].identity, note="I asked them", by=None)
+    driver.clock.put(now + 2 * DAY)
+    token = await issue_token(context, name="books", scopes=["finance"])
+    return Books(driver, token)
+
+
+async def test_what_a_command_lists_the_api_has_page_by_page(books: Books) -> None:
+    """Each list of finance: the same documents in the same order, none twice."""
+    for path, name, by, words in (
+        ("records/lines", "lines", "after", ("records", "list")),
+        ("statement/lines", "lines", "after", ("statement", "list")),
+        ("records/imports", "imports", "before", ("records", "imports")),
+        ("statement/imports", "imports", "before", ("statement", "imports")),
+        ("bank/imports", "imports", "before", ("bank", "imports")),
+        ("runs", "runs", "before", ("reconcile", "list")),
+        ("breaks", "breaks", "after", ("breaks", "list")),
+        ("late?all=true", "late", "after", ("late", "list", "--all")),
+    ):
+        told = await books.told(*words)
+        assert told, words
+        assert await books.pages(path, name, by=by) == told, path
+        whole = await books.get(path)
+        assert (whole[name], whole["next"]) == (told, None), path
+    (withdrawn, *_) = await books.told("bank", "imports")
+    assert (withdrawn["withdraws"], withdrawn["reason"]) == (3, "of another shop")
+
+
+async def test_what_a_command_shows_the_api_shows(books: Books) -> None:
+    """One break with all that was done about it, one run, one line of the bank, the rules."""
+    for each in await books.told("breaks", "list"):
+        shown = await books.get(f"breaks/{each['id']}")
+        assert shown == await books.told("breaks", "show", each["id"])
+    run = await books.told("reconcile", "show", "2")
+    assert await books.get("runs/2") == run | {"next": None}
+    first = await books.get("runs/2?limit=1")
+    assert first["breaks"] == run["breaks"][:1]
+    more = await books.get(f"runs/2?after={first['next']}")
+    assert more["breaks"] == run["breaks"][1:]
+    assert await books.get("rules") == await books.told("reconcile", "rules", "show")
+    for line in (await books.get("bank/lines"))["lines"]:
+        whole = await books.get(f"bank/lines/{line['line']}")
+        assert whole == await books.told("bank", "show", line["line"])
+        assert {"counterparty", "text"} <= whole.keys() - line.keys()
+
+
+async def test_lists_are_narrowed(books: Books) -> None:
+    causes = {each["cause"] for each in await books.told("breaks", "list")}
+    for cause in causes:
+        narrowed = await books.get(f"breaks?cause={cause}")
+        assert narrowed["breaks"] == await books.told("breaks", "list", "--cause", cause)
+    assert len(causes) > 1
+    assert (await books.get("breaks?state=closed"))["breaks"] == []
+    assert (await books.get("breaks?assignee=nobody"))["breaks"] == []
+    of_order = await books.get("records/lines?reference=ord-2")
+    assert of_order["lines"] == await books.told("records", "list", "--reference", "ord-2")
+    before = f"records/lines?as_of={format_instant(T)}"
+    assert (await books.get(before))["lines"] == []
+
+
+async def test_what_is_not_there_is_said(books: Books) -> None:
+    for path, code in (
+        ("breaks/brk_x", "break_unknown"),
+        ("runs/9", "run_unknown"),
+        ("runs/x", "run_unknown"),
+        ("bank/lines/bnk_x", "bank_line_unknown"),
+        ("periods/2026-10", "period_not_closed"),
+    ):
+        assert (await books.get(path, 404))["code"] == code
+    for path in ("breaks?cause=x", "late?all=x", "runs?before=x", "records/lines?limit=0"):
+        assert (await books.get(path, 422))["code"] == "parameter_invalid"
+
+
+async def test_a_closed_month_is_what_was_kept(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte for byte, whatever the program would write now."""
+    kept = b'{"period": "as it was kept"}'
+
+    async def print_of(connection: Any, period: str, form: str) -> bytes | None:
+        return kept if (period, form) == ("2026-10", "json") else None
+
+    monkeypatch.setattr(closed_periods, "print_of", print_of)
+    assert await books.get("periods/2026-10") == json.loads(kept)
+    assert await books.get("periods") == {"periods": await books.told("period", "list")}

@@ -1,0 +1,92 @@
+"""What every database must do with rows of the schedule: of several workers one has each time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from app.finance.scheduled_store import (
+    Delivered,
+    ScheduledRun,
+    add_run,
+    change_run,
+    failed_runs,
+    forget_runs,
+    last_runs,
+    newest_runs,
+    run_at,
+)
+from app.receiving.store import Store
+from tests.reconcile.build import seconds
+
+FIRST = ScheduledRun(
+    name="month",
+    due_at=seconds(60),
+    cron="0 6 12 * *",
+    state="running",
+    asked=False,
+    late=False,
+    tries=1,
+    as_of=seconds(61),
+    until=seconds(99),
+)
+
+
+class SchedulingContract:
+    """Claims, leases, what is newest. A subclass gives `url`."""
+
+    async def test_of_several_who_claim_a_time_one_has_it(self, store: Store) -> None:
+        async def claim() -> bool:
+            async with store.writing() as connection:
+                return await add_run(connection, FIRST)
+
+        assert sorted(await asyncio.gather(*(claim() for _ in range(4)))) == [
+            False,
+            False,
+            False,
+            True,
+        ]
+
+    async def test_a_row_comes_back_as_it_was_written(self, store: Store) -> None:
+        done = replace(
+            FIRST,
+            state="done",
+            late=True,
+            until=None,
+            ended_at=seconds(70),
+            run=7,
+            delivered=(Delivered(way="mail", file="é.pdf", sha256="ab"),),
+        )
+        async with store.writing() as connection:
+            await add_run(connection, FIRST)
+            assert await change_run(connection, done, before=FIRST)
+            assert await run_at(connection, "month", FIRST.due_at) == done
+            assert await run_at(connection, "month", seconds(61)) is None
+
+    async def test_who_has_lost_the_lease_changes_nothing(self, store: Store) -> None:
+        again = replace(FIRST, tries=2, until=seconds(200))
+        async with store.writing() as connection:
+            await add_run(connection, FIRST)
+            assert await change_run(connection, again, before=FIRST)
+            late = replace(FIRST, state="done")
+            assert not await change_run(connection, late, before=FIRST)
+            assert await run_at(connection, "month", FIRST.due_at) == again
+
+    async def test_the_newest_is_by_entry_and_a_persons_asking_is_apart(self, store: Store) -> None:
+        seen = replace(FIRST, due_at=seconds(1), state="seen")
+        failed = replace(FIRST, state="failed", problem="no room")
+        asked = replace(FIRST, due_at=seconds(80), asked=True, state="done")
+        other = replace(seen, name="other", due_at=seconds(90))
+        async with store.writing() as connection:
+            for run in (seen, failed, asked, other):
+                assert await add_run(connection, run)
+            assert await newest_runs(connection) == {"month": failed, "other": other}
+            assert await last_runs(connection, ["month", "other"]) == {"month": asked}
+            assert await failed_runs(connection, ["month"]) == []
+            await forget_runs(connection, before=seconds(89))
+            assert await newest_runs(connection) == {"month": failed, "other": other}
+            assert await run_at(connection, "month", seen.due_at) is None
+        async with store.writing() as connection:
+            await change_run(connection, replace(asked, state="failed"), before=asked)
+            assert [run.due_at for run in await failed_runs(connection, ["month"])] == [seconds(80)]
+            assert await failed_runs(connection, []) == []

@@ -1,0 +1,109 @@
+"""Which breaks are meant by what is said of them, and what mistakes are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.core.errors import UsageError
+from app.finance.break_acts import SeenBreak
+from app.finance.break_choice import read_choice, sums_of
+from reconcile.instants import DAY
+from reconcile.matching.breaks import Break, BreakCause, Step, life
+from reconcile.money import Money
+from tests.reconcile.books_truth import AS_OF
+
+
+def seen(
+    name: str,
+    minor: int = 1_000,
+    *,
+    currency: str = "KES",
+    cause: BreakCause = "not_settled",
+    days: int = 10,
+    done: str = "",
+) -> SeenBreak:
+    """A break of an order of this name, and what was done to it."""
+    found = Break(
+        cause=cause,
+        order=name,
+        payment=f"pay_{name}",
+        subject=None,
+        money=Money(minor=minor, currency=currency),
+        since=AS_OF - days * DAY,
+        cites=(),
+    )
+    steps = [Step(at=AS_OF, kind="opened", money=found.money)]
+    if done == "Ann":
+        steps.append(Step(at=AS_OF, kind="assigned", money=found.money, by="boss", value="Ann"))
+    elif done:
+        steps.append(Step(at=AS_OF, kind=done, money=found.money, by="boss"))  # type: ignore[arg-type]
+    return SeenBreak(identity=name, seen=found, steps=tuple(steps), life=life(steps))
+
+
+ALL = [
+    seen("small", 999),
+    seen("exact", 1_000),
+    seen("large", 150_000, days=40),
+    seen("yen", 999, currency="JPY"),
+    seen("late", 500, cause="late_money", days=31),
+    seen("anns", 700, done="Ann"),
+    seen("gone", 1, done="accepted"),
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "meant"),
+    [
+        ("cause=not_settled", "small exact large yen anns"),
+        ("cause=not_settled currency=KES amount<10.00", "small anns"),
+        ("currency=KES amount<=10", "small exact late anns"),
+        ("currency=KES amount>10.00", "large"),
+        ("currency=KES amount>=10 amount<1000", "exact"),
+        ("currency=JPY amount=999", "yen"),
+        ("age>30", "large late"),
+        ("age>=31d age<40d", "late"),
+        ("state=accepted", "gone"),
+        ("state=assigned", "anns"),
+        ("assignee=Ann", "anns"),
+        ("assignee= age<30 currency=KES", "small exact"),
+        ("order=large", "large"),
+        ("payment=pay_yen", "yen"),
+        ("order=nobody", ""),
+    ],
+)
+def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
+    """Without a state, what is still to be done."""
+    choice = read_choice(where)
+    assert [each.identity for each in ALL if choice.fits(each, as_of=AS_OF)] == meant.split()
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("", "says which breaks"),
+        ("everything", "'everything' is no condition"),
+        ("colour=red", "no condition"),
+        ("cause=lost", "cause is one of"),
+        ("cause<not_settled", "compared with = only"),
+        ("currency=XXY", "is no currency"),
+        ("amount<10", "say currency="),
+        ("currency=KES amount<ten", "amount: "),
+        ("currency=JPY amount<1.5", "decimals"),
+        ("age>a-month", "whole days"),
+        ("cause=not_settled cause=late_money", "says cause twice"),
+        ("amount=1 =", "no condition"),
+    ],
+)
+def test_what_means_nothing_is_told(where: str, why: str) -> None:
+    """Nothing is passed over: a condition that is misread would mean others."""
+    with pytest.raises(UsageError, match=why):
+        read_choice(where)
+
+
+def test_money_is_added_up_by_cause_and_currency() -> None:
+    told = [(each.cause, each.count, str(each.money)) for each in sums_of(ALL[:5])]
+    assert told == [
+        ("late_money", 1, "KES 5.00"),
+        ("not_settled", 1, "JPY 999"),
+        ("not_settled", 3, "KES 1,519.99"),
+    ]

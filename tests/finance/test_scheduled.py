@@ -1,0 +1,572 @@
+"""What the schedule does: once for each due time, delivered whole, told where it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import socketserver
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from email import message_from_bytes
+from hashlib import sha256
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import httpx2
+import pytest
+
+from app.access.operator_store import audit_entries
+from app.access.operators import register_operator
+from app.bootstrap_schedule import schedule_of
+from app.config.load import load_settings
+from app.core.clock import SetClock
+from app.core.errors import ConfigurationError, NotFoundError, UsageError
+from app.core.http import outgoing_client
+from app.core.schedule import Entry, entries_of
+from app.finance.delivering import Delivers, DeliveryFailed, FolderWay, MailWay, Parcel, PostWay
+from app.finance.scheduled import FIRST_PAUSE, LEASE, due_now, schedule_document
+from app.finance.scheduled_store import ScheduledRun, newest_runs
+from app.finance.scheduled_work import Schedule, run_entry, run_now
+from app.monitoring.watchdog import Watched, alarms
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from app.receiving.context import AppContext
+from app.receiving.refusals import RefusedAges
+from app.schedule_process import DIED, STOPPED, Scheduler
+from reconcile.instants import (
+    DAY,
+    MINUTE,
+    NO_TIME,
+    Duration,
+    Instant,
+    format_instant,
+    parse_instant,
+)
+from tests.database.builders import context as context_of
+from tests.database.builders import opened, rows
+
+MONTH, NIGHTLY = entries_of(
+    "month | 0 6 12 * * | reconcile month csv json folder; nightly | 30 2 * * * | reconcile"
+)
+NAIROBI = ZoneInfo("Africa/Nairobi")
+FIRST_LOOK = parse_instant("2026-11-11T00:00:00Z")
+DUE = parse_instant("2026-11-12T03:00:00Z")
+"""Six in the morning in Nairobi."""
+
+FILES = ["month-2026-10.csv", "month-2026-10.json"]
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        found = context_of(store)
+        yield replace(found, clock=SetClock(FIRST_LOOK), zone=NAIROBI, merchant="Salt & Sons")
+
+
+def later(context: AppContext, at: Instant) -> AppContext:
+    """The same at another instant."""
+    return replace(context, clock=SetClock(at))
+
+
+def with_folder(folder: Path, *entries: Entry) -> Schedule:
+    """These entries, delivered into a folder."""
+    folder.mkdir(exist_ok=True)
+    return Schedule(entries=entries or (MONTH,), ways={"folder": FolderWay(folder=folder)})
+
+
+async def delivered(context: AppContext) -> list[str]:
+    """Of what the trail says that it was delivered."""
+    async with context.store.reading() as connection:
+        found = await audit_entries(connection, action="report_delivered", limit=99)
+    assert {each.who for each in found} <= {"tallyhook"}
+    return [each.subject for each in found]
+
+
+async def at_due(context: AppContext, after: Duration = NO_TIME) -> AppContext:
+    """The context at the due time, or after it, of an entry that has been watched since before."""
+    await due_now(context, [MONTH])
+    return later(context, Instant(DUE + after))
+
+
+# --- what is due ----------------------------------------------------------------------------------
+
+
+async def test_an_entry_is_done_at_its_times_from_when_it_was_first_seen(
+    context: AppContext, tmp_path: Path
+) -> None:
+    schedule = with_folder(tmp_path / "out")
+    assert await due_now(context, [MONTH]) == []
+    assert await due_now(later(context, Instant(DUE - MINUTE)), [MONTH]) == []
+    now = later(context, DUE)
+    assert await due_now(now, [MONTH]) == [(MONTH, DUE)]
+    done = await run_entry(now, schedule, "month", due_at=DUE)
+    assert done is not None
+    assert (done.state, done.late, done.run, done.tries) == ("done", False, 1, 1)
+    assert await due_now(now, [MONTH]) == []
+    assert await run_entry(now, schedule, "month", due_at=DUE) is None
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == FILES
+    report = json.loads((tmp_path / "out" / FILES[1]).read_bytes())
+    assert report["from"] == "2026-09-30T21:00:00Z"
+    assert (report["to"], report["merchant"]) == ("2026-10-31T21:00:00Z", "Salt & Sons")
+    assert sorted(await delivered(now)) == FILES
+
+
+async def test_what_was_missed_is_done_once_and_told_as_late(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """Down for two months and a half: the newest month is made up, and no other."""
+    now = await at_due(context, 75 * DAY)
+    ((entry, due_at),) = await due_now(now, [MONTH])
+    assert format_instant(due_at) == "2027-01-12T03:00:00Z"
+    done = await run_entry(now, with_folder(tmp_path / "out"), entry.name, due_at=due_at)
+    assert done is not None
+    assert done.late
+    assert (tmp_path / "out" / "month-2026-12.json").exists()
+    assert await due_now(now, [MONTH]) == []
+
+
+async def test_an_entry_with_another_time_is_watched_from_then_on(context: AppContext) -> None:
+    await due_now(context, [NIGHTLY])
+    changed = replace(NIGHTLY, cron="0 1 * * *")
+    now = later(context, Instant(FIRST_LOOK + 12 * 60 * MINUTE))
+    assert await due_now(now, [changed]) == []
+    assert await due_now(later(now, Instant(FIRST_LOOK + DAY)), [changed]) != []
+
+
+async def test_of_two_workers_one_does_it(context: AppContext, tmp_path: Path) -> None:
+    now, schedule = await at_due(context), with_folder(tmp_path / "out")
+    both = await asyncio.gather(*(run_entry(now, schedule, "month", due_at=DUE) for _ in range(2)))
+    assert [done.state for done in both if done is not None] == ["done"]
+    assert len(await delivered(now)) == 2
+
+
+async def test_a_day_is_the_merchants(context: AppContext, tmp_path: Path) -> None:
+    (daily,) = entries_of("daily | 30 0 * * * | day json folder")
+    schedule = with_folder(tmp_path / "out", daily)
+    await due_now(context, [daily])
+    due = parse_instant("2026-11-11T21:30:00Z")
+    assert await run_entry(later(context, due), schedule, "daily", due_at=due)
+    report = json.loads((tmp_path / "out" / "daily-2026-11-11.json").read_bytes())
+    assert (report["from"], report["to"]) == ("2026-11-10T21:00:00Z", "2026-11-11T21:00:00Z")
+
+
+# --- killed, and failing --------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Dying:
+    """Delivers, and dies before anybody can write it down."""
+
+    way: Delivers
+    dies: bool = True
+
+    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+        await self.way.deliver(parcel, files)
+        if self.dies:
+            raise Killed
+
+
+async def test_killed_between_delivery_and_note_it_is_delivered_again_and_noted_once(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """Not before the lease has ended, then with the same names, bytes and reconciliation."""
+    now, folder = await at_due(context), tmp_path / "out"
+    schedule = with_folder(folder)
+    dying = Dying(schedule.ways["folder"])
+    with pytest.raises(Killed):
+        await run_entry(now, replace(schedule, ways={"folder": dying}), "month", due_at=DUE)
+    before = {each.name: each.read_bytes() for each in folder.iterdir()}
+    assert sorted(before) == FILES
+    assert await delivered(now) == []
+    early = later(now, Instant(DUE + LEASE - MINUTE))
+    assert await due_now(early, [MONTH]) == []
+    assert await run_entry(early, schedule, "month", due_at=DUE) is None
+    again = later(now, Instant(DUE + LEASE))
+    assert await due_now(again, [MONTH]) == [(MONTH, DUE)]
+    done = await run_entry(again, schedule, "month", due_at=DUE)
+    assert done is not None
+    assert (done.state, done.tries, done.run) == ("done", 2, 1)
+    assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
+    assert sorted(await delivered(again)) == FILES
+
+
+async def test_who_has_lost_the_lease_writes_nothing_down(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """A process that was suspended for longer than its lease, while another did its work."""
+    now, schedule = await at_due(context), with_folder(tmp_path / "out")
+
+    class Suspended:
+        async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+            other = later(now, Instant(DUE + LEASE))
+            done = await run_entry(other, schedule, "month", due_at=DUE)
+            assert done is not None
+            assert done.state == "done"
+
+    slow = replace(schedule, ways={"folder": Suspended()})
+    await run_entry(now, slow, "month", due_at=DUE)
+    async with now.store.reading() as connection:
+        kept = (await newest_runs(connection))["month"]
+    assert (kept.state, kept.tries) == ("done", 2)
+    assert len(await delivered(now)) == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/dev/full").exists(), reason="no /dev/full")
+async def test_a_folder_that_takes_nothing_is_an_alarm_until_it_does(
+    context: AppContext, tmp_path: Path
+) -> None:
+    now, folder = await at_due(context), tmp_path / "missing"
+    schedule = Schedule(entries=(MONTH,), ways={"folder": FolderWay(folder=folder)})
+    failed = await run_entry(now, schedule, "month", due_at=DUE)
+    assert failed is not None
+    assert failed.state == "failed"
+    assert "TALLYHOOK_REPORTS__FOLDER takes no file (No such file" in (failed.problem or "")
+    watched = Watched(now, RefusedAges(), scheduled=["month"])
+    alarm = (await alarms(watched))["schedule"]
+    assert alarm.sentence.startswith("1 scheduled run came to nothing (month: the folder")
+    assert "schedule" not in await alarms(watched._replace(scheduled=["another"]))
+    assert await due_now(later(now, Instant(DUE + FIRST_PAUSE - MINUTE)), [MONTH]) == []
+    folder.mkdir()
+    again = later(now, Instant(DUE + FIRST_PAUSE))
+    assert await due_now(again, [MONTH]) == [(MONTH, DUE)]
+    done = await run_entry(again, schedule, "month", due_at=DUE)
+    assert done is not None
+    assert (done.state, done.problem, done.run) == ("done", None, 1)
+    assert "schedule" not in await alarms(watched)
+
+
+async def test_a_full_folder_holds_no_half_file(
+    context: AppContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the month before stays what it is."""
+    now, folder = await at_due(context), tmp_path / "out"
+    schedule = with_folder(folder)
+    (folder / FILES[0]).write_text("earlier")
+
+    def full(descriptor: int, content: bytes) -> None:
+        os.write(descriptor, content[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("app.finance.delivering.write_all", full)
+    failed = await run_entry(now, schedule, "month", due_at=DUE)
+    assert failed is not None
+    assert "No space left on device" in (failed.problem or "")
+    assert {each.name: each.read_text() for each in folder.iterdir()} == {FILES[0]: "earlier"}
+
+
+async def test_a_fault_of_ours_is_told_without_its_words(
+    context: AppContext, tmp_path: Path
+) -> None:
+    class Faulty:
+        async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+            raise RuntimeError("secret 0722000000")
+
+    now = await at_due(context)
+    schedule = Schedule(entries=(MONTH,), ways={"folder": Faulty()})
+    failed = await run_entry(now, schedule, "month", due_at=DUE)
+    assert failed is not None
+    assert failed.problem == "a fault of Tallyhook's: its log names the place"
+
+
+# --- ways -----------------------------------------------------------------------------------------
+
+
+def parcel(files: dict[str, bytes] | None = None) -> Parcel:
+    """A small report."""
+    return Parcel(
+        entry="month",
+        span="2026-10",
+        merchant="Salt & Sons",
+        due_at=DUE,
+        late=True,
+        files=files or {"month-2026-10.pdf": b"%PDF"},
+        summary=("All 23 ties hold.", "No break is open."),
+    )
+
+
+class Session(socketserver.StreamRequestHandler):
+    """A mail server's side of one connection (RFC 5321)."""
+
+    def handle(self) -> None:
+        server = self.server
+        assert isinstance(server, MailServer)
+        self.wfile.write(b"220 here\r\n")
+        while line := self.rfile.readline():
+            word = line[:4].upper()
+            server.said.append(line)
+            if word == b"EHLO":
+                self.wfile.write(b"250-here\r\n250 AUTH PLAIN\r\n")
+            elif word == b"DATA":
+                self.wfile.write(b"354 go on\r\n")
+                content = b""
+                while (part := self.rfile.readline()) != b".\r\n":
+                    content += part
+                server.mails.append(content)
+                self.wfile.write(server.answer + b"\r\n")
+            elif word == b"AUTH":
+                self.wfile.write(server.signing_in + b"\r\n")
+            else:
+                self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
+            if word == b"QUIT":
+                return
+
+
+class MailServer(socketserver.ThreadingTCPServer):
+    """It takes what it is given, unless it is told another answer."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    answer = b"250 ok"
+    signing_in = b"235 ok"
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Session)
+        self.mails: list[bytes] = []
+        self.said: list[bytes] = []
+
+
+@contextmanager
+def mail_server() -> Iterator[MailServer]:
+    """A mail server on this machine."""
+    with MailServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def mailing(server: MailServer, **words: str | None) -> MailWay:
+    """Mail by this server."""
+    host, port = server.server_address[:2]
+    sender, to = "reports@shop.example", ("cfo@shop.example", "finance@shop.example")
+    return MailWay(host=str(host), port=int(port), sender=sender, to=to, **words)  # type: ignore[arg-type]
+
+
+async def test_a_mail_has_the_files_and_says_what_they_are() -> None:
+    with mail_server() as server:
+        way = mailing(server, user="tallyhook", password="pw")
+        await way.deliver(parcel(), ["month-2026-10.pdf"])
+        await way.deliver(parcel(), ["month-2026-10.pdf"])
+    first, second = (message_from_bytes(each) for each in server.mails)
+    assert first["Subject"] == "Salt & Sons: report 2026-10 (late)"
+    assert first["To"] == "cfo@shop.example, finance@shop.example"
+    assert first["Message-ID"] == second["Message-ID"]
+    _, text, file = first.walk()
+    assert "All 23 ties hold." in str(text.get_payload())
+    assert "made late" in str(text.get_payload())
+    assert file.get_filename() == "month-2026-10.pdf"
+    assert file.get_payload(decode=True) == b"%PDF"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words", "said"),
+    [
+        ({"answer": b"552 secret of the server"}, {}, "answers 552"),
+        ({"signing_in": b"535 pw is wrong"}, {"user": "u", "password": "pw"}, "refuses user and"),
+    ],
+)
+async def test_a_mail_server_that_refuses_is_told_without_its_words_and_our_secrets(
+    changed: dict[str, bytes], words: dict[str, str], said: str
+) -> None:
+    with mail_server() as server:
+        for name, value in changed.items():
+            setattr(server, name, value)
+        with pytest.raises(DeliveryFailed, match=said) as told:
+            await mailing(server, **words).deliver(parcel(), ["month-2026-10.pdf"])
+    assert "pw" not in str(told.value)
+    assert "secret" not in str(told.value)
+
+
+async def test_nothing_is_said_unencrypted_to_another_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that offers no STARTTLS hears neither password nor report."""
+    monkeypatch.setattr("app.finance.delivering._is_this_machine", lambda host: False)
+    with mail_server() as server:
+        way = mailing(server, user="tallyhook", password="pw")
+        with pytest.raises(DeliveryFailed, match="offers no encryption"):
+            await way.deliver(parcel(), ["month-2026-10.pdf"])
+    assert server.mails == []
+    assert [line for line in server.said if line[:4].upper() in (b"AUTH", b"MAIL")] == []
+
+
+async def test_a_mail_server_that_is_not_there() -> None:
+    with mail_server() as server:
+        way = mailing(server)
+    with pytest.raises(DeliveryFailed, match="cannot be reached"):
+        await way.deliver(parcel(), ["month-2026-10.pdf"])
+
+
+async def test_files_that_are_too_large_for_a_mail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.finance.delivering.BYTES_MAX", 3)
+    with mail_server() as server, pytest.raises(DeliveryFailed, match="too large for a mail"):
+        await mailing(server).deliver(parcel(), ["month-2026-10.pdf"])
+
+
+SECRET = "whsec_cmVwb3J0cy1zZWNyZXQtb2YtMzAtYnl0ZXMtIQ=="
+
+
+def posting(answers: list[int], seen: list[httpx2.Request]) -> PostWay:
+    """Posts to who answers so, one after the other."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        return httpx2.Response(answers.pop(0), stream=httpx2.ByteStream(b""))
+
+    return PostWay(
+        url="https://shop.example/reports",
+        signer=Source(name="reports", profile=load_profile("checkout"), secrets=[SECRET]),
+        client=outgoing_client(timeout_s=5, transport=httpx2.MockTransport(answer)),
+        clock=SetClock(DUE),
+    )
+
+
+async def test_a_post_is_signed_and_bears_the_same_id_at_every_try() -> None:
+    seen: list[httpx2.Request] = []
+    way = posting([503, 200], seen)
+    with pytest.raises(DeliveryFailed, match=r"does not take the file \(status 503\)"):
+        await way.deliver(parcel(), ["month-2026-10.pdf"])
+    await way.deliver(parcel(), ["month-2026-10.pdf"])
+    first, second = seen
+    assert first.content == second.content
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
+    headers = [(name.encode(), value.encode()) for name, value in second.headers.items()]
+    assert way.signer.verify(headers, second.content, now=DUE) is None
+    data = json.loads(second.content)["data"]
+    assert base64.b64decode(data["content"]) == b"%PDF"
+    assert data["sha256"] == sha256(b"%PDF").hexdigest()
+    assert (data["file"], data["span"], data["late"]) == ("month-2026-10.pdf", "2026-10", True)
+
+
+# --- people, settings, the worker -----------------------------------------------------------------
+
+
+async def test_a_person_has_an_entry_done_and_its_own_time_still_comes(
+    context: AppContext, tmp_path: Path
+) -> None:
+    now, schedule = await at_due(context, -MINUTE), with_folder(tmp_path / "out")
+    done = await run_now(now, schedule, "month", by=None)
+    assert (done.state, done.asked) == ("done", True)
+    assert await due_now(later(now, DUE), [MONTH]) == [(MONTH, DUE)]
+    (told,) = await schedule_document(now, [MONTH])
+    assert told["next"] == format_instant(DUE)
+    assert told["last"]["state"] == "done"
+    assert [each["file"] for each in told["last"]["delivered"]] == FILES
+    with pytest.raises(NotFoundError, match="no entry 'weekly'"):
+        await run_now(now, schedule, "weekly", by=None)
+
+
+async def test_who_may_not_reconcile_may_have_no_entry_done(
+    context: AppContext, tmp_path: Path
+) -> None:
+    await register_operator(context, name="Ada", role="admin", by=None)
+    await register_operator(context, name="Sam", role="support", by="Ada")
+    with pytest.raises(UsageError, match="Sam has the role support; this takes admin or finance"):
+        await run_now(context, with_folder(tmp_path / "out"), "month", by="Sam")
+    assert await rows(context.store, "SELECT * FROM scheduled_runs") == []
+
+
+async def test_the_worker_has_done_what_is_due_and_notes_who_dies(context: AppContext) -> None:
+    """Its process ends with an error: failed, and tried after a pause; stopped: tried at once."""
+    begun: list[tuple[str, Instant]] = []
+    now = await at_due(context)
+
+    async def dies(name: str, due_at: Instant) -> int:
+        begun.append((name, due_at))
+        return 1
+
+    await Scheduler(now, (MONTH,), begin=dies).look()
+    assert begun == [("month", DUE)]
+    assert await newest(now) == ("failed", DIED, DUE + FIRST_PAUSE)
+    await Scheduler(now, (MONTH,), begin=dies).look()
+    assert len(begun) == 1
+    again = later(now, Instant(DUE + FIRST_PAUSE))
+    scheduler: Scheduler
+
+    async def stops(name: str, due_at: Instant) -> int:
+        scheduler.stop()
+        return -15
+
+    scheduler = Scheduler(again, (MONTH,), begin=stops)
+    await scheduler.look()
+    assert (await newest(again))[1] == DIED  # its process had not begun: nothing to note
+
+
+async def newest(context: AppContext) -> tuple[str, str | None, int | None]:
+    """State, problem and next try of the newest run."""
+    async with context.store.reading() as connection:
+        found: ScheduledRun = (await newest_runs(connection))["month"]
+    return found.state, found.problem, found.until
+
+
+async def test_who_is_stopped_is_followed_at_once(context: AppContext) -> None:
+    now = await at_due(context)
+    scheduler: Scheduler
+
+    async def stops(name: str, due_at: Instant) -> int:
+        scheduler.stop()
+        return -15
+
+    scheduler = Scheduler(now, (MONTH,), begin=stops)
+    await scheduler.look()
+    assert await newest(now) == ("failed", STOPPED, DUE)
+    assert await due_now(now, [MONTH]) == [(MONTH, DUE)]
+
+
+GIVEN = {
+    "TALLYHOOK_ENVIRONMENT": "live",
+    "TALLYHOOK_SCHEDULE": "month | 0 6 12 * * | month pdf folder mail post",
+    "TALLYHOOK_REPORTS__FOLDER": "/srv/reports",
+    "TALLYHOOK_REPORTS__MAIL_SERVER": "smtp.example",
+    "TALLYHOOK_REPORTS__MAIL_FROM": "reports@shop.example",
+    "TALLYHOOK_REPORTS__MAIL_TO": "cfo@shop.example, finance@shop.example",
+    "TALLYHOOK_REPORTS__MAIL_USER": "tallyhook",
+    "TALLYHOOK_REPORTS__MAIL_PASSWORD": "hunter2-hunter2",
+    "TALLYHOOK_REPORTS__URL": "https://shop.example/reports",
+    "TALLYHOOK_REPORTS__SECRET": SECRET,
+}
+
+
+def test_settings_become_ways_and_their_secrets_are_not_shown() -> None:
+    settings = load_settings(GIVEN)
+    client = outgoing_client(timeout_s=5)
+    schedule = schedule_of(settings, client=client, clock=SetClock(DUE))
+    assert set(schedule.ways) == {"folder", "mail", "post"}
+    mail = schedule.ways["mail"]
+    assert isinstance(mail, MailWay)
+    assert (mail.host, mail.port, len(mail.to)) == ("smtp.example", 587, 2)
+    assert "hunter2" not in repr(schedule) + repr(settings)
+    assert SECRET not in repr(schedule) + repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"TALLYHOOK_REPORTS__FOLDER": None}, "TALLYHOOK_SCHEDULE: month: folder is named"),
+        ({"TALLYHOOK_REPORTS__MAIL_TO": None}, "MAIL_TO: is missing"),
+        ({"TALLYHOOK_REPORTS__MAIL_TO": "nobody"}, "MAIL_TO: must be an address"),
+        ({"TALLYHOOK_REPORTS__MAIL_SERVER": "smtp:0"}, "MAIL_SERVER: must be a host"),
+        ({"TALLYHOOK_REPORTS__MAIL_PASSWORD": None}, "MAIL_USER: goes with a password"),
+        ({"TALLYHOOK_REPORTS__URL": "http://shop.example/"}, "URL: sends reports unencrypted"),
+        ({"TALLYHOOK_REPORTS__SECRET": None}, "SECRET: is missing"),
+        ({"TALLYHOOK_SCHEDULE": "month | 0 6 * * | reconcile"}, "SCHEDULE: month: the time must"),
+        ({"TALLYHOOK_MERCHANT": "x" * 81}, "TALLYHOOK_MERCHANT: must be"),
+    ],
+)
+def test_what_is_missing_or_wrong_stops_the_start(
+    changed: dict[str, str | None], said: str
+) -> None:
+    given = {name: value for name, value in {**GIVEN, **changed}.items() if value is not None}
+    with pytest.raises(ConfigurationError, match=said):
+        load_settings(given)

@@ -1,0 +1,109 @@
+"""What speaks for a near miss, in points that add up, with the reasons named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcile.matching.breaks import Break, Candidate
+from reconcile.matching.suggest import (
+    REASON_WORDS,
+    REASONS,
+    WEIGHTS,
+    Reason,
+    suggestions,
+    the_one,
+)
+from reconcile.money import Money
+from tests.reconcile.books_truth import AS_OF
+
+MONEY = Money(minor=150_000, currency="KES")
+MISSED = Break(
+    cause="not_settled",
+    order="ORD-1042",
+    payment="PAY-7701",
+    subject="shop",
+    money=MONEY,
+    since=AS_OF,
+    cites=("evt_1",),
+)
+
+
+def near(
+    reference: str, minor: int = 150_000, currency: str = "KES", apart: str = "x"
+) -> Candidate:
+    """A near miss."""
+    money = Money(minor=minor, currency=currency)
+    return Candidate(line=f"stm_{reference}", reference=reference, money=money, apart=apart)
+
+
+def missed(*candidates: Candidate) -> Break:
+    """The break with these near misses."""
+    return replace(MISSED, candidates=candidates)
+
+
+OTHER = near("ZZZ", 9)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reasons"),
+    [
+        (near("pay 7701"), ["same_reference", "same_amount"]),
+        (near("ord1042", 151_000), ["same_reference", "nearly_same_amount"]),
+        (near("PAY-77-01"), ["same_but_separators", "same_amount"]),
+        (near("PAY-7710", 1_500), ["nearly_same_reference", "amount_by_factor"]),
+        (near("PAY-9999", 152_000), []),
+        (near("PAY-7701", currency="UGX"), ["same_reference"]),
+        (near("", -150_000), ["same_amount"]),
+        (near("X", apart="nothing"), ["same_amount", "nothing_apart"]),
+        (near("X", apart="fits"), ["same_amount", "nothing_apart"]),
+    ],
+)
+def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[Reason]) -> None:
+    """Among others; alone it has one reason more."""
+    found = {each.candidate: each for each in suggestions(missed(candidate, OTHER))}[candidate]
+    assert list(found.reasons) == reasons
+    assert found.score == sum(WEIGHTS[each] for each in reasons)
+    (alone,) = suggestions(missed(candidate))
+    assert list(alone.reasons) == [*reasons, "no_other"]
+
+
+def test_the_payout_of_a_break_is_a_name_of_it() -> None:
+    bank = replace(
+        missed(near("PO-100200")), order=None, payment=None, facts=(("payout", "PO-100200"),)
+    )
+    assert suggestions(bank)[0].reasons == ("same_reference", "same_amount", "no_other")
+
+
+def test_the_one_that_stands_out_is_told_and_of_equals_none() -> None:
+    best, worse = near("PAY-7710"), near("X")
+    assert [each.candidate for each in suggestions(missed(worse, best))] == [best, worse]
+    one = the_one(missed(worse, best), least=60)
+    assert one is not None
+    assert one.candidate == best
+    assert the_one(missed(worse, best), least=61) is None
+    assert the_one(missed(worse, near("Y")), least=0) is None
+    assert the_one(missed(), least=0) is None
+
+
+def test_every_reason_has_its_weight_and_its_words() -> None:
+    assert set(WEIGHTS) == set(REASONS) == set(REASON_WORDS)
+
+
+NAMES = st.sampled_from(["PAY-7701", "PAY7701", "ORD-1042", "PAY-7710", "", "Z"])
+NEAR = st.builds(
+    near, NAMES, st.integers(-200_000, 200_000), st.sampled_from(["KES", "UGX"]),
+    st.sampled_from(["nothing", "fits", "date"]),
+)  # fmt: skip
+
+
+@given(st.lists(NEAR, max_size=3))
+def test_a_score_is_of_a_hundred_and_each_near_miss_has_one(candidates: list[Candidate]) -> None:
+    found = suggestions(missed(*candidates))
+    scores = [each.score for each in found]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= each <= 100 for each in scores)
+    assert sorted(map(repr, candidates)) == sorted(repr(each.candidate) for each in found)
