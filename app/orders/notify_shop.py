@@ -169,7 +169,7 @@ async def _settle(
             await note_away(connection, destination, health)
         elif before is not None and await note_back(connection, destination):
             await call_all_up(connection, now=now)
-    await _log_delivered(context, [fate.sent for fate in fates if fate.delivered])
+    await _log_delivered(context, [one.sent for one in results if one.delivered])
     if before is None and health is not None:
         log.error("the shop takes no notifications", reason=health.problem)
     elif before is not None and health is None:

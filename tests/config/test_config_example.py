@@ -13,7 +13,7 @@ from app.config.reading import PREFIX
 from app.config.settings import SECTIONS, Settings
 from app.core.errors import ConfigurationError
 
-EXAMPLE = Path(__file__).parents[2] / "app/deploy/config/config.example.env"
+EXAMPLE = Path(__file__).parents[2] / "config.example.env"
 LINE = re.compile(r"(#?)(TALLYHOOK_\w+)=(.*)")
 SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1P"
 
