@@ -18,7 +18,7 @@ from tests.architecture.tree import ROOT
 from tests.waiting import PATIENCE_S
 
 TOP = frozenset(
-    {"pyproject.toml", "README.md", "Makefile", "requirements.lock",
+    {"pyproject.toml", "README.md", "Makefile", "config.example.env", "requirements.lock",
      "reconcile", "app", "tests"}
 )  # fmt: skip
 MADE = re.compile(r"\..+|var|__pycache__|.+\.egg-info")
