@@ -51,6 +51,7 @@ def _row(told: Mapping[str, Any]) -> dict[str, Any]:
     """One entry as a line."""
     last = told["last"] or {}
     words = [*(["reconcile"] if told["reconcile"] else []), told["span"], *told["forms"]]
+    words += ["checkpoint"] if told["checkpoint"] else []
     return {
         "name": told["name"],
         "cron": told["cron"],

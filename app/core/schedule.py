@@ -3,7 +3,8 @@
     nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 
 An entry is a name, a cron expression of five fields in the merchant's zone, and words: `reconcile`,
-the span that is reported (`month` or `day`, the whole one before), forms, and ways of delivery.
+the span that is reported (`month` or `day`, the whole one before), forms, and ways of delivery;
+`checkpoint` goes by the same ways: the newest signed head of the log, for whoever keeps it.
 Leaves out: doing it (`finance.scheduled`).
 
 An hour that a change of clocks leaves out is made up at its end; one that comes twice counts the
@@ -41,6 +42,8 @@ FORMS: Final[tuple[Form, ...]] = get_args(Form)
 Way = Literal["folder", "mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
+CHECKPOINT: Final = "checkpoint"
+
 ENTRIES_MAX: Final = 20
 TEXT_MAX: Final = 4_000
 
@@ -60,6 +63,7 @@ class Entry:
     cron       five fields, the minute a number
     reconcile  whether everything is reconciled first
     span       what is reported, in each of the forms, by each of the ways; None: no report
+    checkpoint whether the newest checkpoint of the log is delivered, by each of the ways
     """
 
     name: str
@@ -68,6 +72,7 @@ class Entry:
     span: Span | None = None
     forms: tuple[Form, ...] = ()
     ways: tuple[Way, ...] = ()
+    checkpoint: bool = False
 
 
 def entries_of(text: str) -> tuple[Entry, ...]:
@@ -112,17 +117,21 @@ def _check_cron(name: str, cron: str) -> None:
 
 
 def _worded(name: str, cron: str, words: list[str]) -> Entry:
-    known = {"reconcile", *SPANS, *FORMS, *WAYS}
+    known = {"reconcile", CHECKPOINT, *SPANS, *FORMS, *WAYS}
     if strange := [word for word in words if word not in known]:
         raise ValueError(f"{name}: {strange[0][:20]} is not one of {', '.join(sorted(known))}")
     spans = [span for span in SPANS if span in words]
     forms = tuple(form for form in FORMS if form in words)
     ways = tuple(way for way in WAYS if way in words)
-    if any([spans, forms, ways]) and not all([len(spans) == 1, forms, ways]):
+    checkpoint = CHECKPOINT in words
+    reported = any([spans, forms]) or (bool(ways) and not checkpoint)
+    if reported and not all([len(spans) == 1, forms, ways]):
         raise ValueError(
             f"{name}: a report takes month or day, a form ({', '.join(FORMS)}) and a way "
             f"({', '.join(WAYS)})"
         )
+    if checkpoint and not ways:
+        raise ValueError(f"{name}: a checkpoint takes a way ({', '.join(WAYS)})")
     if not words:
         raise ValueError(f"{name}: says nothing that is to be done; write reconcile, for one")
     return Entry(
@@ -132,6 +141,7 @@ def _worded(name: str, cron: str, words: list[str]) -> Entry:
         span=spans[0] if spans else None,
         forms=forms,
         ways=ways,
+        checkpoint=checkpoint,
     )
 
 

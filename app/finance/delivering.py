@@ -19,7 +19,7 @@ from email.message import EmailMessage
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import httpx2
 
@@ -53,6 +53,7 @@ class Parcel:
     """What is delivered together.
 
     entry, span   the schedule's entry, and the name of what is reported: `2026-10`
+    what          what the files are: a report, or a checkpoint of the log
     merchant      whose report it is; may be empty
     files         contents by file name
     summary       sentences of the report that a mail begins with
@@ -65,6 +66,7 @@ class Parcel:
     late: bool
     files: Mapping[str, bytes]
     summary: Sequence[str]
+    what: Literal["report", "checkpoint"] = "report"
 
     def id_of(self, file: str) -> str:
         """The same at every try, and of no other file of no other time."""
@@ -142,7 +144,7 @@ class MailWay:
         message = EmailMessage()
         whose = f"{parcel.merchant}: " if parcel.merchant else ""
         late = " (late)" if parcel.late else ""
-        message["Subject"] = f"{whose}report {parcel.span}{late}"
+        message["Subject"] = f"{whose}{parcel.what} {parcel.span}{late}"
         message["From"] = self.sender
         message["To"] = ", ".join(self.to)
         domain = self.sender.rpartition("@")[2]
@@ -250,7 +252,7 @@ def posted(parcel: Parcel, name: str) -> bytes:
     """The body that carries a file: the same bytes at every try."""
     content = parcel.files[name]
     document = {
-        "type": "report.ready",
+        "type": f"{parcel.what}.ready",
         "timestamp": format_instant(parcel.due_at),
         "data": {
             "entry": parcel.entry,

@@ -185,6 +185,7 @@ async def schedule_document(context: AppContext, entries: Sequence[Entry]) -> li
             "span": entry.span,
             "forms": list(entry.forms),
             "ways": list(entry.ways),
+            "checkpoint": entry.checkpoint,
             "next": format_known(next_time(entry, after=now, zone=context.calendar_zone)),
             "last": run_document(last.get(entry.name)),
         }

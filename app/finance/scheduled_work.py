@@ -1,4 +1,4 @@
-"""Does an entry's work of one time: reconciles, reports, delivers.
+"""Does an entry's work of one time: reconciles, reports, delivers; and has checkpoints leave.
 
 Leaves out: when (`app.core.schedule`), and who does it (`scheduled`). What people read of a report
 as of the claim's instant is the same at every try.
@@ -17,6 +17,7 @@ import structlog
 from app.access.operators import SERVICE, note_in_trail, permitted
 from app.core.errors import NotFoundError, TallyhookError
 from app.core.schedule import Entry, Span
+from app.core.text import LEAF, counted
 from app.finance.calendar import on_the_books
 from app.finance.close_period import scope_of
 from app.finance.delivering import Parcel, Ways
@@ -27,6 +28,7 @@ from app.finance.reports.values import headlines
 from app.finance.scheduled import LeaseLost, claim, note, note_failed
 from app.finance.scheduled_store import Delivered, ScheduledRun, change_run
 from app.receiving.context import AppContext
+from app.sealing.log_store import newest_head
 from reconcile.instants import TICK, Instant, format_instant
 from reconcile.periods import Calendar
 from reconcile.reporting.report import PeriodReport, Scope
@@ -88,6 +90,8 @@ async def _try(
             run = await note(context, run, replace(run, run=ran.number))
         if entry.span is not None:
             run = await _report(context, schedule, entry, run, span=entry.span)
+        if entry.checkpoint:
+            run = await _checkpoint(context, schedule, entry, run)
     except TallyhookError as error:
         return await note_failed(context, claimed, str(error))
     except Exception as error:
@@ -116,13 +120,53 @@ async def _report(
         files=files,
         summary=headlines(report),
     )
+    return await _deliver(context, schedule, entry, run, parcel)
+
+
+async def _checkpoint(
+    context: AppContext, schedule: Schedule, entry: Entry, run: ScheduledRun
+) -> ScheduledRun:
+    """The newest signed head as of the claim: what somebody else keeps cannot be unsaid."""
+    async with context.store.reading() as connection:
+        head = await newest_head(connection, until=run.as_of)
+    if head is None:
+        raise NothingSealed(
+            "nothing is sealed yet, and so no checkpoint: `tallyhook log seal` seals what waits"
+        )
+    day = Calendar(context.calendar_zone).day_of(run.due_at)
+    parcel = Parcel(
+        entry=entry.name,
+        span=day,
+        merchant=context.merchant,
+        due_at=run.due_at,
+        late=run.late,
+        files={f"{entry.name}-checkpoint-{day}.txt": head.note.encode()},
+        summary=(
+            f"A checkpoint of the log in which everything that Tallyhook keeps is sealed, at "
+            f"{counted(head.size, *LEAF)}.",
+            "Keep it where the shop's administrators cannot write: it shows later whether the log "
+            "was written anew (tallyhook evidence verify --checkpoint, log verify --against).",
+        ),
+        what="checkpoint",
+    )
+    return await _deliver(context, schedule, entry, run, parcel)
+
+
+class NothingSealed(TallyhookError):
+    """There is no checkpoint to deliver."""
+
+
+async def _deliver(
+    context: AppContext, schedule: Schedule, entry: Entry, run: ScheduledRun, parcel: Parcel
+) -> ScheduledRun:
+    """By each way what that has not taken yet."""
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
-        left = [file for file in files if file not in done]
+        left = [file for file in parcel.files if file not in done]
         if left:
             await schedule.ways[way].deliver(parcel, left)
             told = tuple(
-                Delivered(way=way, file=file, sha256=sha256(files[file]).hexdigest())
+                Delivered(way=way, file=file, sha256=sha256(parcel.files[file]).hexdigest())
                 for file in left
             )
             run = await _note_delivered(context, run, told)

@@ -155,9 +155,14 @@ def _signed_of(row: Sequence[Any]) -> SignedHead:
     return SignedHead(size=row[0], head=row[1], at=row[2], note=row[3])
 
 
-async def newest_head(connection: AsyncConnection) -> SignedHead | None:
-    """The newest checkpoint; None while nothing is sealed."""
-    row = (await connection.execute(text(f"{_SIGNED} ORDER BY size DESC LIMIT 1"))).first()
+async def newest_head(
+    connection: AsyncConnection, *, until: Instant | None = None
+) -> SignedHead | None:
+    """The newest checkpoint, or that of an instant; None while nothing is sealed."""
+    where = "" if until is None else "WHERE at <= :until "
+    sql = f"{_SIGNED} {where}ORDER BY size DESC LIMIT 1"
+    given = {} if until is None else {"until": until}
+    row = (await connection.execute(text(sql), given)).first()
     return None if row is None else _signed_of(row)
 
 

@@ -98,6 +98,10 @@ def test_entries_are_read_as_they_are_written() -> None:
         forms=("pdf", "xlsx"),
         ways=("folder", "mail"),
     )
+    (log,) = entries_of("log | 0 7 * * * | checkpoint mail post")
+    assert log == Entry(
+        name="log", cron="0 7 * * *", reconcile=False, ways=("mail", "post"), checkpoint=True
+    )
     assert entries_of("") == ()
 
 
@@ -114,6 +118,9 @@ def test_entries_are_read_as_they_are_written() -> None:
         ("a | 30 2 * * * | reconcil", "reconcil is not one of"),
         ("a | 30 2 * * * | month pdf", "takes month or day"),
         ("a | 30 2 * * * | month day pdf folder", "takes month or day"),
+        ("a | 30 2 * * * | folder", "takes month or day"),
+        ("a | 30 2 * * * | checkpoint", "a checkpoint takes a way"),
+        ("a | 30 2 * * * | checkpoint pdf folder", "takes month or day"),
         ("a | 1 2 * * * | reconcile; a | 2 2 * * * | reconcile", "two entries named a"),
         (";".join(f"a{n} | 1 2 * * * | reconcile" for n in range(21)), "20 entries at most"),
         ("a" * 5_000, "4,000 characters"),

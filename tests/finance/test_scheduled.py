@@ -20,13 +20,16 @@ import httpx2
 import pytest
 
 from app.access.operator_store import audit_entries
-from app.access.operators import register_operator
+from app.access.operators import SERVICE, note_in_trail, register_operator
 from app.bootstrap_schedule import schedule_of
 from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.http import outgoing_client
 from app.core.schedule import Entry, entries_of
+from app.database.engine import Connection
+from app.evidence.keys import write_key
+from app.evidence.seal import CheckpointSigner, seal_all, verified_checkpoint
 from app.finance.delivering import Delivers, DeliveryFailed, FolderWay, MailWay, Parcel, PostWay
 from app.finance.scheduled import FIRST_PAUSE, LEASE, due_now, schedule_document
 from app.finance.scheduled_store import ScheduledRun, newest_runs
@@ -37,6 +40,7 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.schedule_process import DIED, STOPPED, Scheduler
+from app.sealing.log_store import begin_log
 from reconcile.instants import (
     DAY,
     MINUTE,
@@ -260,6 +264,44 @@ async def test_a_full_folder_holds_no_half_file(
     assert failed is not None
     assert "No space left on device" in (failed.problem or "")
     assert {each.name: each.read_text() for each in folder.iterdir()} == {FILES[0]: "earlier"}
+
+
+async def test_a_checkpoint_leaves_by_the_same_ways(context: AppContext, tmp_path: Path) -> None:
+    """The newest head as of the claim, once; while there is none that is said, and tried again."""
+    (entry,) = entries_of("log | 0 6 12 * * | checkpoint folder")
+    schedule = with_folder(tmp_path / "out", entry)
+    await due_now(context, [entry])
+    now = later(context, DUE)
+    failed = await run_entry(now, schedule, "log", due_at=DUE)
+    assert failed is not None
+    assert failed.state == "failed"
+    assert "nothing is sealed yet" in str(failed.problem)
+    signer = CheckpointSigner(
+        origin="tallyhook.sandbox/x", key=write_key(tmp_path / "key", secret=b"k" * 32)
+    )
+    async with now.store.writing() as connection:
+        await begin_log(
+            connection, origin=signer.origin, public=signer.key.public.raw.hex(), now=DUE
+        )
+        await register(connection, now)
+    await seal_all(now, signer)
+    again = later(context, Instant(DUE + FIRST_PAUSE))
+    done = await run_entry(again, schedule, "log", due_at=DUE)
+    assert done is not None
+    assert (done.state, [each.file for each in done.delivered]) == (
+        "done", ["log-checkpoint-2026-11-12.txt"],
+    )  # fmt: skip
+    note = (tmp_path / "out" / "log-checkpoint-2026-11-12.txt").read_text()
+    found = verified_checkpoint(note, origin=signer.origin, public=signer.key.public)
+    assert found.size == 1
+    assert await delivered(context) == ["log-checkpoint-2026-11-12.txt"]
+
+
+async def register(connection: Connection, context: AppContext) -> None:
+    """Something that is sealed: an entry of the trail."""
+    await note_in_trail(
+        connection, SERVICE, action="schedule_run", subject="x", at=context.clock.now()
+    )
 
 
 async def test_a_fault_of_ours_is_told_without_its_words(
