@@ -239,9 +239,14 @@ def _read(file: Path) -> str:
         raise UsageError(f"{file} is not UTF-8 text") from None
 
 
+def sits_at_a_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
 def _asked(sentence: str, name: str) -> str:
     """What a person types, unseen. Raises UsageError where there is no terminal to type at."""
-    if not sys.stdin.isatty():
+    if not sits_at_a_terminal():
         option = "--secret-file" if name == "secret" else "--credentials-file"
         raise UsageError(
             f"there is no terminal to ask at: give {option} FILE, or - to read it here"
