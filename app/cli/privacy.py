@@ -229,6 +229,13 @@ EverywhereOption = Annotated[
     bool, typer.Option("--everywhere", help="Look for the number in every body and header, too.")
 ]
 
+PlacesOption = Annotated[
+    bool,
+    typer.Option(
+        "--places", help="Only list where text from outside is stored, and what goes there."
+    ),
+]
+
 
 def erase(
     phone: Annotated[
@@ -242,6 +249,7 @@ def erase(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would go, and what would stay.")
     ] = False,
+    places: PlacesOption = False,
     by: ByOption = None,
     form: FormatOption = Format.table,
 ) -> None:
@@ -259,6 +267,9 @@ def erase(
     from app.privacy.erase import ErasureRequest, traces_left
     from app.privacy.erase_finding import Erasure
 
+    if places:
+        _print_places(form)
+        return
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")
     settings = load_settings()
@@ -274,6 +285,16 @@ def erase(
     _print_erasure(erasure, left, form)
     if erasure.kept or left:
         raise typer.Exit(1)
+
+
+def _print_places(form: Format) -> None:
+    from app.privacy.places import EVERY
+
+    rows = [
+        {"where": each.where, "personal": each.mark, "what": each.why, "erasure": each.fate}
+        for each in EVERY
+    ]
+    emit(rows, columns=("where", "personal", "what", "erasure"), form=form)
 
 
 def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Erasure | Proposal:

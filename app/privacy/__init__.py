@@ -6,6 +6,7 @@ __all__ = (
     "erase",
     "erase_finding",
     "erasure_journal",
+    "places",
     "prune",
     "replay_erasures",
 )
