@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeGuard, cast
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from app.checkout.faults import CheckoutRequestError
-from app.core.masking import HIDDEN, Mask, clipped, plain
+from app.core.masking import HIDDEN, Mask, clipped, masked_words, plain
 from app.core.reading import Unreadable
 from app.core.references import RULE, is_reference
 from app.core.strict_json import parse
@@ -468,7 +468,7 @@ def _is_about_the_key(heard: Reply) -> bool:
 
 def _refused(heard: Reply, mask: Mask) -> SessionRefused:
     # Made plain first: a number with invisible characters in it would pass the mask.
-    words = clipped(mask.hide(plain(_words(heard.body))), MAX_REASON)
+    words = clipped(masked_words(mask.hide(plain(_words(heard.body)))), MAX_REASON)
     details: dict[str, object] = {"status": heard.status, "bytes": len(heard.body)}
     if len(heard.body) <= MAX_DETAILS:
         details["answer"] = mask.hide(plain(heard.body.decode("utf-8", "replace")))

@@ -339,7 +339,8 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: Format) -> None:
         f"{counted(counts['orders'], 'order')}; {counted(counts['rejections'], 'rejection')}; "
         f"{counted(counts['session_requests'], 'session request')}; "
         f"{counted(counts['book_lines'], 'phone')} in order books; "
-        f"{counted(counts['bank_lines'], 'text')} of banks. Kept: {counts['kept']}."
+        f"{counted(counts['bank_lines'], 'text')} of banks; "
+        f"{counted(counts['reasons'], 'reason')} of events. Kept: {counts['kept']}."
     )
     if erasure.by_index:
         note(

@@ -84,6 +84,18 @@ def without_phones(text: str) -> str:
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
 
+_LOOSE_PHONE: Final = re.compile(rf"\+?(?<!\w)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},}}", re.ASCII)
+
+
+def masked_words(text: str) -> str:
+    """Somebody's words as they are kept: of whatever may be a phone number the last digits alone.
+
+    Digits behind a letter are a part of a code (`DP00800001006`), and stay. Of what was masked it
+    gives the same again.
+    """
+    return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
+
+
 def written_pattern(digits: str) -> re.Pattern[str]:
     """Finds this very number: whole, or national behind a zero, and no part of a longer one.
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
 
+from app.core.masking import masked_words
 from reconcile.instants import Instant
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
 from reconcile.ledger.records import RECORD_KINDS, Record, RecordKind
@@ -146,7 +147,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
             refunded_total=None
             if refunded_currency is None
             else _money(refunded, refunded_currency),
-            reason=reason,
+            reason=None if reason is None else masked_words(reason),  # of earlier releases, whole
             standing=standing,
         ),
     )

@@ -17,7 +17,7 @@ import anyio
 from app.access.operator_store import Operator
 from app.access.operators import note_in_trail
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import hint_pattern, masked_phone, written_pattern
+from app.core.masking import Masking, hint_pattern, masked_phone, masked_words, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
 from app.finance.bank_store import (
@@ -39,7 +39,9 @@ from app.privacy.erase_store import (
     empty_wholes,
     orders_asked_for,
     owners,
+    reasons_of,
     rejections_that_hold,
+    rewrite_reasons,
     unread_beside,
     with_wholes,
 )
@@ -299,6 +301,7 @@ class Erasure:
     deliveries  of no order, or unreadable, that hold the number
     brought     the deliveries of each order, those too of which the bodies are gone already
     notes       the digests by which they are found
+    reasons     of events, in which a number stands
     by_index    whether a number was looked for where the index leads, and in what could not be read
                 or was refused, and not in every body and header
     tidied      whether the database's log has been emptied of it
@@ -313,6 +316,7 @@ class Erasure:
     rejections: list[str] = field(default_factory=list)
     book_lines: list[LineKey] = field(default_factory=list)
     bank_lines: list[BankText] = field(repr=False, default_factory=list)
+    reasons: int = 0
     requests: int = 0
     kept: list[KeptData] = field(default_factory=list)
     dry_run: bool = False
@@ -328,6 +332,7 @@ class Erasure:
             "session_requests": self.requests,
             "book_lines": len(self.book_lines),
             "bank_lines": len(self.bank_lines),
+            "reasons": self.reasons,
             "kept": len(self.kept),
         }
 
@@ -465,6 +470,11 @@ class ErasureFinder:
         held = {note[2] for note in erasure.notes}
         held |= {row.order for row in await pending_sessions_of(connection, list(erasure.brought))}
         held |= await with_wholes(connection, brought)
+        for order, deliveries in erasure.brought.items():
+            said = len(await bare_reasons(connection, deliveries, erasure.phones))
+            erasure.reasons += said
+            held |= {order} if said else set()
+        erasure.reasons += len(await bare_reasons(connection, erasure.deliveries, erasure.phones))
         erasure.orders = [
             each
             for each in erasure.orders
@@ -554,6 +564,7 @@ class Erasing:
 
     async def run(self, erasure: Erasure) -> None:
         """Empty it, in short transactions."""
+        erasure.reasons = 0  # from here on: those that went
         gone = {each.order: each for each in await prune_orders(self._context, erasure.orders)}
         for each in erasure.orders:
             if each.order not in gone:
@@ -564,6 +575,7 @@ class Erasing:
         for part in _parts(erasure.deliveries):
             async with self._context.store.writing() as connection:
                 await prune(connection, part, now=self._context.clock.now())
+                await self._let_say(connection, erasure, part)
                 await empty_wholes(connection, part)
                 await drop_notes(connection, _notes_of(erasure, part))
         for part in _parts(erasure.rejections):
@@ -579,6 +591,7 @@ class Erasing:
     async def _let_go(self, erasure: Erasure, settled: Settled) -> None:
         deliveries = erasure.brought[settled.order]
         async with self._context.store.writing() as connection:
+            await self._let_say(connection, erasure, deliveries)
             await empty_wholes(connection, deliveries)
             await drop_notes(connection, _notes_of(erasure, [settled.order, *deliveries]))
             if self._until is None or settled.last_heard <= self._until:
@@ -594,6 +607,13 @@ class Erasing:
                     facts={"deliveries": len(settled.sizes)},
                 )
 
+    async def _let_say(
+        self, connection: Connection, erasure: Erasure, deliveries: Sequence[str]
+    ) -> None:
+        reasons = await bare_reasons(connection, deliveries, erasure.phones)
+        await rewrite_reasons(connection, reasons)
+        erasure.reasons += len(reasons)
+
     async def tidy(self) -> bool:
         """Empty the log of the database and of the inbox. False where a reader holds it up."""
         store = self._context.store
@@ -603,6 +623,17 @@ class Erasing:
                 return inbox
             await anyio.sleep(PAUSE_S)
         return False
+
+
+async def bare_reasons(
+    connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
+) -> list[tuple[int, str]]:
+    """The reasons of events in which a number stands, as they are without it, by the event's row:
+    one of the customer's, also as a part of a word, and whatever may be one."""
+    masking = Masking(phones)
+    found = await reasons_of(connection, deliveries)
+    bare = [(row, masked_words(masking.text(reason))) for row, reason in found]
+    return [each for each in bare if each not in found]
 
 
 async def bank_lines_with(

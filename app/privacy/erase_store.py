@@ -50,6 +50,7 @@ TABLES: Final = (
     "book_lines",
     "deliveries",
     "envelopes",
+    "events",
     "inbox",
     "phones",
     "rejections",
@@ -181,6 +182,32 @@ def _holds(written: re.Pattern[str], each: Text) -> bool:
     return (
         each.body is not None and written.search(each.body.decode("utf-8", "replace")) is not None
     )
+
+
+_REASONS: Final = (
+    'SELECT events."row", events.reason FROM deliveries JOIN events '
+    "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
+    "AND events.digest = deliveries.digest "
+    "WHERE events.reason IS NOT NULL AND deliveries.id IN ({})"
+)
+
+
+async def reasons_of(
+    connection: AsyncConnection, deliveries: Iterable[str]
+) -> list[tuple[int, str]]:
+    """The reasons of the events that these deliveries brought, each with the event's row."""
+    rows = await select_in(connection, sql=_REASONS, values=deliveries)
+    return sorted({(row[0], row[1]) for row in rows})
+
+
+async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
+    """Put other words in the place of the reasons of these rows: no leaf and no ledger's substance
+    holds them."""
+    for row, reason in reasons:
+        await connection.execute(
+            text('UPDATE events SET reason = :reason WHERE "row" = :number'),
+            {"reason": reason, "number": row},
+        )
 
 
 async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]:

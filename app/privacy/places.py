@@ -152,8 +152,9 @@ PLACES: Final[tuple[Place, ...]] = (
     ),
     *_reference("events", "order_key event_id kind order_ref session payment movement capture"),
     *_of(
-        "events", "reason", "possibly_personal", "the provider's words for a failure", "kept",
-        "ledgers show it",
+        "events", "reason", "possibly_personal",
+        "the provider's words for a failure; of what may be a phone number the last digits alone",
+        "emptied",
     ),
     *_plain("imports", "kind sha256", _CODES),
     *_of(

@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
+from app.core.masking import masked_words
 from app.core.phone_key import PhoneKey
 from app.core.reading import NOBODYS, Belonging, Reading, Unreadable
 from app.providers.dates import DATES
@@ -226,11 +227,13 @@ class Reader:
         *,
         own_orders: bool = False,
         accounts: frozenset[str] | None = None,
+        words: Callable[[str], str] = masked_words,
     ) -> None:
         event, amounts = profile.event, profile.amounts
         self._source = source
         self._phone_key = phone_key if profile.customer.phone else None
         self._request = profile.request
+        self._words = words
         self._document = DOCUMENTS[profile.request.body]
         self._items = compile_path(event.items, each=True) if event.items else None
         # Of a provider that moves no money nothing is left to be explained.
@@ -410,9 +413,13 @@ class Reader:
             money=money,
             order_money=ordered,
             refunded_total=total,
-            reason=_text(self._reason, facts),
+            reason=self._reason_in(facts),
             standing=self._standing,
         )
+
+    def _reason_in(self, facts: Facts) -> str | None:
+        reason = _text(self._reason, facts)
+        return None if reason is None else self._words(reason)
 
     def _order_of(self, facts: Facts) -> str | None:
         order = _text(self._order, facts)

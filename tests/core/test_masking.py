@@ -9,6 +9,7 @@ from app.core.masking import (
     looks_like_a_phone,
     masked_name,
     masked_phone,
+    masked_words,
     written_pattern,
 )
 
@@ -103,3 +104,21 @@ def test_what_is_erased_by_is_the_very_number(text: str, found: bool) -> None:
 )
 def test_a_text_is_told_that_seems_to_hold_a_number(text: str, does: bool) -> None:
     assert looks_like_a_phone(text) is does
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("call 254712345678", "call •678"),
+        ("call +254 (712) 345-678 again", "call •678 again"),
+        ("0712 345 678 and 0722000111.", "•678 and •111."),
+        ("payer:254712345678, msisdn=0712345678", "payer:•678, msisdn=•678"),
+        ("insufficient_funds", "insufficient_funds"),
+        ("1032", "1032"),
+        ("KES 1,500.00 is above 150000", "KES 1,500.00 is above 150000"),
+        ("DP00800001006", "DP00800001006"),
+    ],
+)
+def test_of_words_numbers_are_masked_and_codes_are_not(said: str, kept: str) -> None:
+    assert masked_words(said) == kept
+    assert masked_words(kept) == kept
