@@ -375,4 +375,11 @@ def _rows(erasure: Erasure, deed: str) -> list[dict[str, Any]]:
         rows.append({"what": name, "deed": deed, "sentence": "a refused delivery"})
     for kept in erasure.kept:
         rows.append({"what": kept.what, "deed": "kept", "sentence": kept.sentence})
+    for place in erasure.places():
+        if place.went:
+            told = counted(place.went, "row")
+            rows.append({"what": place.where, "deed": deed, "sentence": told})
+        if place.stays:
+            told = f"{counted(place.stays, 'text')} with the number: {place.why}"
+            rows.append({"what": place.where, "deed": "kept", "sentence": told})
     return rows

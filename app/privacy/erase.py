@@ -247,7 +247,7 @@ def traces_left(path: Path, erasure: Erasure) -> list[Path]:
     """Files of an SQLite database that still hold one of the numbers, though nothing was kept. For
     a process that no longer has it open. An erasure that went by the index looks at the log only:
     the database itself, which may hold the number where no index leads, takes long to read."""
-    if erasure.kept or not erasure.phones:
+    if erasure.kept or erasure.stays or not erasure.phones:
         return []
     sought = [phone.encode() for phone in erasure.phones]
     return files_with(path, sought, log_only=erasure.by_index)

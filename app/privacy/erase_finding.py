@@ -7,8 +7,9 @@ Leaves out: who asks, and the journal (`erase`); whom an older backup has brough
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, Literal, TypeVar
 
@@ -17,16 +18,10 @@ import anyio
 from app.access.operator_store import Operator
 from app.access.operators import note_in_trail
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import Masking, hint_pattern, masked_phone, masked_words, written_pattern
+from app.core.masking import hint_pattern, masked_phone, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
-from app.finance.bank_store import (
-    ERASED,
-    BankKey,
-    BankTexts,
-    bank_texts,
-    rewrite_bank_texts,
-)
+from app.finance.bank_store import rewrite_bank_texts
 from app.finance.book_line_store import LineKey, empty_lines, lines_with
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
@@ -39,12 +34,13 @@ from app.privacy.erase_store import (
     empty_wholes,
     orders_asked_for,
     owners,
-    reasons_of,
     rejections_that_hold,
     rewrite_reasons,
     unread_beside,
     with_wholes,
 )
+from app.privacy.erase_texts import BankText, bank_lines_with, bare_reasons, texts_that_stay
+from app.privacy.places import PlaceTold, told_of_places
 from app.privacy.prune import Settled, prune_orders
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -104,12 +100,14 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptData:
-    """Something that stays, why, and until when if that is known."""
+    """Something that stays, why, and until when if that is known. `place`: where its text stands,
+    as `places.PLACES` names it."""
 
     what: str
     why: Why
     detail: str = ""
     until: Instant | None = None
+    place: str = "deliveries.body"
 
     @property
     def sentence(self) -> str:
@@ -238,10 +236,10 @@ async def judge_refused(
     judged = JudgedDeliveries()
     for name, heard in await rejections_that_hold(connection, [named]):
         if by.asks(heard):
-            judged.add(
-                name,
-                kept_unknown(name, heard, by.rules, why="refused", beside=by.staying, as_of=by.now),
+            kept = kept_unknown(
+                name, heard, by.rules, why="refused", beside=by.staying, as_of=by.now
             )
+            judged.add(name, None if kept is None else replace(kept, place="rejections.body"))
     return judged
 
 
@@ -269,7 +267,7 @@ async def judge_set_aside(connection: Connection, named: re.Pattern[str]) -> lis
     for one in await run(connection, next_suspects, aside=True, limit=MOST_ASIDE):
         if named.search(one.record.decode("utf-8", "replace")):
             name = f"row {one.seq}" if one.item is None else one.item.delivery_id
-            found.append(KeptData(what=name, why="set_aside"))
+            found.append(KeptData(what=name, why="set_aside", place="suspects.record"))
     return found
 
 
@@ -289,10 +287,6 @@ NOBODY: Final = re.compile(r"(?!)")
 """Finds nothing: of a number that is known by its digest alone."""
 
 
-BankText = tuple[BankKey, BankTexts]
-"""A line of a bank, and its texts."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Erasure:
     """What may go, what stays, and whether it is done.
@@ -302,6 +296,7 @@ class Erasure:
     brought     the deliveries of each order, those too of which the bodies are gone already
     notes       the digests by which they are found
     reasons     of events, in which a number stands
+    stays       how many texts of these orders hold a number and stay for good, by place
     by_index    whether a number was looked for where the index leads, and in what could not be read
                 or was refused, and not in every body and header
     tidied      whether the database's log has been emptied of it
@@ -317,6 +312,7 @@ class Erasure:
     book_lines: list[LineKey] = field(default_factory=list)
     bank_lines: list[BankText] = field(repr=False, default_factory=list)
     reasons: int = 0
+    stays: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     kept: list[KeptData] = field(default_factory=list)
     dry_run: bool = False
@@ -336,12 +332,27 @@ class Erasure:
             "kept": len(self.kept),
         }
 
+    def places(self) -> list[PlaceTold]:
+        """The same by place, and what stays there."""
+        went = {
+            "book_lines.phone": len(self.book_lines),
+            "bank_lines.told": len(self.bank_lines),
+            "deliveries.body": self.counts()["deliveries"],
+            "events.reason": self.reasons,
+            "phones.digest": len(self.notes),
+            "rejections.body": len(self.rejections),
+            "unanswered.request": self.requests,
+        }
+        kept = Counter(each.place for each in self.kept if each.why != "in_the_reference")
+        return told_of_places(went, stays=self.stays, waits=kept)
+
     def document(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "subject": self.subject,
             "dry_run": self.dry_run,
             **self.counts(),
+            "places": [each.document() for each in self.places()],
             "by_index": self.by_index,
             "tidied": self.tidied,
             "erased": [{"order": each.order, "deliveries": len(each.sizes)} for each in self.orders]
@@ -482,6 +493,8 @@ class ErasureFinder:
         ]
         if not any(erasure.counts().values()):
             raise NotFoundError(f"nothing is kept of {erasure.subject}")
+        orders = [each.order for each in erasure.orders]
+        erasure.stays = await texts_that_stay(connection, orders, erasure.phones)
         return erasure
 
     async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
@@ -498,7 +511,8 @@ class ErasureFinder:
                 erasure.kept.append(kept)
                 continue
             if any(written_pattern(phone).search(order) for phone in erasure.phones):
-                erasure.kept.append(KeptData(what=order, why="in_the_reference"))
+                kept = KeptData(what=order, why="in_the_reference", place="events.order_ref")
+                erasure.kept.append(kept)
             ids = sorted(
                 {
                     delivery.delivery_id
@@ -623,39 +637,6 @@ class Erasing:
                 return inbox
             await anyio.sleep(PAUSE_S)
         return False
-
-
-async def bare_reasons(
-    connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
-) -> list[tuple[int, str]]:
-    """The reasons of events in which a number stands, as they are without it, by the event's row:
-    one of the customer's, also as a part of a word, and whatever may be one."""
-    masking = Masking(phones)
-    found = await reasons_of(connection, deliveries)
-    bare = [(row, masked_words(masking.text(reason))) for row, reason in found]
-    return [each for each in bare if each not in found]
-
-
-async def bank_lines_with(
-    connection: Connection, written: Sequence[re.Pattern[str]], *, until: Instant | None
-) -> list[BankText]:
-    """The lines of banks in whose texts one of these numbers stands, with the texts as they are
-    without it: the money stays, and what else the bank says of it."""
-    found: list[BankText] = []
-    if not written:
-        return found
-    async for lines in bank_texts(connection, until=until):
-        for key, texts in lines:
-            bare = [_without(text, written) for text in texts]
-            if bare != list(texts):
-                found.append((key, (bare[0], bare[1], bare[2], bare[3])))
-    return found
-
-
-def _without(text: str, written: Sequence[re.Pattern[str]]) -> str:
-    for each in written:
-        text = each.sub(ERASED, text)
-    return text
 
 
 def _notes_of(erasure: Erasure, things: list[str]) -> list[PhoneNote]:

@@ -210,6 +210,36 @@ async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[i
         )
 
 
+_BY_ORDER: Final = {
+    "events": ("event_id", "order_ref", "session", "payment", "movement", "capture"),
+    "records": ("session", "payment", "reason", "details"),
+    "revisions": ("substance", "because"),
+}
+_BY_KEY: Final = {
+    "book_lines": ("reference", "group_name"),
+    "statement_lines": ("payment", "order_ref", "payout"),
+}
+_KEPT: Final = {
+    f"{table}.{column}": f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL "  # noqa: S608
+    f"AND {key} IN ({{}})"
+    for key, tables in (("order_key", _BY_ORDER), ("match_key", _BY_KEY))
+    for table, columns in tables.items()
+    for column in columns
+}
+"""Texts that an erasure keeps, by place, of orders or of their keys in books and statements."""
+
+
+async def kept_texts(
+    connection: AsyncConnection, *, orders: Sequence[str], keys: Sequence[str]
+) -> AsyncIterator[tuple[str, list[str]]]:
+    """The texts of these orders that an erasure keeps, with their place. `keys`: theirs in books
+    and statements."""
+    for place, sql in _KEPT.items():
+        by_key = place.partition(".")[0] in _BY_KEY
+        rows = await select_in(connection, sql=sql, values=keys if by_key else orders)
+        yield place, [row[0] for row in rows]
+
+
 async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]:
     """Orders of which a session request that waits for its answer names this number."""
     rows = await connection.execute(

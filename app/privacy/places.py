@@ -6,6 +6,7 @@ the files beside them; a column that is not listed here fails a test.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -303,6 +304,46 @@ FILES: Final[tuple[Place, ...]] = (
 EVERY: Final = (*PLACES, *FILES)
 
 _MARKS: Final[tuple[Mark, ...]] = ("personal", "possibly_personal", "not")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceTold:
+    """What one erasure did in one place.
+
+    went   rows or texts that went, or would go; `stays`: that hold the number still
+    why    why those stay; empty where none does
+    """
+
+    where: str
+    went: int
+    stays: int
+    why: str
+
+    def document(self) -> dict[str, str | int]:
+        """For JSON."""
+        return {"place": self.where, "went": self.went, "stays": self.stays, "why": self.why}
+
+
+WAITS: Final = "each is listed as kept, with its own reason"
+"""Of what stays for now, in a place that an erasure empties."""
+
+
+def told_of_places(
+    went: Mapping[str, int], *, stays: Mapping[str, int], waits: Mapping[str, int]
+) -> list[PlaceTold]:
+    """One erasure by place, in the order of the list, without the places that it did not touch.
+
+    stays  texts that are kept for good; `waits`: that are kept for now
+    """
+    told = []
+    for each in PLACES:
+        kept = stays.get(each.where, 0), waits.get(each.where, 0)
+        if went.get(each.where) or any(kept):
+            why = WAITS if kept[1] else each.because if kept[0] else ""
+            told.append(
+                PlaceTold(where=each.where, went=went.get(each.where, 0), stays=sum(kept), why=why)
+            )
+    return told
 
 
 def places_table() -> str:

@@ -41,7 +41,7 @@ from app.finance.match_rules import save_rules
 from app.finance.read_lines import book_page, statement_page
 from app.finance.statement_store import statement_lines_of, statement_rows
 from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, withdrawal_kind
-from app.privacy.erase_finding import bank_lines_with
+from app.privacy.erase_texts import bank_lines_with
 from app.receiving.store import Store
 from reconcile.instants import EARLIEST, LATEST, TICK
 from tests.database.builders import arrival, context, keep, rows, said

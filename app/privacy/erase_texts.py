@@ -1,0 +1,64 @@
+"""A customer's number in texts that stay: those that an erasure writes without it, and the rest."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from app.core.masking import Masking, masked_words, written_pattern
+from app.database.engine import Connection
+from app.finance.bank_store import ERASED, BankKey, BankTexts, bank_texts
+from app.privacy.erase_store import kept_texts, reasons_of
+from reconcile.instants import Instant
+from reconcile.matching.books import match_key
+
+BankText = tuple[BankKey, BankTexts]
+"""A line of a bank, and its texts."""
+
+
+async def bare_reasons(
+    connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
+) -> list[tuple[int, str]]:
+    """The reasons of events in which a number stands, as they are without it, by the event's row:
+    one of the customer's, also as a part of a word, and whatever may be one."""
+    masking = Masking(phones)
+    found = await reasons_of(connection, deliveries)
+    bare = [(row, masked_words(masking.text(reason))) for row, reason in found]
+    return [each for each in bare if each not in found]
+
+
+async def bank_lines_with(
+    connection: Connection, written: Sequence[re.Pattern[str]], *, until: Instant | None
+) -> list[BankText]:
+    """The lines of banks in whose texts one of these numbers stands, with the texts as they are
+    without it: the money stays, and what else the bank says of it."""
+    found: list[BankText] = []
+    if not written:
+        return found
+    async for lines in bank_texts(connection, until=until):
+        for key, texts in lines:
+            bare = [_without(text, written) for text in texts]
+            if bare != list(texts):
+                found.append((key, (bare[0], bare[1], bare[2], bare[3])))
+    return found
+
+
+def _without(text: str, written: Sequence[re.Pattern[str]]) -> str:
+    for each in written:
+        text = each.sub(ERASED, text)
+    return text
+
+
+async def texts_that_stay(
+    connection: Connection, orders: Sequence[str], phones: Sequence[str]
+) -> Counter[str]:
+    """How many texts of these orders hold one of the numbers and are kept all the same, by place:
+    references, and what is sealed or published."""
+    found, written = Counter[str](), [written_pattern(each) for each in phones]
+    if not written:
+        return found
+    keys = [match_key(each) for each in orders]
+    async for place, texts in kept_texts(connection, orders=orders, keys=keys):
+        found[place] += sum(any(each.search(text) for each in written) for text in texts)
+    return +found

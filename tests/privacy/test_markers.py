@@ -1,0 +1,177 @@
+"""One number, planted in every place that is listed, is found there before an erasure, and
+afterwards nowhere but in what is kept for good, which the report names."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import text
+from typer.testing import CliRunner
+
+from app.bootstrap_privacy import again
+from app.cli.main import application
+from app.config.load import load_settings
+from app.core.logs import configure_logging
+from app.database.tables import metadata
+from app.orders.record_store import add_records
+from app.orders.refold import refold_until_quiet
+from app.privacy.backup import back_up, restore
+from app.privacy.places import PLACES
+from app.privacy.replay_erasures import Replayed, replay_after_restore
+from app.receiving.store import Store
+from reconcile.instants import DAY, MINUTE
+from tests.api.driving import Driver, driving, environ, of_order
+from tests.evidence.conftest import build
+from tests.evidence.world import LATER, record
+from tests.privacy.test_erase import PHONE, SPELLED, erased, held, paid, plant, quiet
+from tests.reconcile.build import T
+
+FORMS = (PHONE, SPELLED, "0711 223344")
+ORDERS = ("ORD-1", "ORD-4", "ORD-5")
+
+IN_TRANSIT = {"inbox.records", "suspects.orders", "suspects.record"}
+"""Empty once everything was read; what is set aside stays, and is judged by itself."""
+
+OTHERWISE = {"phones.digest", "phones.kind", "phones.thing", "unanswered.order_key"}
+"""Of whom a number is: no number stands there. Rows are looked for instead."""
+
+GOES = {each.where for each in PLACES if each.deed != "kept" and each.mark != "not"}
+KEPT = {each.where for each in PLACES if each.deed == "kept" and each.mark == "possibly_personal"}
+
+
+def spoken_of(told: str) -> bool:
+    """Whether the number is in a text, however it was planted."""
+    return any(each in told for each in FORMS)
+
+
+def holding(path: Path) -> set[str]:
+    """The columns in which the number stands."""
+    found = set[str]()
+    with closing(sqlite3.connect(path)) as connection:
+        there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+        for table in metadata.tables.values():
+            # The inbox's tables are in a file of their own.
+            for column in table.columns if table.name in there else ():
+                sql = f'SELECT "{column.name}" FROM {table.name}'
+                values = [row[0] for row in connection.execute(sql)]
+                told = (
+                    each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
+                    for each in values
+                )
+                if any(map(spoken_of, told)):
+                    found.add(f"{table.name}.{column.name}")
+    return found
+
+
+async def everywhere(driver: Driver) -> None:
+    """The number in every place that an erasure empties, also as earlier releases kept it."""
+    await plant(driver)
+    failed = of_order("ORD-5", "e9", "declined")
+    failed["data"] |= paid("ORD-5", "e9")["data"] | {
+        "payment": {"reference": "pay-5", "reason": f"no wallet of {SPELLED}"}
+    }
+    await driver.send(failed)
+    await driver.send(b"{}", [(b"x-customer", SPELLED.encode())])  # refused
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
+    async with driver.context.store.writing() as connection:
+        for sql in (
+            "INSERT INTO envelopes SELECT 'whole', body FROM deliveries "
+            "WHERE event_id = 'e1' AND body IS NOT NULL",
+            "UPDATE deliveries SET envelope = 'whole' WHERE event_id = 'e1'",
+            "UPDATE events SET reason = 'no wallet of ' || :said WHERE event_id = 'e9'",
+            "UPDATE bank_lines SET reference = :said WHERE minor = 150000",
+        ):
+            await connection.execute(text(sql), {"said": PHONE} if ":said" in sql else {})
+    driver.clock.put(T + 40 * DAY)
+    assert await driver.service.store.writer.checkpoint()
+
+
+async def answers(driver: Driver, folder: Path) -> str:
+    """What is told of the orders: the API's answers, the command's words, a redacted bundle."""
+    told = [
+        (await driver.api("GET", f"/orders/{order}{part}")).text
+        for order in ORDERS
+        for part in ("", "/timeline", "/revisions")
+    ]
+    told += [(await driver.api("GET", "/revisions")).text]
+    told += [(await driver.client.get("/metrics")).text]
+    arguments = ["orders", "show", "ORD-5"]
+    shown = await asyncio.to_thread(CliRunner().invoke, application, arguments, env=environ(folder))
+    assert "ORD-5" in shown.output
+    bundle = await build(driver, folder, "ORD-5")
+    return "\n".join([*told, shown.output, bundle.decode("latin-1")])
+
+
+async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Path) -> None:
+    """In no column, file, log line, answer or bundle; nor after an older backup was put back."""
+    log = io.StringIO()
+    configure_logging(format="json", level="debug", stream=log)
+    settings, file = load_settings(environ(tmp_path)), tmp_path / "older.backup"
+    url = environ(tmp_path)["TALLYHOOK_DATABASE_URL"]
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = driver.service.context
+        await everywhere(driver)
+        assert holding(driver.path) == GOES - IN_TRANSIT - OTHERWISE
+        assert driver.rows("SELECT count(*) FROM phones") == [(5,)]
+        assert driver.rows("SELECT count(*) FROM unanswered") == [(15,)]
+        await back_up(
+            url, file, environment="sandbox", replace=False, progress=lambda done, total: None
+        )
+        erasure = await erased(driver)
+        assert (erasure.kept, +erasure.stays) == ([], {})
+        assert holding(driver.path) == set()
+        assert driver.rows("SELECT thing FROM phones") == [("ORD-2",)]
+        assert driver.rows("SELECT count(*) FROM unanswered") == [(0,)]
+        driver.clock.put(LATER + MINUTE)
+        assert not spoken_of(await answers(driver, tmp_path))
+        context = driver.context
+    assert held(tmp_path, *FORMS) == {file.name}
+
+    async def erase_again(store: Store) -> Replayed:
+        replaying = again(replace(context, store=store), settings, progress=quiet)
+        return await replay_after_restore(replaying, without=None)
+
+    await restore(
+        url, file, environment="sandbox", replace=True, clock=context.clock,
+        erase_again=erase_again, progress=lambda done, total: None,
+    )  # fmt: skip
+    assert holding(tmp_path / "t.db") == set()
+    assert held(tmp_path, *FORMS) == {file.name}
+    assert '"delivery"' in log.getvalue()
+    assert not spoken_of(log.getvalue())
+
+
+async def test_what_is_kept_for_good_is_told_by_place(tmp_path: Path) -> None:
+    """References that are the number, and what is sealed; each place that keeps it says why."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = driver.service.context
+        body = paid("ORD-1", "e1")
+        body["data"]["payment"]["reference"] = f"pay-{PHONE}"
+        await driver.send(body)
+        refused = record("refused", "session_refused", T, reason=f"no wallet of {PHONE}")
+        async with driver.context.store.writing() as connection:
+            await add_records(connection, [refused], details=f'{{"asked": "{PHONE}"}}')
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
+        driver.clock.put(T + 40 * DAY)
+        told = await erased(driver, dry_run=True)
+        erasure = await erased(driver)
+        left = holding(driver.path)
+    assert left <= KEPT
+    assert {"events.payment", "records.reason", "records.details"} <= left
+    stays = {each.where: each for each in erasure.places() if each.stays}
+    assert stays.keys() <= left
+    copies = {"ledgers", "links", "log_leaves", "takings"}
+    assert {each for each in left if each.partition(".")[0] not in copies} == stays.keys()
+    assert all(each.why for each in stays.values())
+    places = {each["place"]: each for each in erasure.document()["places"]}
+    assert places["records.reason"] == {
+        "place": "records.reason", "went": 0, "stays": 1, "why": "it is sealed"
+    }  # fmt: skip
+    assert (places["deliveries.body"]["went"], places["phones.digest"]["went"]) == (1, 1)
+    assert told.document()["places"] == erasure.document()["places"]
+    assert PHONE not in str(erasure.document())
