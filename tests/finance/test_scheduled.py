@@ -218,7 +218,7 @@ async def test_killed_between_delivery_and_note_it_is_delivered_again_and_noted_
     assert await due_now(again, [MONTH]) == [(MONTH, DUE)]
     done = await run_entry(again, schedule, "month", due_at=DUE)
     assert done is not None
-    assert (done.state, done.tries, done.run) == ("done", 2, 1)
+    assert (done.state, done.tries, done.run, done.late) == ("done", 2, 1, True)
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
     assert sorted(await delivered(again)) == FILES
 
