@@ -19,7 +19,7 @@ from app.access.sessions import somebody_can_sign_in
 from app.bootstrap import destination
 from app.bootstrap_console_work import work_elsewhere, work_here
 from app.bootstrap_context import open_context
-from app.bootstrap_evidence import evidence_providers, signer_of
+from app.bootstrap_evidence import evidence_providers, key_path, signer_of
 from app.bootstrap_proposals import erasing_kind, proposals_of
 from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
@@ -33,6 +33,7 @@ from app.core.ids import new_token
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
+from app.evidence.seal import rotate_key
 from app.monitoring.watchdog import Watched
 from app.privacy.erase import ErasureRequest, erase, propose_erasure
 from app.privacy.erase_finding import Erasure, ErasureRules
@@ -109,12 +110,22 @@ def console_of(
         build_evidence=build,
         would_erase=looking(context, settings, sources),
         propose_erasing=proposing(context, settings, sources),
+        rotate_key=rotating(context, settings),
         mappings=settings.console.mappings,
         work=work or work_here(context, settings),
         jobs=Jobs(context.clock),
         uploads=Uploads(context.clock),
         schedule=entries_of(settings.schedule),
     )
+
+
+def rotating(context: AppContext, settings: Settings) -> Callable[[str], Awaitable[str]]:
+    """What begins a new evidence key, as the command does, and returns its fingerprint."""
+
+    async def rotate(by: str) -> str:
+        return (await rotate_key(context, key_path(settings), by=by)).public.fingerprint
+
+    return rotate
 
 
 def looking(

@@ -301,7 +301,7 @@ def _preview(chosen: Chosen) -> None:
         emit(rows, columns=("cause", "breaks", "money"), form=Format.table)
     for why, count in chosen.apart.items():
         if count:
-            note(f"Left out: {counted(count, 'break')} that {why}.")
+            note(f"Left out: {counted(count, 'break')}: {why}.")
 
 
 @breaks_group.command(

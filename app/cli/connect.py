@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from app.cli.deliveries import unexplained
 from app.cli.output import DocumentOption, Format, document, note, say
 from app.cli.running import with_context
 from app.core.clock import SystemClock
@@ -238,9 +239,14 @@ def _read(file: Path) -> str:
         raise UsageError(f"{file} is not UTF-8 text") from None
 
 
+def sits_at_a_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
 def _asked(sentence: str, name: str) -> str:
     """What a person types, unseen. Raises UsageError where there is no terminal to type at."""
-    if not sys.stdin.isatty():
+    if not sits_at_a_terminal():
         option = "--secret-file" if name == "secret" else "--credentials-file"
         raise UsageError(
             f"there is no terminal to ask at: give {option} FILE, or - to read it here"
@@ -346,7 +352,10 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
     for each in arrived.diagnoses:
         say(f"  {each.sentence}")
     if not arrived.diagnoses:
-        say("  No known mistake explains it: is the secret that of this very address?")
+        say(f"  No known mistake explains it: {unexplained(entry.verdict)}.")
+    if entry.verdict == "signature_mismatch" and profile.setup.secret:
+        say(f"  {PREFIX}SOURCES__{source.upper()}__SECRETS is {profile.setup.secret}.")
+    say("  `tallyhook deliveries reverify` then takes what was refused.")
     raise typer.Exit(1)
 
 

@@ -155,7 +155,7 @@ def diagnose_delivery(
         for row in rows:
             print(f"\n{row['mistake']}\n  {row['sentence']}")
     if not rows:
-        note(f"No known mistake explains it: {_unexplained(found.rejection.verdict)}.")
+        note(f"No known mistake explains it: {unexplained(found.rejection.verdict)}.")
         raise typer.Exit(1)
 
 
@@ -232,7 +232,7 @@ def reverify_deliveries(
         note("Their orders are folded by `serve`, or now by `refold`.")
 
 
-def _unexplained(verdict: str) -> str:
+def unexplained(verdict: str) -> str:
     """What is left to look for. Where no signature came, no secret can be the wrong one."""
     if verdict in ("signature_missing", "timestamp_missing"):
         missing = verdict.removesuffix("_missing")

@@ -1,19 +1,24 @@
-"""What people do from pages: an order's evidence bundle, telling the shop again, judging refused
-deliveries again."""
+"""What people do from pages: an order's evidence bundle, letter and proofs, telling the shop again,
+judging refused deliveries again."""
 
 from __future__ import annotations
 
+import json
 import re
+from io import BytesIO
+from typing import Final
+from zipfile import ZipFile
 
 from starlette.responses import Response
 
 from app.console.view import Asked, View
 from app.console.words import address
-from app.core.errors import UsageError
+from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
-from app.evidence.bundle import BundleRequest
+from app.evidence.bundle import Built, BundleRequest
+from app.evidence.prove_sealed import prove_each
 from app.orders.notify_shop import list_notifications, redeliver
-from app.orders.read_orders import order_document
+from app.orders.read_orders import arrivals_of, order_document, published_of_order
 from app.receiving.reverify import previewed, reverify
 
 
@@ -43,15 +48,96 @@ async def ask_evidence(view: View) -> Asked:
 
 async def do_evidence(view: View, reason: str) -> Response:
     """The bundle, redacted, as a download."""
-    order, as_of = _order(view), view.instant("as_of")
-    asked = BundleRequest(order=order, as_of=as_of, reason=None, by=view.person.name)
-    built = await view.console.build_evidence(asked)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", order)[:80] or "order"
-    return Response(
-        built.archive,
-        media_type="application/zip",
-        headers={"Content-Disposition": f'attachment; filename="evidence-{name}.zip"'},
+    built = await _built(view)
+    return _download(built.archive, f"evidence-{_file_name(built.order)}.zip", "application/zip")
+
+
+async def _built(view: View) -> Built:
+    asked = BundleRequest(
+        order=_order(view), as_of=view.instant("as_of"), reason=None, by=view.person.name
     )
+    return await view.console.build_evidence(asked)
+
+
+def _file_name(order: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", order)[:80] or "order"
+
+
+def _download(content: bytes, name: str, media: str) -> Response:
+    return Response(
+        content,
+        media_type=media,
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+LETTER: Final = "report.html"
+"""The letter's name in a bundle."""
+
+
+async def ask_letter(view: View) -> Asked:
+    """What a letter is."""
+    order, as_of = _order(view), view.instant("as_of")
+    ledger = await order_document(view.context, order, as_of=as_of)
+    return Asked(
+        subject=order,
+        lines=(
+            " ".join(ledger["plain"]["answer"]),
+            "You get two printed pages for a bank or a customer: what was ordered, what was paid, "
+            "and what was known when. It is the letter of the evidence bundle, by itself.",
+            "Phone numbers and names are masked in it. The trail keeps that you took it.",
+        ),
+        back=address("orders", order),
+        reason=False,
+    )
+
+
+async def do_letter(view: View, reason: str) -> Response:
+    """The letter as a download."""
+    built = await _built(view)
+    with ZipFile(BytesIO(built.archive)) as archive:
+        (name,) = [each for each in archive.namelist() if each.rpartition("/")[2] == LETTER]
+        content = archive.read(name)
+    return _download(content, f"letter-{_file_name(built.order)}.html", "text/html")
+
+
+async def ask_prove(view: View) -> Asked:
+    """What is proved, and against what."""
+    order = _order(view)
+    count = len(await _sealed_of(view, order))
+    what = counted(count, "delivery or outcome", "deliveries and outcomes")
+    return Asked(
+        subject=order,
+        lines=(
+            f"You get one JSON file: for {what} of this order the way from the leaf to the newest "
+            "signed checkpoint of the log (RFC 9162). Whoever has the public key can check that "
+            "nothing of it was changed since.",
+        ),
+        back=address("orders", order),
+        ready=count > 0,
+        reason=False,
+    )
+
+
+async def do_prove(view: View, reason: str) -> Response:
+    """The proofs as a download. Raises UsageError where something is not sealed yet."""
+    order = _order(view)
+    try:
+        found = await prove_each(view.context, await _sealed_of(view, order))
+    except NotFoundError as error:
+        raise UsageError(f"{error}; the running service seals what waits within seconds") from None
+    content = json.dumps({"order": order, **found}, indent=1).encode()
+    return _download(content, f"proof-{_file_name(order)}.json", "application/json")
+
+
+async def _sealed_of(view: View, order: str) -> list[str]:
+    """The leaves of an order: its deliveries, and the outcomes that were published of it."""
+    arrivals = await arrivals_of(view.context, order)
+    published = await published_of_order(view.context, order)
+    return [
+        *(each["delivery"] for each in arrivals),
+        *(f"revision:{each.seq}" for each in published),
+    ]
 
 
 async def ask_tell_again(view: View) -> Asked:

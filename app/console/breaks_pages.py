@@ -21,6 +21,7 @@ from app.finance.break_acts import (
     standing,
     why_not_alone,
 )
+from app.finance.break_choice import said_of
 from app.finance.worklist import ORDERS, Asked, worklist
 from reconcile.instants import format_instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
@@ -28,6 +29,9 @@ from reconcile.money import Money, to_json
 
 LIVING: Final = STATES[:-1]
 """States that a break of the newest run may have."""
+
+CONDITIONS: Final = ("cause", "state", "currency", "assignee")
+"""Filters that also say of which breaks something is to be done to all."""
 
 MOST_SKIPPED: Final = 1_000_000
 
@@ -57,6 +61,7 @@ async def breaks_document(view: View) -> Document:
     now = view.context.clock.now()
     return {
         "filters": filters,
+        "where": said_of({name: filters[name] for name in CONDITIONS}),
         "saved": saved_lists(await bookmarks_of(view.context, view.person.name), "breaks"),
         "skip": skip or None,
         "run": None

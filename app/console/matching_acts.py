@@ -26,6 +26,7 @@ from app.finance.break_acts import (
     unmatch_break,
     why_not_alone,
 )
+from app.finance.break_choice import few_breaks
 from reconcile.matching.breaks import apart_words
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json
@@ -122,6 +123,10 @@ SHOWN: Final = 10
 
 
 async def _chosen(view: View) -> list[SeenBreak]:
+    """Those that were ticked, or those of which something is so."""
+    where = view.word("where")
+    if where is not None:
+        return await few_breaks(view.context, where)
     return await some_breaks(view.context, view.request.query_params.getlist("break"))
 
 

@@ -3,16 +3,21 @@ sessions, revoke a token, sign an item of the go-live checklist."""
 
 from __future__ import annotations
 
+import hashlib
+from hmac import compare_digest
+from typing import Final
+from urllib.parse import urlencode
+
 from app.access.operators import ROLES, known_operators, retire_operator
 from app.access.sessions import end_sessions, invite_operator
 from app.access.tokens import TOKEN_SCOPES, UNNAMED, issue_token, known_tokens, withdraw_token
 from app.console.service_pages import ITEM_TITLES, SIGNED, notification_row
 from app.console.view import Asked, Field, Told, View
-from app.core.errors import NotFoundError, UsageError
+from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import counted
 from app.evidence.verify_log import verify_log
 from app.golive.golive import REHEARSED, STATED, sign
-from app.orders.notify_shop import list_notifications, redeliver
+from app.orders.notify_shop import STATES, list_notifications, redeliver
 from reconcile.instants import format_instant
 
 
@@ -48,6 +53,99 @@ async def do_redeliver(view: View, reason: str) -> str:
     assert number is not None
     await redeliver(view.context, [number], by=view.person.name, why=reason)
     return "/notifications"
+
+
+MOST_AGAIN: Final = 1_000
+"""Notifications that are sent again at once from a page; the command takes any number."""
+
+
+async def _untaken(view: View) -> list[int]:
+    """The numbers of the list that the form is of: of a state, or an order's."""
+    chosen, order = view.choice("state", STATES), view.word("order")
+    state = next((each for each in STATES if each == chosen), None)
+    if state is None and order is None:
+        raise UsageError("state or order: say of which list")
+    found = await list_notifications(view.context, state=state, order=order, limit=MOST_AGAIN + 1)
+    return [each.seq for each in found]
+
+
+async def ask_redeliver_all(view: View) -> Asked:
+    """How many would be sent."""
+    found = await _untaken(view)
+    query = urlencode({k: v for k in ("state", "order") if (v := view.word(k))})
+    back, ready = f"/notifications?{query}", 0 < len(found) <= MOST_AGAIN
+    if len(found) > MOST_AGAIN:
+        line = (
+            f"There are more than {MOST_AGAIN:,}. Find out first why the shop takes none; then "
+            "whoever owns the machine sends all: tallyhook notifications redeliver"
+        )
+    elif not found:
+        line = "There is none to send."
+    else:
+        line = (
+            f"{counted(len(found), 'notification')} of this list "
+            f"{'is' if len(found) == 1 else 'are'} sent once more, each with the id that it had, "
+            "and has three more days to be taken. A shop that follows the rules knows the ids, and "
+            "does nothing twice."
+        )
+    sealed = Field(name="seen", label="What was shown", kind="hidden", value=_numbers(found))
+    return Asked(
+        subject=counted(len(found[:MOST_AGAIN]), "notification"),
+        lines=(line,),
+        back=back,
+        ready=ready,
+        fields=(sealed,),
+    )
+
+
+def _numbers(found: list[int]) -> str:
+    return hashlib.sha256(" ".join(map(str, found)).encode()).hexdigest()
+
+
+async def do_redeliver_all(view: View, reason: str) -> str:
+    """Send them again: those that were shown, or none."""
+    found = await _untaken(view)
+    seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
+    if len(found) > MOST_AGAIN or not seen:
+        raise UsageError("the list has changed since it was shown: look at it again")
+    await redeliver(view.context, found, by=view.person.name, why=reason)
+    return "/notifications"
+
+
+async def ask_rotate(view: View) -> Asked:
+    """What a new key changes."""
+    return Asked(
+        subject="the key that signs the log",
+        lines=(
+            "Checkpoints and bundles are signed with a new key from now on. The old one signs that "
+            "the new one follows it, and its file is kept beside the new one; what it has signed "
+            "stays good.",
+            "Those who check evidence need the new public key, by a way of its own: the page Log "
+            "shows its fingerprint.",
+            "A service that runs signs with the old key until it is restarted: have it restarted "
+            "right afterwards. It cannot be taken back; another key may follow.",
+        ),
+        back="/log",
+        reason=False,
+        password=True,
+    )
+
+
+async def do_rotate(view: View, reason: str) -> Told:
+    """Begin it."""
+    try:
+        fingerprint = await view.console.rotate_key(view.person.name)
+    except ConfigurationError as error:
+        raise UsageError("; ".join(error.problems)) from None
+    return Told(
+        title="A new key signs from now on",
+        lines=(
+            f"Its fingerprint is {fingerprint}. `tallyhook log key` on the machine shows it in the "
+            "forms that others need; have its file backed up with the old one's.",
+            "Have the service restarted now: until then it signs with the old key.",
+        ),
+        back="/log",
+    )
 
 
 async def ask_verify(view: View) -> Asked:

@@ -52,6 +52,7 @@ class Console:
     work           what jobs do
     would_erase    says what erasing would take, and erases nothing
     propose_erasing  proposes it to a second admin
+    rotate_key     begins a new evidence key in somebody's name, and returns its fingerprint
     receiver       scheme and host at which providers reach the receiver; empty: nobody has said
     transport      by which test events go; None: by the network
     schedule       what is done at its times
@@ -80,6 +81,7 @@ class Console:
     uploads: Uploads
     would_erase: Callable[[ErasureRequest], Awaitable[Erasure]]
     propose_erasing: Callable[[ErasureRequest], Awaitable[Proposal]]
+    rotate_key: Callable[[str], Awaitable[str]]
     transport: httpx2.AsyncBaseTransport | None = None
     schedule: Sequence[Entry] = ()
 

@@ -111,6 +111,17 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
     return {**proof, "size": found.checkpoint.size, "checkpoint": found.note}
 
 
+async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str, Any]:
+    """Proofs of several against the newest checkpoint, for JSON. Raises as `proofs_of` does."""
+    async with context.store.reading() as connection:
+        found = await proofs_of(connection, subjects)
+    return {
+        "proofs": [each.document() for each in found.proofs],
+        "size": found.checkpoint.size,
+        "checkpoint": found.note,
+    }
+
+
 async def newest_checkpoint(context: AppContext) -> SignedHead:
     """The newest checkpoint. Raises NotFoundError while nothing is sealed."""
     async with context.store.reading() as connection:

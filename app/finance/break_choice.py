@@ -7,8 +7,9 @@ one transaction. What one person may not accept alone is left out, and counted.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import eq, ge, gt, le, lt
@@ -27,17 +28,19 @@ from app.finance.break_acts import (
     match_break,
     too_much,
 )
+from app.finance.break_store import claimed_by_hand
 from app.finance.match_rules import rules_known
 from app.finance.worklist import TO_DO
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
+from reconcile.matching.rows import name_of
 from reconcile.matching.suggest import the_one
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 # --- what is said of them -------------------------------------------------------------------------
 
-_CONDITION: Final = re.compile(r"([a-z]+)(<=|>=|<|>|=)(\S*)")
+_CONDITION: Final = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.*)")
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": eq, "<": lt, "<=": le, ">": gt, ">=": ge,
@@ -97,8 +100,12 @@ class Choice:
 
 
 def read_choice(text: str) -> Choice:
-    """`cause=… currency=… amount<… age>…`, in any order. Raises UsageError with what is wrong."""
-    said = [_condition(word) for word in text.split()]
+    """`cause=… currency=… amount<… age>…`, in any order; what has blanks in quotes, as a shell has
+    them. Raises UsageError with what is wrong."""
+    try:
+        said = [_condition(word) for word in shlex.split(text)]
+    except ValueError:
+        raise UsageError("--where: a quote is not closed") from None
     if not said:
         raise UsageError(f"--where says which breaks, by {', '.join(NAMES)}")
     words = [(name, value) for name, sign, value in said if name in _WORDS]
@@ -114,6 +121,11 @@ def read_choice(text: str) -> Choice:
         ),
         ages=tuple([(sign, _days(value)) for name, sign, value in said if name == "age"]),
     )
+
+
+def said_of(conditions: Mapping[str, str | None]) -> str:
+    """Words of breaks as `read_choice` reads them, without those that are None."""
+    return shlex.join(f"{name}={value}" for name, value in conditions.items() if value is not None)
 
 
 def _condition(word: str) -> tuple[str, str, str]:
@@ -188,6 +200,20 @@ def sums_of(found: Sequence[SeenBreak]) -> list[Sums]:
     ]
 
 
+async def few_breaks(context: AppContext, where: str) -> list[SeenBreak]:
+    """Those that are meant, where they can be decided about in one transaction. Raises UsageError
+    for none and for too many."""
+    found = await choose_breaks(context, read_choice(where))
+    if not found:
+        raise UsageError("no break is meant: look at the list again")
+    if len(found) > MOST_AT_ONCE:
+        raise UsageError(
+            f"{len(found):,} breaks are meant, and a page decides about {MOST_AT_ONCE} at most: "
+            "say more of them, or use `tallyhook breaks accept --where`"
+        )
+    return sorted(found, key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
+
+
 async def choose_breaks(context: AppContext, choice: Choice) -> list[SeenBreak]:
     """The breaks that are meant, by id. Raises UsageError for more than MOST."""
     now, found = context.clock.now(), list[SeenBreak]()
@@ -216,9 +242,11 @@ class Chosen:
     lines: dict[str, str] = field(default_factory=dict)
 
 
-NOT_ALONE: Final = "may not be accepted by one person alone: accept each by itself to propose it"
-NOBODY_NEAR: Final = "have no suggestion that stands out with so many points"
-SHARED: Final = "have the suggestion that another one has as well"
+NOT_ALONE: Final = "one person may not accept so much alone; accept each by itself to propose it"
+NOBODY_NEAR: Final = "no suggestion stands out with so many points"
+CLAIMED: Final = "the suggestion is matched by hand already"
+SHARED: Final = "the suggestion is that of another one as well"
+"""Why something is left out."""
 
 
 async def every_chosen(context: AppContext, choice: Choice) -> Chosen:
@@ -242,10 +270,16 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
     lines = {name: each.candidate.line for name, each in best.items() if each is not None}
     taken = Counter(lines.values())
     single = {name: line for name, line in lines.items() if taken[line] == 1}
+    async with context.store.reading() as connection:
+        claimed = await claimed_by_hand(connection)
+    free = {name: line for name, line in single.items() if name_of(line) not in claimed}
+    left = {
+        NOBODY_NEAR: len(found) - len(lines),
+        SHARED: len(lines) - len(single),
+        CLAIMED: len(single) - len(free),
+    }
     return Chosen(
-        of=[each for each in found if each.identity in single],
-        apart=Counter({NOBODY_NEAR: len(found) - len(lines), SHARED: len(lines) - len(single)}),
-        lines=single,
+        of=[each for each in found if each.identity in free], apart=Counter(left), lines=free
     )
 
 

@@ -224,6 +224,14 @@ async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
     return next((row[0] for row in rows if name_of(row[1]) == wanted), None)
 
 
+async def claimed_by_hand(connection: AsyncConnection) -> set[str]:
+    """The names of all lines that people gave to a break."""
+    rows = await connection.execute(
+        text(f"SELECT value FROM break_deeds WHERE {match_stands()}")  # noqa: S608
+    )
+    return {name_of(row[0]) for row in rows}
+
+
 async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
     """The lines that people gave to a break, in the versions that they saw."""
     rows = await connection.execute(

@@ -163,9 +163,13 @@ class _Shape:
         return signed._replace(headers=[*signed.headers, *((name, value) for name, value in kept)])
 
     def put_reference(self, name: str, reference: str) -> None:
-        """Give the event this order or session."""
+        """Give the event this order or session. One that names no order, where others of its
+        provider do, is led to it by its payment, whose id is made of the order's."""
         places = [place for place in self._carriers[name] if place not in self.changes]
         self._put_all(places, reference, name)
+        by_payment = name == "order" and self._base.events[0].order is None
+        if by_payment and self._profile.event.order and self._base.events[0].payment:
+            return
         with_it = self._tried(self.changes)
         if with_it is None or getattr(with_it.events[0], name) != reference:
             raise UsageError(

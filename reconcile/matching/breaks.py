@@ -144,6 +144,7 @@ def at_risk(found: Break) -> int:
         short = _missing(found.facts)
     elif found.cause in _SHORT:
         cost, due = (facts.get(name) for name in _SHORT[found.cause])
+        due = facts.get("expected", due)  # in the currency of what was taken
         short = not (isinstance(cost, Money) and isinstance(due, Money)) or cost.minor > due.minor
     elif found.cause in _BY_SIGN:
         short = any(money.minor > 0 for money in found.left or ())
@@ -536,6 +537,16 @@ _SETTLED_AT_ANOTHER_RATE: Final = (
     "rate of the rules it would be {expected}, {difference} apart"
 )
 
+_TAKEN_AT_ANOTHER_RATE: Final = (
+    "{returned} {how}, and the statement takes {settled} for it, a rate of {rate}: by the rate of "
+    "the rules it would be {expected}, {difference} apart"
+)
+
+_AT_ANOTHER_RATE: Final[dict[BreakCause, str]] = {
+    "amount_differs": _SETTLED_AT_ANOTHER_RATE,
+    "refund_amount_differs": _TAKEN_AT_ANOTHER_RATE,
+}
+
 _EXCHANGED_OTHERWISE: Final = (
     "The provider's payout {payout} is {paid_out}, and the bank booked {in_bank} for it, a rate of "
     "{rate}: by the rate of the rules it would be {expected}, {difference} apart"
@@ -557,8 +568,7 @@ def break_sentence(found: Break) -> str:
     if ("won", True) in found.facts:
         form = _DISPUTE_TAKEN_ELSEWHERE
     elif any(name == "rate" for name, _ in found.facts):
-        banked = found.cause in BANK_CAUSES
-        form = _EXCHANGED_OTHERWISE if banked else _SETTLED_AT_ANOTHER_RATE
+        form = _AT_ANOTHER_RATE.get(found.cause, _EXCHANGED_OTHERWISE)
     sentence = filled(form, tuple(facts)) + "."
     if any(name == "in_doubt" for name, _ in found.facts):
         sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)

@@ -2,7 +2,8 @@
 
 Leaves out: what becomes of it. The rate is what the two sums imply; a rule may say which one was
 expected. A payment is exchanged by its statement only where nothing else is said of it there: one
-capture, and lines of it alone, all in one other currency.
+capture, and lines of it alone, all in one other currency. So is what went back of a payment: as
+many movements as lines, of its refunds and reversals or of its lost disputes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
 from reconcile.instants import Instant
+from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
 from reconcile.matching.rules import ExpectedRate
 from reconcile.money import Money, exponent_of
@@ -87,7 +89,17 @@ class Arrived(Protocol):
     def settled_at(self) -> Instant | None: ...
 
 
+class Back(Came, Protocol):
+    """What went back once; of either sign."""
+
+    @property
+    def kind(self) -> EntryKind: ...
+    @property
+    def at(self) -> Instant: ...
+
+
 AnyCame = TypeVar("AnyCame", bound=Came)
+AnyBack = TypeVar("AnyBack", bound=Back)
 AnyArrived = TypeVar("AnyArrived", bound=Arrived)
 
 
@@ -125,3 +137,44 @@ def _is_exchange(came: Came, lines: Sequence[Arrived]) -> bool:
         return False
     arrived = sum([each.gross for each in lines]) * 10 ** exponent_of(came.currency)
     return bool(arrived != came.minor * 10 ** exponent_of(currency))
+
+
+# --- what went back, which a statement takes in another currency ----------------------------------
+
+
+def exchanges_back(
+    returns: Sequence[AnyBack], lines: Iterable[AnyArrived]
+) -> Iterator[tuple[list[AnyBack], list[AnyArrived]]]:
+    """What went back of each payment of one order that its lines take in another currency, with
+    them, in the order of their ids. What went back after the last of them is not of them."""
+    told: dict[tuple[str, bool], list[AnyArrived]] = defaultdict(list)
+    for line in lines:
+        if line.kind in ("refund", "dispute") and line.payment is not None:
+            told[line.payment, line.kind == "dispute"].append(line)
+    for payment, disputed in sorted(told):
+        of_it = sorted(told[payment, disputed], key=lambda line: line.line_id)
+        dates = [line.settled_at for line in of_it if line.settled_at is not None]
+        parts = [
+            each
+            for each in returns
+            if each.payment == payment
+            and (each.kind == "dispute_lost") == disputed
+            and each.at <= max(dates, default=each.at)
+        ]
+        if len(parts) == len(of_it) == len(dates) and _is_exchange_back(parts, of_it):
+            yield parts, of_it
+
+
+def _is_exchange_back(parts: Sequence[Back], lines: Sequence[Arrived]) -> bool:
+    """As `_is_exchange`; a refund takes, whichever sign its file gives it, a dispute by its own."""
+    ((source, came), *others) = sorted({(each.source, each.currency) for each in parts})
+    (currency, *more) = sorted({each.currency for each in lines})
+    if others or more or currency == came:
+        return False
+    if not all(
+        each.gross and (each.kind == "refund" or each.gross < 0) and each.source in ("", source)
+        for each in lines
+    ):
+        return False
+    taken = sum([abs(each.gross) for each in lines]) * 10 ** exponent_of(came)
+    return bool(taken != sum([abs(each.minor) for each in parts]) * 10 ** exponent_of(currency))

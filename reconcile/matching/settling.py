@@ -16,7 +16,7 @@ from reconcile.ledger.ledger import EntryKind, Facts
 from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST
-from reconcile.matching.exchange import exchanges, expected_of, implied_rate
+from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Funds, Return, left_of
 from reconcile.matching.judge import Match, MatchKind
 from reconcile.matching.rows import StatementRow, subject_of
@@ -62,6 +62,8 @@ class Settling:
         moved = bool(captures)
         if len(funds) == 1 and moved:
             captures, payments = self._exchanged(captures, payments, rows=rows)
+        if len(funds) == 1 and others:
+            unused, others = self._exchanged_back(unused, others)
         if others:
             unused = self._returned(funds, others, unused)
         unresolved = [each.order for each in funds if each.unresolved]
@@ -179,6 +181,36 @@ class Settling:
         found = _break("amount_differs", capture, rows, minor=apart.minor, facts=facts)
         self._tally.tell(replace(found, money=apart, left=left_of([missing])))
         self._place(capture, rows, "amount_differs")
+
+    def _exchanged_back(
+        self, unused: list[Return], rows: list[StatementRow]
+    ) -> tuple[list[Return], list[StatementRow]]:
+        """The same of what went back."""
+        done: set[int] = set()
+        for parts, lines in exchanges_back(unused, rows):
+            self._back_at_a_rate(parts, lines)
+            done |= {*map(id, parts), *map(id, lines)}
+        return (
+            [each for each in unused if id(each) not in done],
+            [row for row in rows if id(row) not in done],
+        )
+
+    def _back_at_a_rate(self, parts: list[Return], rows: list[StatementRow]) -> None:
+        """By what was taken: a rate has no sign."""
+        came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)
+        taken = Money(minor=-sum(map(balance_of, rows)), currency=rows[0].currency)
+        due, within = expected_of(came, taken, self._terms.rules.rates)
+        rate: Facts = (("rate", implied_rate(came, taken)),)
+        if within:
+            match = _match_back(parts[0].order, parts, rows)
+            self._tally.tell(replace(match, kind="by_exchange", facts=(*rate, ("settled", taken))))
+            self._tally.place_lines(rows, "by_exchange")
+            return
+        apart = Money(minor=abs(taken.minor - due.minor), currency=due.currency)
+        facts: Facts = (("returned", came), ("how", parts[0].kind), ("settled", taken))
+        facts = (*facts, ("difference", apart), *rate, ("expected", due))
+        self._tally.tell(_taken_otherwise(parts, rows, due=due, taken=taken, facts=facts))
+        self._tally.place_lines(rows, "refund_amount_differs")
 
     def _captured(self, captures: Sequence[Capture], rows: Sequence[StatementRow]) -> Open:
         rest = Open(captures=list(captures))
@@ -540,9 +572,7 @@ def _parts_of(rows: Sequence[StatementRow], unused: Sequence[Return]) -> list[Re
     """What went back that these lines of one payment are together: one, else all there is. Part of
     a lost dispute may have come again, and one sum may stand for several refunds."""
     fitting = [each for each in unused if _may_be_of(rows[0], each)]
-    total = abs(sum([row.gross for row in rows]))
-    if rows[0].kind == "dispute" and sum([row.gross for row in rows]) > 0:
-        return []
+    total = -sum(map(balance_of, rows))
     one = [each for each in fitting if each.minor == total]
     if one:
         return one[:1]
@@ -556,6 +586,26 @@ def _match_back(order: str, parts: Sequence[Return], rows: Sequence[StatementRow
         payment=parts[0].payment,
         lines=tuple(sorted([row.line_id for row in rows])),
         money=Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency),
+    )
+
+
+def _taken_otherwise(
+    parts: Sequence[Return], rows: Sequence[StatementRow], *, due: Money, taken: Money, facts: Facts
+) -> Break:
+    """What a statement took for what went back, and should not have, or should have beside."""
+    left = Money(minor=taken.minor - due.minor, currency=due.currency)
+    ids = tuple(sorted([row.line_id for row in rows]))
+    dates = [row.settled_at for row in rows if row.settled_at is not None]
+    return Break(
+        cause="refund_amount_differs",
+        order=parts[0].order,
+        payment=parts[0].payment,
+        subject=subject_of(ids[0]),
+        money=Money(minor=abs(left.minor), currency=left.currency),
+        since=max([*[each.at for each in parts], *dates]),
+        cites=(*dict.fromkeys([c for each in parts for c in each.cites]), *ids),
+        facts=facts,
+        left=left_of([left]),
     )
 
 

@@ -14,7 +14,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import Break
-from reconcile.matching.exchange import exchanges
+from reconcile.matching.exchange import exchanges, exchanges_back
 from reconcile.matching.ledger_lines import Taken, Taking
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.settling import balance_of
@@ -157,18 +157,19 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
     left = [] if seen.taking is None else list(seen.taking.taken)
     abroad = {
         line.line_id: taken
-        for taken, lines in settled_abroad(seen)
+        for taken, lines in (*settled_abroad(seen), *taken_abroad(seen))
         for line in lines
         if line.line_id not in strange
     }
-    left = [each for each in left if each not in abroad.values()]
+    gone = {each for some in abroad.values() for each in some}
+    left = [each for each in left if each not in gone]
     claimed: list[Taken] = []
     found: list[Settled] = []
     fresh: tuple[Taken, ...]
     for line in seen.lines:
         gross, fee, net = signed(line)
         if line.line_id in abroad:
-            of = (abroad[line.line_id],)
+            of = abroad[line.line_id]
             fresh = () if any(each.taken == of for each in found) else of
             found.append(
                 Settled(
@@ -183,12 +184,26 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
     return tuple(found)
 
 
-def settled_abroad(seen: OrderSeen) -> list[tuple[Taken, list[StatementLine]]]:
+Abroad = list[tuple[tuple[Taken, ...], list[StatementLine]]]
+"""Movements, and the lines that settle them in another currency."""
+
+
+def settled_abroad(seen: OrderSeen) -> Abroad:
     """The captures of the order that its lines settle in another currency, each with them."""
     if seen.taking is None or seen.shared:
         return []
     captures = [each for each in seen.taking.taken if each.kind == "captured"]
-    return list(exchanges(captures, seen.lines))
+    return [((taken,), lines) for taken, lines in exchanges(captures, seen.lines)]
+
+
+def taken_abroad(seen: OrderSeen) -> Abroad:
+    """The same of what went back."""
+    if seen.taking is None or seen.shared:
+        return []
+    returns = [each for each in seen.taking.taken if each.kind != "captured"]
+    if not returns:  # as with most orders, of which there may be millions
+        return []
+    return [(tuple(parts), lines) for parts, lines in exchanges_back(returns, seen.lines)]
 
 
 def _beside(

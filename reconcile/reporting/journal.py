@@ -39,9 +39,10 @@ from reconcile.matching.exchange import expected_of
 from reconcile.matching.funds import left_of
 from reconcile.matching.ledger_lines import Taken
 from reconcile.matching.rules import ExpectedRate
+from reconcile.matching.settling import balance_of
 from reconcile.money import Money
 from reconcile.reporting.bank import BankView, dated
-from reconcile.reporting.input import OrderSeen, Settled, settled, settled_abroad
+from reconcile.reporting.input import OrderSeen, Settled, settled, settled_abroad, taken_abroad
 from reconcile.values import frozen
 
 Role = Literal[
@@ -123,22 +124,22 @@ def transactions(
             transit = bank is not None and bank.on_its_way(each.line)
             yield _settled(order or each.line.order, each, at, "in_transit" if transit else "bank")
 
-    for taken, lines in settled_abroad(seen):
-        found = _abroad(order, taken, lines, rates)
+    for parts, lines in (*settled_abroad(seen), *taken_abroad(seen)):
+        found = _abroad(order, parts, lines, rates)
         yield from (step for step in found if start <= step.at < end)
 
 
 def _abroad(
     order: str | None,
-    taken: Taken,
+    taken: Sequence[Taken],
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
     """What takes a payment out of clearing in its own currency, and puts it there in the other, at
-    the rate of the rules; what arrived beyond that is a gain. Beyond what they tolerate the rest
-    stays in clearing: its break tells of it."""
-    came = Money(minor=taken.minor, currency=taken.currency)
-    arrived = Money(minor=sum([line.gross for line in lines]), currency=lines[0].currency)
+    the rate of the rules; what arrived beyond that is a gain. Of what went back the contrary, and
+    a loss. Beyond what they tolerate the rest stays in clearing: its break tells of it."""
+    came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
+    arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
     due, within = expected_of(came, arrived, rates)
     steps: list[tuple[str, Money, Role, Role]] = [
         ("exchanged", came, "exchange", "clearing"),
@@ -155,9 +156,12 @@ def _abroad(
             currency=money.currency,
             postings=_moving(into, out_of, money.minor),
             order=order,
-            payment=taken.payment,
-            source=taken.source,
-            cites=(*[line.line_id for line in lines], *taken.cites),
+            payment=taken[0].payment,
+            source=taken[0].source,
+            cites=(
+                *[line.line_id for line in lines],
+                *dict.fromkeys([cite for each in taken for cite in each.cites]),
+            ),
         )
 
 

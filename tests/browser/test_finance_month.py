@@ -125,6 +125,8 @@ class Story:
         page.goto(f"{self._url}/invite#{token}")
         page.fill("#password", PASSWORD)
         page.fill("#again", PASSWORD)
+        page.wait_for_selector(".qr svg")
+        self._measured(page, "invitation")
         secret = page.locator(".secret").inner_text().replace(" ", "").strip()
         page.fill("#code", totp_code(secret, step_of(SystemClock().now())))
         page.click("text=Set it and sign in")
@@ -153,7 +155,12 @@ class Story:
         page.click("button:has-text('Import it')")
         page.wait_for_selector(".badge:has-text('imported')")
         self._measured(page, "import done")
-        return str(page.locator("main").inner_text())
+        told = str(page.locator("main").inner_text())
+        if page.locator("text=Take it back").count():
+            page.click("text=Take it back")
+            self._measured(page, "taking back form")
+            page.go_back()
+        return told
 
     def runs(self) -> str:
         """Everything, with a reason."""
@@ -163,7 +170,11 @@ class Story:
         page.click("button:has-text('Run it now')")
         page.wait_for_selector("text=Run 1")
         self._measured(page, "runs")
-        return str(page.locator("main").inner_text())
+        told = str(page.locator("main").inner_text())
+        page.click("tbody a.row >> nth=0")
+        page.wait_for_selector("h1:has-text('Run 1')")
+        self._measured(page, "run")
+        return told
 
     def checks(self) -> str:
         """What is against closing the month."""
@@ -211,6 +222,9 @@ class Story:
         page.click("button:has-text('Compare')")
         self._arrives(r"/previews/job_")
         self._measured(page, "preview")
+        page.click("text=Put them in force")
+        self._measured(page, "rules to be in force")
+        page.go_back()
 
     def closes(self) -> str:
         """The month, with a reason."""

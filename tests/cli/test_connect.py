@@ -127,6 +127,29 @@ def test_what_is_unsigned_has_credentials_and_an_address_to_keep(
     assert (code, "has no secret" in told) == (2, True)
 
 
+def test_at_a_terminal_what_is_missing_is_asked_for_unseen(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Secret and credentials, each with what it is; what is typed is never shown."""
+    asked: list[str] = []
+
+    def prompt(name: str, *, hide_input: bool, err: bool) -> str:
+        assert (hide_input, err) == (True, True)
+        asked.append(name)
+        return "a secret hash of its own 123" if name == "secret" else "FLWSECK_TEST-1"
+
+    monkeypatch.setattr("typer.prompt", prompt)
+    monkeypatch.setattr("app.cli.connect.sits_at_a_terminal", lambda: True)
+    code, told = connect("flutterwave_v3")
+    assert (code, asked) == (0, ["secret", "secret_key"])
+    assert 'The secret is the "secret hash" that you type in yourself' in told
+    assert "secret_key: the API secret key" in told
+    assert "123" not in told
+    assert settings_in(tmp_path)["TALLYHOOK_SOURCES__FLUTTERWAVE_V3__CREDENTIALS"] == (
+        '{"secret_key": "FLWSECK_TEST-1"}'
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "given", "code", "said"),
     [

@@ -264,6 +264,29 @@ async def test_what_comes_is_handed_on_and_answered(target: Target) -> None:
     assert [each.url for each, _ in told] == ["/webhooks/a%20b?x=%31&x=2", "/x"]
 
 
+def test_what_is_listened_for_is_shown_and_recorded(
+    run: Run, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line for each request, and the file that `--from` takes, for its owner alone."""
+
+    async def serve(app: Any, *, port: int) -> None:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://tunnel") as sender:
+            await sender.post("/webhooks/shop?key=1", content=b'{"a": 1}')
+
+    monkeypatch.setattr("app.sandbox.server.serve_sandbox", serve)
+    file = tmp_path / "came.jsonl"
+    words = ("listen", "--forward", "http://127.0.0.1:9000", "--port", "9001")
+    for _ in range(2):
+        ended = run(*words, "--record", str(file))
+        assert (ended.code, ended.out) == (0, "POST /webhooks/shop 200\n")
+        assert "Listening on http://127.0.0.1:9001" in ended.err
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run(*words[:3], "--from", str(file)).code == 0
+    assert target.bodies == [b'{"a": 1}'] * 4
+    assert run(*words, "--from", str(file), "--record", str(file)).code == 2
+
+
 async def test_an_address_that_does_not_answer_is_502() -> None:
     target = Target()
     target.gone = True

@@ -127,6 +127,33 @@ async def test_several_breaks_are_assigned_and_accepted_at_once(
     ]
 
 
+async def test_all_of_which_something_is_so_are_decided_together(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """The page offers its filters as conditions; more can be said; a preview comes first."""
+    console = console_with_breaks
+    async with console.signed_in("finance") as client:
+        found = (await breaks(client))["breaks"]
+        assert 'value="currency=KES"' in (await client.get("/breaks?currency=KES")).text
+        mine = await breaks(client, "?currency=KES&assignee=a+support")
+        those = [each for each in found if each["money"]["currency"] == "KES"]
+        assert 0 < len(those) < len(found)
+        path = "/do/accept-all?where=currency%3DKES+age%3C10000"
+        asked = shown((await client.get(path)).text)
+        sent = await sent_as_shown(client, path, reason="small sums")
+        left = (await breaks(client))["breaks"]
+        none = shown((await client.get(path)).text)
+        wrong = await client.get("/do/assign-all?where=colour%3Dred")
+    (total,) = _totals(those)
+    assert mine["where"] == "currency=KES 'assignee=a support'"
+    assert total in asked
+    assert sent.status_code == 303
+    assert [each["money"]["currency"] for each in left] == ["USD"] * len(left)
+    assert "no break is meant" in none.lower()
+    assert wrong.status_code == 400
+    assert "is no condition" in shown(wrong.text)
+
+
 def _totals(found: list[dict[str, Any]]) -> list[str]:
     sums: dict[str, float] = {}
     for each in found:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 
 import pytest
 
@@ -164,6 +166,89 @@ async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None
     assert [each["number"] for each in waiting] == [number]
     assert "The shop answered with status 503." in text
     assert [each["number"] for each in dead] == sorted((n["number"] for n in dead), reverse=True)
+
+
+async def test_the_shop_is_told_all_of_a_list_again(console: RunningConsole) -> None:
+    """With its count; those that were shown, or none."""
+    async with console.context.store.writing() as connection:
+        sql = (
+            "INSERT INTO notifications (seq, order_key, since, due_at, tries, problem) "
+            "SELECT seq, order_key, at, NULL, 9, 'status_503' FROM revisions"
+        )
+        await connection.exec_driver_sql(sql)
+    path = "/do/redeliver-all?state=dead"
+    async with console.signed_in("support") as client:
+        count = len((await client.get("/notifications.json?state=dead")).json()["notifications"])
+        assert path in (await client.get("/notifications?state=dead")).text
+        page = (await client.get(path)).text
+        mark = page.partition('name="seen" value="')[2].partition('"')[0]
+        stale = await send(client, path, reason="the shop is back", seen="0")
+        sent = await send(client, path, reason="the shop is back", seen=mark)
+        waiting = (await client.get("/notifications.json?state=waiting")).json()["notifications"]
+        none = shown((await client.get(path)).text)
+        all_of_all = await client.get("/do/redeliver-all")
+    assert f"{count} notifications of this list are sent once more" in shown(page)
+    assert (stale.status_code, sent.status_code, all_of_all.status_code) == (400, 303, 400)
+    assert len(waiting) == count > 1
+    assert "There is none to send" in none
+    assert console.driver.rows(
+        "SELECT who, reason FROM audit WHERE action = 'notifications_redelivered'"
+    ) == [("a support", "the shop is back")]
+
+
+async def test_a_new_evidence_key_is_begun_by_an_admin_with_the_password(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(environ(console.driver.path.parent))
+    signer = await signer_of(console.context, settings)
+    await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
+
+    async def confirms(_: object, request: object, person: object, password: str) -> bool:
+        return password == "right"
+
+    monkeypatch.setattr("app.console.signing_in.SigningIn.confirms", confirms)
+    async with console.signed_in("admin") as client:
+        before = (await client.get("/log.json")).json()["signing_keys"]
+        wrong = await send(client, "/do/rotate-key", password="wrong")
+        done = await send(client, "/do/rotate-key", password="right")
+        after = (await client.get("/log.json")).json()["signing_keys"]
+    async with console.signed_in("finance") as client:
+        assert (await client.get("/do/rotate-key")).status_code == 403
+    assert wrong.status_code == 400
+    (new,) = [each for each in after if each["in_force"]]
+    assert new["fingerprint"] in shown(done.text)
+    assert (len(before), len(after)) == (1, 2)
+    assert console.driver.rows("SELECT who FROM audit WHERE action = 'key_rotated'") == [
+        ("a admin",)
+    ]
+
+
+async def test_letter_and_proofs_of_an_order_are_downloads(console: RunningConsole) -> None:
+    """Both are what the bundle holds; proofs are of what is sealed, and the letter is in the
+    trail."""
+    async with console.signed_in("support") as client:
+        early = await send(client, "/do/prove?order=ORD-1")
+        settings = load_settings(environ(console.driver.path.parent))
+        signer = await signer_of(console.context, settings)
+        await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
+        proofs = await send(client, "/do/prove?order=ORD-1")
+        letter = await send(client, "/do/letter?order=ORD-1")
+        bundle = await send(client, "/do/evidence?order=ORD-1")
+        offered = (await client.get("/orders/ORD-1")).text
+    found = proofs.json()
+    kinds = {each["kind"] for each in found["proofs"]}
+    assert early.status_code == 400
+    assert "within seconds" in shown(early.text)
+    assert (found["order"], kinds) == ("ORD-1", {"delivery", "revision"})
+    assert all(len(each["path"]) > 0 for each in found["proofs"])
+    with zipfile.ZipFile(io.BytesIO(bundle.content)) as archive:
+        (name,) = [each for each in archive.namelist() if each.endswith("report.html")]
+        assert archive.read(name) == letter.content
+    assert letter.headers["content-disposition"].endswith('filename="letter-ORD-1.html"')
+    assert "/do/letter" in offered
+    assert console.driver.rows("SELECT count(*) FROM audit WHERE action = 'evidence_built'") == [
+        (2,)
+    ]
 
 
 async def test_a_token_is_made_on_its_page_and_shown_once(console: RunningConsole) -> None:

@@ -27,6 +27,7 @@ from app.finance.book_line_store import (
     old_lines,
     write_book,
 )
+from app.finance.break_acts import finished_runs
 from app.finance.import_store import Import, ImportKind, begin_import, go_on, imports, under_way
 from app.finance.imports import (
     Imported,
@@ -34,8 +35,10 @@ from app.finance.imports import (
     import_bank,
     import_book,
     import_statement,
+    past_imports,
 )
 from app.finance.match_rules import save_rules
+from app.finance.read_lines import book_page, statement_page
 from app.finance.statement_store import statement_lines_of, statement_rows
 from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, withdrawal_kind
 from app.privacy.erase_finding import bank_lines_with
@@ -322,6 +325,33 @@ class ImportContract:
         made = await withdraw_import(at, 1, kind="statement", by=Proven("ann"), reason="not ours")
         assert isinstance(made, Proposal)
         assert "more than KES 92,233,720,368,547,758.07." in made.sentence
+
+    async def test_lines_and_imports_come_page_by_page(self, store: Store, tmp_path: Path) -> None:
+        """Each once, whatever a page holds, also of many lines that name no order; and none where a
+        page begins behind the last."""
+        await book(store, tmp_path, *(f"B-{n},1.00,KES,paid,," for n in range(5)), at=1)
+        nameless = [f"p{n},,1.00,0,KES,po,payment" for n in range(5)]
+        await statement(store, tmp_path, *nameless, "q,B-2,1.00,0,KES,po,payment", at=2)
+        at = context(store, at=9)
+        for page, count in ((book_page, 5), (statement_page, 6)):
+            whole = await page(at, reference=None, as_of=None, limit=9)
+            assert (len(whole.lines), whole.following) == (count, None)
+            for size in (1, 2, count - 1, count):
+                lines: list[Any] = []
+                after: str | None = ""
+                while after is not None:
+                    some = await page(at, reference=None, as_of=None, after=after, limit=size)
+                    assert len(some.lines) <= size
+                    lines, after = [*lines, *some.lines], some.following
+                assert lines == whole.lines
+            beyond = await page(at, reference=None, as_of=None, after="z z", limit=9)
+            assert beyond.lines == []
+        kinds: tuple[ImportKind, ...] = ("book", "statement")
+        for kind in kinds:
+            (only,) = await past_imports(at, kind=kind, limit=9)
+            assert only.document()["number"] == only.number
+            assert await past_imports(at, kind=kind, limit=9, before=only.number) == []
+        assert await finished_runs(at, limit=9, before=5) == []
 
     async def test_old_phones_are_met_once_each_however_they_are_paged(
         self, store: Store, tmp_path: Path

@@ -48,6 +48,7 @@ ALL = [
     seen("late", 500, cause="late_money", days=31),
     seen("anns", 700, done="Ann"),
     seen("gone", 1, done="accepted"),
+    seen("two words", 10, currency="USD", cause="overpaid"),
 ]
 
 
@@ -67,6 +68,7 @@ ALL = [
         ("assignee=Ann", "anns"),
         ("assignee= age<30 currency=KES", "small exact"),
         ("order=large", "large"),
+        ("'order=two words'", "two words"),
         ("payment=pay_yen", "yen"),
         ("order=nobody", ""),
     ],
@@ -74,7 +76,9 @@ ALL = [
 def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
     """Without a state, what is still to be done."""
     choice = read_choice(where)
-    assert [each.identity for each in ALL if choice.fits(each, as_of=AS_OF)] == meant.split()
+    assert [each.identity for each in ALL if choice.fits(each, as_of=AS_OF)] == (
+        [meant] if meant == "two words" else meant.split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,6 +94,7 @@ def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
         ("currency=KES amount<ten", "amount: "),
         ("currency=JPY amount<1.5", "decimals"),
         ("age>a-month", "whole days"),
+        ("'order=x", "a quote is not closed"),
         ("cause=not_settled cause=late_money", "says cause twice"),
         ("amount=1 =", "no condition"),
     ],

@@ -105,6 +105,18 @@ def test_ids_are_of_the_order() -> None:
     assert other[1] != paid[1]
 
 
+def test_a_refund_that_names_no_order_is_of_its_payment() -> None:
+    """Of the same order's payment, though it does not say so; not where no event could."""
+    source = source_of("stripe")
+    found = {}
+    for word in ("payment_intent.succeeded", "refund.created:succeeded"):
+        _, reading = shaped(source, find_example("stripe", word), Wanted(order="A"))
+        found[word] = reading.events[0]
+    refund = found["refund.created:succeeded"]
+    assert refund.order is None
+    assert refund.payment == found["payment_intent.succeeded"].payment
+
+
 def test_money_in_another_currency_is_written_as_the_provider_writes_it() -> None:
     """Minor units, those of the provider's own too, decimal texts, and a currency of its case."""
     for name, word, money, written in (

@@ -17,7 +17,7 @@ from reconcile.matching.rows import statement_row
 from reconcile.matching.rules import ExpectedRate, MatchRules
 from reconcile.reporting.input import merged
 from reconcile.reporting.journal import transactions, written_off
-from tests.reconcile.books_cases import AT, case, decided
+from tests.reconcile.books_cases import AT, case, causes, decided
 from tests.reconcile.books_strategies import in_key_order
 from tests.reconcile.books_truth import AS_OF, CALM, FURTHER, SOURCE, TROUBLES, Case
 
@@ -133,6 +133,16 @@ def test_once_every_break_is_accepted_clearing_holds_what_is_not_yet_settled(
     assert cleared([one, other, *waiting], rules) == {
         c: minor for c, minor in unsettled.items() if minor
     }
+
+
+def test_refunds_written_with_both_signs_take_both() -> None:
+    """400 and 300 were taken for one refund of 100: not the 100 that they differ by."""
+    made = case("ORD-1", 1_000)
+    made.pays(outcome="partially_refunded", more=(made.taken(minor=-100),)).settles()
+    for gross in (-400, 300):
+        made.settles(kind="refund", gross=gross, fee=0)
+    assert cleared([made]) == {}
+    assert "by_group" not in causes(decided(made)[0])
 
 
 def test_so_it_is_of_every_known_case() -> None:

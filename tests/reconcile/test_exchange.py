@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from reconcile.instants import DAY, EARLIEST
-from reconcile.matching.breaks import Break, break_sentence, next_step
+from reconcile.ledger.ledger import EntryKind
+from reconcile.matching.books import StatementKind
+from reconcile.matching.breaks import Break, at_risk, break_sentence, next_step
 from reconcile.matching.match import Match
 from reconcile.matching.rows import statement_row
-from reconcile.matching.rules import ExpectedRate
+from reconcile.matching.rules import ExpectedRate, MatchRules
 from reconcile.reporting.input import merged, settled
 from reconcile.reporting.journal import transactions
 from reconcile.reporting.report import Scope
@@ -124,6 +126,109 @@ def test_a_line_that_the_matching_found_to_be_of_no_movement_is_no_exchange() ->
     (line,) = each.lines
     (found,) = settled(each, strange={line.line_id})
     assert (found.taken, found.exchanged) == ((), False)
+
+
+# --- what goes back in another currency -----------------------------------------------------------
+
+
+def returned(
+    *taken: int, kind: StatementKind = "refund", back: EntryKind = "refunded", minor: int = 50_000
+) -> Case:
+    """500.00 of 1,500.00 went back in Kenya, for which the statement takes so many Ugandan
+    shillings; the payment itself it settled in Kenya."""
+    made = case(minor=150_000, at=AT)
+    gone = made.taken(minor=-minor, kind=back)
+    made.pays(outcome="partially_refunded", more=(gone,)).books(minor=150_000 - minor).settles()
+    for each in taken:
+        made.settles(kind=kind, gross=each, currency="UGX", fee=0)
+    return made
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        returned(-14_000),
+        returned(14_000),
+        returned(-14_000, kind="dispute", back="dispute_lost"),
+        returned(-14_000, back="reversed"),
+    ],
+)
+def test_what_goes_back_is_settled_at_the_rate_that_the_statement_implies(made: Case) -> None:
+    """A refund, whichever sign its file gives it, a reversal, a lost dispute: a match, its rate,
+    and nothing is left in clearing."""
+    (found,) = [each for each in decided(made)[0] if isinstance(each, Match)]
+    assert (found.kind, str(found.money)) == ("by_exchange", "KES 500.00")
+    assert dict(found.facts)["rate"] == "28.000000"
+    assert not any(isinstance(each, Break) for each in decided(made)[0])
+    assert clearing(made) == {}
+
+
+def test_what_is_taken_beyond_the_rate_is_told_and_left() -> None:
+    """One per cent of 14,000 is tolerated, and is a loss; more is a break with its difference."""
+    assert clearing(returned(-14_140), AT_28) == {}
+    assert not any(isinstance(e, Break) for e in decided(returned(-14_140), rules=AT_28)[0])
+    made = returned(-15_000)
+    (found,) = [each for each in decided(made, rules=AT_28)[0] if isinstance(each, Break)]
+    assert (found.cause, str(found.money)) == ("refund_amount_differs", "UGX 1,000")
+    assert break_sentence(found) == (
+        "KES 500.00 was refunded, and the statement takes UGX 15,000 for it, a rate of 30.000000: "
+        "by the rate of the rules it would be UGX 14,000, UGX 1,000 apart."
+    )
+    assert next_step(found).startswith("Ask the provider at which rate it exchanged")
+    assert at_risk(found) == 1_000
+    assert clearing(made, AT_28) == {each.currency: each.minor for each in found.left or ()}
+    (less,) = [e for e in decided(returned(-13_000), rules=AT_28)[0] if isinstance(e, Break)]
+    assert (str(less.money), at_risk(less)) == ("UGX 1,000", 0)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        returned(-500),  # the same number: somebody wrote the wrong currency
+        returned(-7_000, -7_000),  # which of the two the refund is, nobody knows
+        returned(14_000, kind="dispute", back="dispute_lost"),  # it gives back
+        returned(-14_000, kind="dispute"),  # the ledger has a refund
+        returned(-14_000).settles(kind="refund", gross=-50_000, fee=0),  # it is settled
+    ],
+)
+def test_what_goes_back_otherwise_is_no_exchange(made: Case) -> None:
+    kinds = [each.kind for each in decided(made)[0] if isinstance(each, Match)]
+    assert "by_exchange" not in kinds
+    assert any(isinstance(each, Break) for each in decided(made)[0])
+
+
+def clearing(made: Case, rules: MatchRules = RULES) -> dict[str, int]:
+    """What the journal leaves there, by currency, but for nothing."""
+    sums: Counter[str] = Counter()
+    for each in seen(made):
+        for transaction in transactions(each, start=EARLIEST, end=AS_OF + DAY, rates=rules.rates):
+            for posting in transaction.postings:
+                if posting.role == "clearing":
+                    sums[transaction.currency] += posting.minor
+    return {currency: minor for currency, minor in sums.items() if minor}
+
+
+def test_the_report_shows_what_went_back_abroad_on_both_sides_and_ties() -> None:
+    scope = Scope(
+        start=AT - DAY, end=AT + 10 * DAY, as_of=AS_OF, basis="captured", environment="sandbox"
+    )
+    tally = PeriodTally(scope)
+    for each in seen(returned(-14_000)):
+        assert [one.exchanged for one in settled(each)] == [False, True]
+        tally.order(each)
+    report = tally.report()
+    assert report.ties_hold
+    told = {(row.flow, row.currency): row.sum for row in report.money if row.sum}
+    assert told == {
+        ("captured", "KES"): 150_000,
+        ("refunded", "KES"): 50_000,
+        ("fees", "KES"): 2_250,
+        ("net", "KES"): 97_750,
+        ("settled", "KES"): 147_750,
+        ("other_currency", "KES"): -50_000,
+        ("settled", "UGX"): -14_000,
+        ("other_currency", "UGX"): 14_000,
+    }
 
 
 def test_the_journal_posts_the_exchange_and_its_loss() -> None:

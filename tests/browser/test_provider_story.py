@@ -1,0 +1,125 @@
+"""A developer connects a provider from pages alone, in a real browser: from the invitation to an
+order of a signed test event, and to what is signed before going live."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.sessions import invite_operator
+from app.bootstrap_context import open_context
+from app.config.load import load_settings
+from tests.api.driving import environ
+from tests.browser.conftest import Looking, new_context
+from tests.browser.test_console import Seen, axe, console_on, listen
+from tests.browser.test_finance_month import Story, measuring
+from tests.e2e.processes import serving
+from tests.ports import free_port
+from tests.waiting import until
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+async def first_admin(folder: Path) -> str:
+    """The token of the first invitation."""
+    async with open_context(load_settings(environ(folder)), purpose="writing") as context:
+        return await invite_operator(context, name="Dee", role="admin", by=None)
+
+
+class Connecting(Story):
+    """What Dee does, one page after another."""
+
+    def reads(self) -> str:
+        """What the provider has to be told."""
+        self._page.click("nav >> text=Service")
+        self._page.click("nav.beside >> text=Setting up")
+        self._measured(self._page, "setting up")
+        return str(self._page.locator("main").inner_text())
+
+    def tests(self, service: str) -> str:
+        """An event, signed as the provider signs; what became of it."""
+        self._page.click("text=Send a signed test event")
+        self._page.select_option("#field-event", "succeeded")
+        self._page.fill("#field-service", service)
+        self._measured(self._page, "test event")
+        self._page.click("button:has-text('Send it')")
+        self._measured(self._page, "test event sent")
+        return str(self._page.locator("main").inner_text())
+
+    def finds(self, order: str) -> str:
+        """The order that it made, by the menu; it is read within a moment."""
+        self._page.click("nav >> text=Orders")
+        row = self._page.locator(f"tbody a.row:has-text('{order}')")
+
+        def there() -> bool:
+            self._page.reload()
+            return bool(row.count())
+
+        until(there)
+        row.click()
+        self._page.wait_for_selector(f"h1:has-text('{order}')")
+        self._measured(self._page, "order of a test")
+        return str(self._page.locator("main").inner_text())
+
+    def signs(self) -> str:
+        """What a person must state before real money moves."""
+        self._page.click("nav >> text=Service")
+        self._page.click("nav.beside >> text=Going live")
+        self._measured(self._page, "going live")
+        self._page.click("li:has-text('turned off again') >> a:has-text('Sign')")
+        self._page.fill("#reason", "rehearsed with the shop on Monday; in the runbook")
+        self._measured(self._page, "signing")
+        self._page.click("button:has-text('State it')")
+        self._page.wait_for_selector("text=Your statement stands below")
+        return str(self._page.locator("li:has-text('turned off again')").inner_text())
+
+
+@pytest.fixture(scope="module")
+def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """The story, played once, with a service that listens."""
+    folder, found, script = tmp_path_factory.mktemp("connecting"), Seen(), axe()
+    with serving(folder) as service:
+        token = asyncio.run(first_admin(folder))
+        with console_on(folder, free_port()) as url:
+
+            def use(browser: Any) -> Seen:
+                page = new_context(browser, color_scheme="light").new_page()
+                listen(page, url, found)
+                story = Connecting(page, url, found, measuring(found, script))
+                said = found.plain
+                story.comes_in(token)
+                said["before"] = story.reads()
+                said["sent"] = story.tests(f"http://127.0.0.1:{service.port}")
+                order = re.search(r"of order (TEST-\w+)", said["sent"])
+                assert order, said["sent"]
+                said["order"] = story.finds(order[1])
+                said["after"] = story.reads()
+                said["signed"] = story.signs()
+                return found
+
+            return look(use)
+
+
+def test_a_provider_is_connected_from_pages_alone(seen: Seen) -> None:
+    """Address, events and fields are told; the test is taken, and makes an order; silence has an
+    end, and a statement stands in the developer's name."""
+    said = seen.plain
+    assert "/webhooks/shop" in said["before"]
+    assert "payment.succeeded" in said["before"]
+    assert "data.order.reference" in said["before"]
+    assert "Nothing has come yet" in said["before"]
+    assert "It was taken" in said["sent"]
+    assert "Paid in full" in said["order"]
+    assert "what it delivers is taken" in said["after"]
+    assert "Dee" in said["signed"]
+
+
+def test_its_pages_fit_and_have_nothing_to_complain_of(seen: Seen) -> None:
+    """Wide and narrow, light and dark, under the real content security policy."""
+    assert {name: wide for name, wide in seen.wide.items() if wide > 0} == {}
+    assert (seen.said, seen.elsewhere) == ([], [])
+    assert {name: each for name, each in seen.violations.items() if each} == {}
