@@ -84,14 +84,18 @@ def without_phones(text: str) -> str:
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
 
-_LOOSE_PHONE: Final = re.compile(rf"\+?(?<!\w)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},}}", re.ASCII)
+_CODE: Final = r"\d{3}\.\d{3}\.\d{3}(?![\w.-])"
+
+_LOOSE_PHONE: Final = re.compile(
+    rf"(?:\+|(?!{_CODE}))(?<!\w)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},}}", re.ASCII
+)
 
 
 def masked_words(text: str) -> str:
     """Somebody's words as they are kept: of whatever may be a phone number the last digits alone.
 
-    Digits behind a letter are a part of a code (`DP00800001006`), and stay. Of what was masked it
-    gives the same again.
+    Digits behind a letter are a part of a code (`DP00800001006`), and three groups of three between
+    points are one (`000.100.110`): they stay. Of what was masked it gives the same again.
     """
     return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 

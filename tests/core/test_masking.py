@@ -117,6 +117,10 @@ def test_a_text_is_told_that_seems_to_hold_a_number(text: str, does: bool) -> No
         ("1032", "1032"),
         ("KES 1,500.00 is above 150000", "KES 1,500.00 is above 150000"),
         ("DP00800001006", "DP00800001006"),
+        ("800.100.152", "800.100.152"),
+        ("800.100.152: no funds", "800.100.152: no funds"),
+        ("+254.711.223.344, 0711.223.344", "•344, •344"),
+        ("254.711.223.344", "•344"),
     ],
 )
 def test_of_words_numbers_are_masked_and_codes_are_not(said: str, kept: str) -> None:
