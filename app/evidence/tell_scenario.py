@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import ConfigurationError, UsageError
-from app.core.masking import Masking
+from app.core.masking import Masking, masked_words
 from app.core.strict_json import NumberText, parse_written
 from app.evidence.gather_evidence import DeliveryEvidence, Dossier, Providers, gather_dossier
 from app.providers.fetched import is_answer
@@ -66,9 +66,11 @@ _MARK: Final = "\ue000"
 
 
 class StandIns:
-    """Stand-ins that are the same for the same text throughout one scenario."""
+    """Stand-ins that are the same for the same text throughout one scenario. `masking`: of the
+    numbers that must be in no body."""
 
-    def __init__(self) -> None:
+    def __init__(self, masking: Masking | None = None) -> None:
+        self._masking = masking or Masking()
         self._known: dict[str, str] = {}
 
     def of(self, text: str) -> str:
@@ -92,13 +94,30 @@ class StandIns:
         """The document with a stand-in at the path, if that changes nothing of what is read."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
-        stand_in = NumberText(self.of(leaf)) if isinstance(leaf, NumberText) else self.of(leaf)
-        changed = put(document, path, stand_in)
-        if says(changed, event, read):
-            return changed
+        number = isinstance(leaf, NumberText)
+        # A stand-in, or the words without their numbers, as they are read.
+        bare = leaf if number else masked_words(leaf)
+        for other in (self.of(leaf), *([bare] if bare != leaf else [])):
+            changed = put(document, path, NumberText(other) if number else other)
+            if says(changed, event, read):
+                return changed
+        if self._masking.touches(leaf):
+            where = f"{shown(path)} of the body of the event {event.event_id}"
+            raise UsageError(
+                f"{self._masking.text(where)} holds a customer's number, and what is read there "
+                "cannot be left out: no scenario"
+            )
         if len(leaf) > _KEPT_MAX or leaf.lstrip()[:1] in ("{", "["):
-            raise UsageError("what is read of a body stands in a text of its own: no scenario")
+            raise UsageError(
+                f"what is read of a body stands in a text of its own, in {shown(path)}: no scenario"
+            )
         return document
+
+
+def shown(path: Path) -> str:
+    """Where a leaf stands, such as `data.items[0].reason`."""
+    steps = [f"[{each}]" if isinstance(each, int) else f".{each}" for each in path]
+    return "".join(steps).removeprefix(".")
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
@@ -239,7 +258,7 @@ def scenario_of(dossier: Dossier, providers: Providers) -> OrderScenario:
     """The scenario. Its expectation rests on what a replay can make, and on nothing else."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
-    stand_ins = StandIns()
+    stand_ins = StandIns(masking)
     steps = [_arrival(told, dossier, stand_ins, providers) for told in played]
     history = _only(dossier.history, played)
     records = history_document(history, policy=dossier.policy, as_of=dossier.as_of)["records"]

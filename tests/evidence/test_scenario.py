@@ -151,12 +151,23 @@ async def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
     async with driving(tmp_path) as driver:
         await driver.send(event("e1", order={"reference": PHONE}, customer={"phone": PHONE}))
         driver.clock.put(LATER)
-        with pytest.raises(UsageError, match="holds a customer's number"):
+        with pytest.raises(UsageError, match=r"^data\.order\.reference of .* e1 holds"):
             await tell(driver, tmp_path, PHONE)
         async with driver.context.store.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET body=NULL, headers=''")
         with pytest.raises(UsageError, match="were deleted"):
             await tell(driver, tmp_path, PHONE)
+
+
+async def test_a_reason_is_told_without_the_number_in_it(tmp_path: Path, fresh: Path) -> None:
+    async with driving(tmp_path) as driver:
+        said = {"reason": f"no wallet of {PHONE}"}
+        await driver.send(event("e1", "declined", payment=said, customer={"phone": PHONE}))
+        driver.clock.put(LATER)
+        scenario = (await tell(driver, tmp_path)).document
+    assert PHONE not in json.dumps(scenario)
+    assert "no wallet of •344" in json.dumps(scenario, ensure_ascii=False)
+    assert await played(fresh, scenario, start=T + DAY) == []
 
 
 @pytest.mark.parametrize(
