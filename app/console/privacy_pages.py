@@ -165,6 +165,11 @@ def _told(found: Erasure, deed: str) -> tuple[str, ...]:
         f"{counted(counts['session_requests'], 'session request')} and "
         f"{counted(counts['book_lines'], 'number')} in order books {deed}."
     ]
+    lines += [
+        f"{each.where}: {counted(each.stays, 'text')} with the number for good: {each.why}."
+        for each in found.places()
+        if each.stays and each.where in found.stays
+    ]
     if found.kept:
         lines.append(
             f"{counted(len(found.kept), 'thing stays', 'things stay')} for now; ask again later:"

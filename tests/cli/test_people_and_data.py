@@ -123,6 +123,17 @@ def test_who_reads_a_refused_delivery_is_in_the_trail(run: Run, filled: dict[str
     assert (deed["action"], deed["subject"]) == ("rejection_read", filled["live"])
 
 
+def test_places_are_listed_and_reported(run: Run, old: None) -> None:
+    """Without a database's help; and of one erasure, in its table and its JSON."""
+    listed = run("erase", "--places", "--format", "json").document
+    assert {"where": "deliveries.body", "personal": "personal", "what": "what arrived, as it came",
+            "erasure": "emptied"} in listed  # fmt: skip
+    words = ("erase", "--phone", f"+{PHONE}", "--dry-run")
+    places = {each["place"]: each for each in run(*words, "--format", "json").document["places"]}
+    assert (places["deliveries.body"]["went"], places["deliveries.body"]["stays"]) == (1, 0)
+    assert "deliveries.body" in run(*words).out
+
+
 @pytest.mark.parametrize("days", ["DAYS", "PHONES_DAYS"])
 def test_digests_that_are_let_go_are_not_relied_upon(
     run: Run, old: None, monkeypatch: pytest.MonkeyPatch, days: str
