@@ -522,8 +522,8 @@ def _unproven(bundle: Bundle) -> list[str]:
         _of(masked, "why the shop's systems were told, where that is masked (revisions.json)",
             len(revisions)),
         "the shop's time limits (policy in history.json)",
-        f"{hidden} of {len(log['leaves'])} entries of the log, shown without their content: "
-        "something was sealed, and nobody can tell what" if hidden else "",
+        f"what the log says, where its entry is shown without its content ({hidden} of "
+        f"{len(log['leaves'])}): something was sealed, and nobody can tell what" if hidden else "",
         f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
         if log["unsealed"] else "",
     ]  # fmt: skip

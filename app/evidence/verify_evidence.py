@@ -498,7 +498,7 @@ def _fits_kept(bundle: Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) 
     earlier, later = sorted((ours, theirs), key=lambda each: each.size)
     if kept.path is None and earlier.size != later.size:
         return None, (
-            f"The kept checkpoint has {theirs.size} leaves and the bundle's {ours.size}: "
+            f"The kept checkpoint has {counted(theirs.size, *LEAF)} and the bundle's {ours.size}: "
             f"--consistency takes what `tallyhook log consistency {earlier.size} {later.size}` "
             "of the shop prints."
         )
