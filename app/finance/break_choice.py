@@ -263,9 +263,8 @@ async def few_breaks(context: AppContext, where: str) -> Chosen:
     for none and for too many."""
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
-        raise UsageError(
-            " ".join(["no break is meant: look at the list again.", *chosen.left_out()])
-        )
+        told = ("no break is meant: look at the list again", *chosen.left_out())
+        raise UsageError(". ".join(told).rstrip("."))
     if len(chosen.of) > MOST_AT_ONCE:
         raise UsageError(
             f"{len(chosen.of):,} breaks are meant, and a page decides about {MOST_AT_ONCE} at "

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from app.core.errors import UsageError
 from app.finance.break_acts import SeenBreak, too_much_together
-from app.finance.break_choice import Chosen, read_choice, sums_of
+from app.finance.break_choice import Chosen, few_breaks, read_choice, sums_of
 from app.finance.match_rules import Rules
 from reconcile.instants import DAY
 from reconcile.matching.breaks import Break, BreakCause, Step, life
@@ -136,6 +140,24 @@ def test_what_is_not_known_is_no_small_sum(where: str, meant: bool, open_: bool)
     known = seen("known", 5, cause="unresolved")
     assert not choice.leaves_open(known, as_of=AS_OF)
     assert read_choice("currency=KES amount<10").fits(known, as_of=AS_OF)
+
+
+async def test_what_is_not_known_is_counted_as_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And told, also where nothing else is meant."""
+    here = [seen("small", 999), seen("doubt", 0, cause="unresolved")]
+
+    async def living(*context: object, **words: object) -> AsyncIterator[list[SeenBreak]]:
+        yield here
+
+    monkeypatch.setattr("app.finance.break_choice.living_breaks", living)
+    context: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: AS_OF))
+    chosen = await few_breaks(context, "currency=KES amount<10")
+    assert [each.identity for each in chosen.of] == ["small"]
+    (left,) = chosen.left_out()
+    assert left.startswith("Left out: 1 break: what is at stake is not known")
+    with pytest.raises(UsageError, match=r"no break is meant.*Left out: 1 break.*by itself$"):
+        await few_breaks(context, "currency=KES amount<1")
+    assert (await few_breaks(context, "currency=KES")).left_out() == []
 
 
 def test_small_sums_are_not_small_together() -> None:
