@@ -392,9 +392,9 @@ async def _two_persons(connection: Connection, proposal: Proposal, second: Opera
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):
         if other in _reached(first, made):
             raise UsageError(
-                f"{first} made a way in for {other} (an invitation or a token, or one for who made "
-                f"it) less than {STANDS_FOR // DAY} days before this was proposed, or since: the "
-                "two may be one person, and another operator must approve it"
+                f"{first} invited or gave a token to {other} (or to somebody who did) less than "
+                f"{STANDS_FOR // DAY} days before this was proposed, or since: the two may be one "
+                "person, and another operator must approve it"
             )
 
 

@@ -121,6 +121,12 @@ Where = Annotated[
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it what --where means is shown.")]
+Seen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MARK", help="With --yes: only if it is what was shown; the mark that was printed."
+    ),
+]
 
 
 @breaks_group.command("assign")
@@ -129,6 +135,7 @@ def assign(
     name: SomeName = None,
     where: Where = None,
     yes: Yes = False,
+    seen: Seen = None,
     by: ByOption = None,
 ) -> None:
     """Make a break somebody's, or many."""
@@ -136,7 +143,7 @@ def assign(
     from app.finance.break_choice import assign_chosen, every_chosen
 
     whose = f"{to}'s" if to else "nobody's"
-    if _is_one(name, where):
+    if _is_one(name, where, seen):
         with_context(
             lambda context, settings: assign_break(context, name, to=to, by=by),
             purpose="writing",
@@ -146,7 +153,7 @@ def assign(
     _many(
         every_chosen,
         lambda context, chosen: assign_chosen(context, chosen, to=to, by=by),
-        (where, yes),
+        (where, yes, seen),
         done=f"is {whose}",
     )
 
@@ -157,13 +164,14 @@ def comment(
     name: SomeName = None,
     where: Where = None,
     yes: Yes = False,
+    seen: Seen = None,
     by: ByOption = None,
 ) -> None:
     """Add a note to a break's history, or to many."""
     from app.finance.break_acts import comment_break
     from app.finance.break_choice import comment_chosen, every_chosen
 
-    if _is_one(name, where):
+    if _is_one(name, where, seen):
         with_context(
             lambda context, settings: comment_break(context, name, note=said, by=by),
             purpose="writing",
@@ -173,7 +181,7 @@ def comment(
     _many(
         every_chosen,
         lambda context, chosen: comment_chosen(context, chosen, note=said, by=by),
-        (where, yes),
+        (where, yes, seen),
         done="has the note",
     )
 
@@ -187,6 +195,7 @@ def accept(
     name: SomeName = None,
     where: Where = None,
     yes: Yes = False,
+    seen: Seen = None,
     by: ByOption = None,
 ) -> None:
     """Write a break off, or propose it above the amount that one person may accept; or many.
@@ -196,7 +205,7 @@ def accept(
     from app.finance.break_acts import accept_break
     from app.finance.break_choice import accept_chosen, to_accept
 
-    if _is_one(name, where):
+    if _is_one(name, where, seen):
         proposal = with_context(
             lambda context, settings: accept_break(context, name, reason=reason, by=by),
             purpose="writing",
@@ -206,7 +215,7 @@ def accept(
     _many(
         to_accept,
         lambda context, chosen: accept_chosen(context, chosen, reason=reason, by=by),
-        (where, yes),
+        (where, yes, seen),
         done="is accepted",
     )
 
@@ -221,6 +230,7 @@ def match(
         int, typer.Option(min=1, max=100, help="Of many: points that a suggestion needs.")
     ] = 60,
     yes: Yes = False,
+    seen: Seen = None,
     by: ByOption = None,
 ) -> None:
     """Match a break with a left-over line by hand. The next run heeds it.
@@ -230,7 +240,7 @@ def match(
     from app.finance.break_acts import match_break
     from app.finance.break_choice import match_chosen, to_match
 
-    if _is_one(name, where):
+    if _is_one(name, where, seen):
         if line is None:
             raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
         with_context(
@@ -244,34 +254,39 @@ def match(
     _many(
         partial(to_match, least=score),
         lambda context, chosen: match_chosen(context, chosen, reason=reason, by=by),
-        (where, yes),
+        (where, yes, seen),
         done="is matched; `tallyhook reconcile run` closes what fits",
     )
 
 
-def _is_one(name: str | None, where: str | None) -> TypeGuard[str]:
+def _is_one(name: str | None, where: str | None, seen: str | None) -> TypeGuard[str]:
     """Whether one break is meant. Raises UsageError where both are said, or neither is."""
     if (name is None) == (where is None):
         raise UsageError("say which break by its id, or which ones by --where")
+    if where is None and seen is not None:
+        raise UsageError("--seen is of what --where shows: leave it out with an id")
     return name is not None
 
 
 def _many(
     choose: Callable[[AppContext, Choice], Awaitable[Chosen]],
     do: Callable[[AppContext, Chosen], Awaitable[None]],
-    said: tuple[str | None, bool],
+    said: tuple[str | None, bool, str | None],
     *,
     done: str,
 ) -> None:
     """Show how many breaks are meant, with their money; and do it to them once that is said."""
     from app.finance.break_choice import read_choice
 
-    where, yes = said
+    where, yes, seen = said
     choice = read_choice(where or "")
+    if seen is not None and not yes:
+        raise UsageError("--seen goes with --yes: it says what was shown before")
 
     async def work(context: AppContext) -> Chosen:
         chosen = await choose(context, choice)
         _preview(chosen)
+        _check_chosen(chosen, seen)
         if yes and chosen.of:
             await do(context, chosen)
         return chosen
@@ -282,10 +297,24 @@ def _many(
     count = counted(len(chosen.of), "break")
     if not chosen.of:
         note("No break is meant: nothing was done.")
+    elif yes:
+        note(f"{count}: each {done}.")
     else:
         note(
-            f"{count}: each {done}." if yes else f"Nothing was done: add --yes to do it to {count}."
+            f"Nothing was done: add --yes to do it to {count}, with --seen {chosen.mark} "
+            "to do it to no others."
         )
+
+
+def _check_chosen(chosen: Chosen, seen: str | None) -> None:
+    """Raises UsageError where they may not be decided about together, or are not what was shown."""
+    if seen is not None and seen.strip() != chosen.mark:
+        raise UsageError(
+            "they have changed since they were shown: look at what is meant now, and say its mark; "
+            "nothing was done"
+        )
+    if chosen.against is not None:
+        raise UsageError(f"{chosen.against}; nothing was done")
 
 
 def _preview(chosen: Chosen) -> None:
@@ -299,9 +328,8 @@ def _preview(chosen: Chosen) -> None:
     ]
     if rows:
         emit(rows, columns=("cause", "breaks", "money"), form=Format.table)
-    for why, count in chosen.apart.items():
-        if count:
-            note(f"Left out: {counted(count, 'break')}: {why}.")
+    for sentence in chosen.left_out():
+        note(sentence)
 
 
 @breaks_group.command(

@@ -167,7 +167,7 @@ def _secrets(
     before: Mapping[str, str],
 ) -> dict[str, str]:
     """Secrets and credentials that are not configured yet, or were given by a file."""
-    from app.providers.connecting import UNDOCUMENTED, credentials_told
+    from app.providers.connecting import UNDOCUMENTED, credentials_told, takes_keys
 
     own = f"{PREFIX}SOURCES__{source.upper()}__"
     configured = {**before, **os.environ}
@@ -180,8 +180,13 @@ def _secrets(
     elif secret_file or not any(
         own + key in configured for key in ("SECRETS", "SECRETS_FILE", "KEYS")
     ):
-        what = profile.setup.secret or UNDOCUMENTED
-        text = _read(secret_file) if secret_file else _asked(f"The secret is {what}", "secret")
+        told = f"The secret is {profile.setup.secret or UNDOCUMENTED}"
+        if secret_file is None and takes_keys(profile):
+            raise UsageError(
+                f"{told}. A key has several lines, which cannot be typed in here: give "
+                "--secret-file FILE, or - to read it from standard input"
+            )
+        text = _read(secret_file) if secret_file else _asked(told, "secret")
         key, value = _as_setting(text)
         found[own + key] = value
     needed = credentials_told(profile)

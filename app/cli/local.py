@@ -65,7 +65,7 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
     target_of(to, "")
     if not yes and not stays_here(to):
         raise UsageError(
-            f"{to} is beyond this machine, and {what} goes there: say --yes, if it may"
+            f"{to} is beyond this machine, and {what} goes there: add --yes where that is meant"
         )
 
 
@@ -244,7 +244,7 @@ async def _listening(forward: str, *, port: int, file: IO[str] | None) -> None:
     from app.sandbox.server import serve_sandbox
 
     def told(request: Recorded, answer: Exchange) -> None:
-        say(f"{request.method} {request.url.partition('?')[0]} {answer.status or answer.problem}")
+        say(f"{request.method} {request.url.partition('?')[0]} {answer.problem or answer.status}")
         if file is not None:
             file.write(line_of(request) + "\n")
             file.flush()

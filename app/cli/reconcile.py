@@ -127,8 +127,8 @@ def run(
 ) -> None:
     """Match everything and keep what was found.
 
-    Without --from, --to, --as-of and --rules the run moves the lives of breaks: new ones open, and
-    those that evidence has ended close. With any of them it only looks.
+    Without --from, --to, --as-of and --rules the run opens breaks that are new, and closes those
+    that evidence has ended. With any of them it only looks.
 
     Totals have four sides: book, the lines of the order book; takings, what was captured, held
     against the book; settlement, the same, held against the statements; statement, their lines;

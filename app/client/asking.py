@@ -39,12 +39,15 @@ class Answer:
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def document(self) -> Any:
-        """The body as JSON. Raises NotUnderstood."""
+    def document(self) -> dict[str, Any]:
+        """The body, a JSON object. Raises NotUnderstood."""
         try:
-            return json.loads(self.body)
-        except ValueError:
-            raise NotUnderstood(f"the answer {self.status} is no JSON") from None
+            found = json.loads(self.body)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise NotUnderstood(f"the answer {self.status} is no JSON object")
+        return found
 
     def retry_after_s(self) -> int:
         """How long the service asks to wait; BUSY_S where it does not say."""
@@ -113,7 +116,7 @@ def sentence_of(answer: Answer) -> str:
         found = answer.document()
     except NotUnderstood:
         return f"it answered {answer.status}"
-    detail = found.get("detail") or found.get("title") if isinstance(found, dict) else None
+    detail = found.get("detail") or found.get("title")
     return detail if isinstance(detail, str) else f"it answered {answer.status}"
 
 

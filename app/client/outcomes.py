@@ -168,10 +168,18 @@ def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
         if answer.status != 200:
             raise NotUnderstood(f"the feed cannot be read: {sentence_of(answer)}")
         lost = False
-        entries = [news_of(each) for each in page["outcomes"]]
+        entries = _entries(page)
         for news in entries:
             new += keeper.take(news)
         if not entries:
             return new
-        place = int(page["cursor"])
+        place = page["cursor"]
         keeper.move(place)
+
+
+def _entries(page: Mapping[str, Any]) -> list[News]:
+    """The entries of a page of the feed. Raises NotUnderstood."""
+    found = page.get("outcomes")
+    if not isinstance(found, list) or type(page.get("cursor")) is not int:
+        raise NotUnderstood("a page of the feed cannot be read")
+    return [news_of(each) for each in found]

@@ -107,10 +107,11 @@ def tell_order(
     answer = checked((yield Ask(method="PUT", path=path, body=body)))
     if answer.status not in (200, 201):
         raise NotUnderstood(f"the order was not taken: {sentence_of(answer)}")
-    found: Mapping[str, Any] = answer.document()
-    return found
+    return answer.document()
 
 
 def _sentences(problem: Mapping[str, Any], otherwise: str) -> str:
-    found = [str(each.get("sentence")) for each in problem.get("problems", ())]
-    return " ".join(found) or otherwise
+    listed = problem.get("problems")
+    parts = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    told = [each.get("sentence") for each in parts]
+    return " ".join([each for each in told if isinstance(each, str)]) or otherwise

@@ -86,7 +86,8 @@ class SqliteKeeper:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")  # may find the database locked, and stay open
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # a full disk has ended it by itself
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")

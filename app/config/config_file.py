@@ -2,8 +2,9 @@
 
     file, wanted ──▶ added: written at the end │ same: there already │ differing: told, not written
 
-The file gets its new content in one step, or keeps the old one; it is for its owner alone, since
-secrets stand in it. Leaves out: what a value means (`load.py`).
+The file gets its new content in one step, or keeps the old one. Secrets stand in it: a new one is
+for its owner alone, one that is there keeps its owner and group, and nobody else may read it.
+Leaves out: what a value means (`load.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from app.config.reading import MAX_FILE_BYTES
 from app.core.errors import ConfigurationError
 from app.core.private_files import MODE, sync_folder, write_all
 
+_NOT_THE_WORLD: Final = 0o770
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 
 
@@ -60,8 +63,9 @@ def plan_settings(path: Path, wanted: Mapping[str, str]) -> Plan:
 
 
 def write_plan(path: Path, plan: Plan) -> None:
-    """Give the file its planned content, mode 0600. Raises ConfigurationError where it has changed
-    since, where another is writing it, and where it cannot be written."""
+    """Give the file its planned content: a new one with mode 0600, one that is there with its
+    owner, group and mode, but for what the world may. Raises ConfigurationError where it has
+    changed since, where another is writing it, and where it cannot be written so."""
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.new")
     try:
@@ -74,6 +78,7 @@ def write_plan(path: Path, plan: Plan) -> None:
     try:
         try:
             write_all(descriptor, plan.after.encode("utf-8"))
+            _give_as_it_was(descriptor, real, named=path)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -85,6 +90,24 @@ def write_plan(path: Path, plan: Plan) -> None:
         raise ConfigurationError([f"{path}: cannot be written ({error.strerror})"]) from None
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _give_as_it_was(descriptor: int, real: Path, *, named: Path) -> None:
+    """The service may run as another user, and read the file by its group."""
+    try:
+        was = real.stat()
+    except FileNotFoundError:
+        return
+    try:
+        os.fchown(descriptor, was.st_uid, was.st_gid)
+    except PermissionError:
+        raise ConfigurationError(
+            [
+                f"{named}: is of user {was.st_uid} and group {was.st_gid}, and would be so no more;"
+                " run this as its owner or as root"
+            ]
+        ) from None
+    os.fchmod(descriptor, stat.S_IMODE(was.st_mode) & _NOT_THE_WORLD)
 
 
 def _text(path: Path) -> str:

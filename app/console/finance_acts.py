@@ -182,8 +182,8 @@ async def ask_run(view: View) -> Asked:
         subject="a run",
         lines=(
             "A run matches orders with order books and statements, and finds every difference.",
-            "Without days it is of everything, and moves the lives of breaks: new ones open, and "
-            "those that evidence has ended close. With days it only looks, and changes no break.",
+            "Without days it is of everything, and opens and closes breaks: what is new, and what "
+            "evidence has ended. With days it only looks, and changes no break.",
             f"It reads about {counted(rows, 'row')}, in a process of its own: you may leave the "
             "page, and the list of runs says how it goes.",
         ),

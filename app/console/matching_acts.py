@@ -25,8 +25,9 @@ from app.finance.break_acts import (
     some_breaks,
     unmatch_break,
     why_not_alone,
+    why_not_together,
 )
-from app.finance.break_choice import few_breaks
+from app.finance.break_choice import Chosen, few_breaks
 from reconcile.matching.breaks import apart_words
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json
@@ -122,16 +123,18 @@ SHOWN: Final = 10
 """Breaks that a preview names; all are counted and added up."""
 
 
-async def _chosen(view: View) -> list[SeenBreak]:
+async def _chosen(view: View) -> Chosen:
     """Those that were ticked, or those of which something is so."""
     where = view.word("where")
     if where is not None:
         return await few_breaks(view.context, where)
-    return await some_breaks(view.context, view.request.query_params.getlist("break"))
+    ticked = view.request.query_params.getlist("break")
+    return Chosen(of=await some_breaks(view.context, ticked))
 
 
-def _preview(found: list[SeenBreak]) -> tuple[str, ...]:
-    """How many, their money by currency, and the largest of them."""
+def _preview(chosen: Chosen) -> tuple[str, ...]:
+    """How many, their money by currency, and the largest of them; and what is left out."""
+    found = chosen.of
     sums: dict[str, tuple[int, int]] = {}
     for each in found:
         count, minor = sums.get(each.seen.money.currency, (0, 0))
@@ -146,6 +149,7 @@ def _preview(found: list[SeenBreak]) -> tuple[str, ...]:
         f"{', '.join(totals)}.",
         *named,
         *((f"And {counted(more, 'more', 'more')}.",) if more else ()),
+        *chosen.left_out(),
     )
 
 
@@ -160,28 +164,28 @@ def _named(found: SeenBreak) -> str:
     return f"{about}: {cause}, {_money(found.seen.money)}, {found.life.state}."
 
 
-def _sealed(found: list[SeenBreak]) -> Field:
-    return Field(name="seen", label="What was shown", kind="hidden", value=mark_of(found))
+def _sealed(chosen: Chosen) -> Field:
+    return Field(name="seen", label="What was shown", kind="hidden", value=mark_of(chosen.of))
 
 
 async def ask_assign_all(view: View) -> Asked:
     """Whose these breaks are to be."""
-    found = await _chosen(view)
+    chosen = await _chosen(view)
     return Asked(
-        subject=counted(len(found), "break"),
-        lines=_preview(found),
+        subject=counted(len(chosen.of), "break"),
+        lines=_preview(chosen),
         back="/breaks",
         reason=False,
-        fields=(await assignee_field(view, view.person.name), _sealed(found)),
+        fields=(await assignee_field(view, view.person.name), _sealed(chosen)),
     )
 
 
 async def do_assign_all(view: View, reason: str) -> str:
     """Make all of them somebody's."""
-    found, to = await _chosen(view), await assignee_given(view)
+    chosen, to = await _chosen(view), await assignee_given(view)
     await assign_breaks(
         view.context,
-        [each.identity for each in found],
+        [each.identity for each in chosen.of],
         to=to,
         by=view.person.name,
         seen=view.given.get("seen", ""),
@@ -191,7 +195,26 @@ async def do_assign_all(view: View, reason: str) -> str:
 
 async def ask_accept_all(view: View) -> Asked:
     """What is written off together, and what stands against that."""
-    found = await _chosen(view)
+    chosen = await _chosen(view)
+    subject = counted(len(chosen.of), "break")
+    if against := await _against(view, chosen.of):
+        lines = (*_preview(chosen), "They are accepted together or not at all.", *against)
+        return Asked(subject=subject, lines=lines, back="/breaks", ready=False)
+    return Asked(
+        subject=subject,
+        lines=(
+            *_preview(chosen),
+            "All of them are written off in your name with the same reason: they leave what is to "
+            "be done, and reports count them as accepted. Each opens again as soon as its money "
+            "changes.",
+        ),
+        back="/breaks",
+        fields=(_sealed(chosen),),
+    )
+
+
+async def _against(view: View, found: list[SeenBreak]) -> list[str]:
+    """Why they may not be accepted together, and what to do."""
     against = []
     for each in found:
         if each.life.state in ("closed", "accepted"):
@@ -199,32 +222,20 @@ async def ask_accept_all(view: View) -> Asked:
         elif (because := await why_not_alone(view.context, each)) is not None:
             against.append(f"{_named(each)} One person may not accept it alone: {because}.")
     if against:
-        lines = (
-            *_preview(found),
-            "They are accepted together or not at all. Go back and leave these out; what takes a "
-            "second person is proposed on its own page:",
+        return [
+            "Go back and leave these out; what takes a second person is proposed on its own page:",
             *against[:SHOWN],
-        )
-        return Asked(subject=counted(len(found), "break"), lines=lines, back="/breaks", ready=False)
-    return Asked(
-        subject=counted(len(found), "break"),
-        lines=(
-            *_preview(found),
-            "All of them are written off in your name with the same reason: they leave what is to "
-            "be done, and reports count them as accepted. Each opens again as soon as its money "
-            "changes.",
-        ),
-        back="/breaks",
-        fields=(_sealed(found),),
-    )
+        ]
+    together = await why_not_together(view.context, found)
+    return [] if together is None else [f"{together[:1].upper()}{together[1:]}."]
 
 
 async def do_accept_all(view: View, reason: str) -> str:
     """Write all of them off."""
-    found = await _chosen(view)
+    chosen = await _chosen(view)
     await accept_breaks(
         view.context,
-        [each.identity for each in found],
+        [each.identity for each in chosen.of],
         reason=reason,
         by=view.person.name,
         seen=view.given.get("seen", ""),

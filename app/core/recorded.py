@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
@@ -23,6 +24,9 @@ from app.core.http import Exchange, exchange
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Bytes of a body; the receiver takes no more either."""
 
+MAX_URL_CHARS: Final = 32 * 1024
+"""Characters of a path and query; no server takes as many."""
+
 MAX_LINE_BYTES: Final = 2 * MAX_BODY_BYTES
 MAX_LINES: Final = 100_000
 SEND_LIMIT_S: Final = 30.0
@@ -34,6 +38,12 @@ _OF_THE_CONNECTION: Final = frozenset(
     {"host", "content-length", "connection", "keep-alive", "transfer-encoding", "te", "trailer",
      "upgrade", "proxy-connection", "expect"}
 )  # fmt: skip
+_OF_THE_ANSWER: Final = "accept-encoding"
+"""Its packing is between us and who answers: none is unpacked here."""
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+"""A method or a header's name, and a header's value (RFC 9110, 5.5 and 5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,15 +98,22 @@ def _request(found: Any) -> Recorded:
     )
     headers = [(str(name), str(value)) for name, value in found["headers"]]
     method, url = found.get("method", "POST"), found.get("url", "")
-    if len(content) > MAX_BODY_BYTES or type(method) is not str or type(url) is not str:
+    if len(content) > MAX_BODY_BYTES or not (_TOKEN.fullmatch(method) and _is_path(url)):
+        raise ValueError
+    if not all(_TOKEN.fullmatch(name) and _VALUE.fullmatch(value) for name, value in headers):
         raise ValueError
     return Recorded(method=method, url=url, headers=headers, body=content)
+
+
+def _is_path(url: str) -> bool:
+    """Whether it is a path, a query, both or nothing: anything else might name another host."""
+    return url[:1] in ("", "/", "?") and url.isprintable() and len(url) <= MAX_URL_CHARS
 
 
 def target_of(to: str, url: str) -> str:
     """Where a request goes: `to` with the request's query; with its path, too, where `to` has none.
 
-    Raises UsageError for what is no http address.
+    Raises UsageError for what is no http address, and for what would go to another host.
     """
     try:
         parts = urlsplit(to)
@@ -108,16 +125,20 @@ def target_of(to: str, url: str) -> str:
         raise UsageError("the address is like http://127.0.0.1:8080/webhooks/shop")
     path, _, query = url.partition("?")
     base = to if parts.path not in ("", "/") else to.rstrip("/") + (path or "/")
-    if not query:
-        return base
-    return f"{base}{'&' if parts.query else '?'}{query}"
+    whole = base if not query else f"{base}{'&' if parts.query else '?'}{query}"
+    if urlsplit(whole)[:2] != parts[:2]:
+        raise UsageError(f"a request for {url[:40]!r} would go to another host than {to}")
+    return whole
 
 
 async def send_on(
     client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
 ) -> Exchange:
-    """Send it, body and headers as they are, and read the whole answer."""
-    own = [(n, v) for n, v in request.headers if n.lower() not in _OF_THE_CONNECTION]
+    """Send it, body and headers as they are, and read the whole answer, which is asked for as it
+    is: not packed."""
+    left = {*_OF_THE_CONNECTION, _OF_THE_ANSWER}
+    own = [(name, value) for name, value in request.headers if name.lower() not in left]
+    own.append((_OF_THE_ANSWER, "identity"))
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in own]
     return await exchange(
         client,

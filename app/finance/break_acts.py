@@ -8,6 +8,7 @@ is proposed, and done when a second person approves.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -438,6 +439,9 @@ async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> No
             f"one person may not accept {', '.join(names[:NAMED])}{more} alone: leave them out, "
             "and propose each by itself; nothing was accepted"
         )
+    together = too_much_together(rules, found)
+    if together is not None:
+        raise UsageError(f"{together}; nothing was accepted")
 
 
 def _check_reason(doing: BreakAct) -> None:
@@ -533,15 +537,37 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
     return f"{what} {break_sentence(found.seen)}"
 
 
+def not_known(seen: Break) -> bool:
+    """Whether nobody knows what is at stake: its money is 0 then, which is no small sum."""
+    return seen.cause == "unresolved" and not seen.money.minor
+
+
 def too_much(rules: Rules, seen: Break) -> str | None:
     """Why one person may not accept so much alone; None where they may."""
     money = seen.money
-    if rules.alone_max and seen.cause == "unresolved" and not money.minor:
+    if rules.alone_max and not_known(seen):
         return "how much is at stake is not known, and one person may accept up to a limit only"
     most = rules.above(money)
     if most is None:
         return None
     return f"{money} is more than the {most} that one person may accept"
+
+
+def too_much_together(rules: Rules, found: Sequence[SeenBreak]) -> str | None:
+    """Why one person may not accept all of these at once; None where they may. Small sums are not
+    small together."""
+    sums: Counter[str] = Counter()
+    for each in found:
+        sums[each.seen.money.currency] += abs(each.seen.money.minor)
+    whole = [Money(minor=minor, currency=code) for code, minor in sorted(sums.items())]
+    above = [(each, most) for each in whole if (most := rules.above(each)) is not None]
+    if not above:
+        return None
+    told = ", and ".join([f"{money}, more than the {most}" for money, most in above])
+    return (
+        f"together they are {told} that one person may accept at once: decide about fewer, and "
+        "let another operator decide about the others"
+    )
 
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
@@ -554,6 +580,12 @@ async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
     """Why one person may not accept this break alone; None where they may."""
     async with context.store.reading() as connection:
         return too_much(await rules_known(connection), found.seen)
+
+
+async def why_not_together(context: AppContext, found: Sequence[SeenBreak]) -> str | None:
+    """Why one person may not accept all of these at once; None where they may."""
+    async with context.store.reading() as connection:
+        return too_much_together(await rules_known(connection), found)
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:

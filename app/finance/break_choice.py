@@ -27,12 +27,15 @@ from app.finance.break_acts import (
     living_breaks,
     mark_of,
     match_break,
+    not_known,
     too_much,
+    too_much_together,
 )
 from app.finance.break_store import claimed_by_hand
 from app.finance.match_rules import rules_known
 from app.finance.worklist import TO_DO
 from app.receiving.context import AppContext
+from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.rows import name_of
@@ -81,7 +84,23 @@ class Choice:
         return [value for name, value in self.words if name == "cause"][:1]
 
     def fits(self, found: SeenBreak, *, as_of: Instant) -> bool:
-        """Whether a break is meant."""
+        """Whether a break is meant. Of an amount nothing is so that is not known."""
+        return self._is_of(found, as_of=as_of) and self._comes_to(found)
+
+    def leaves_open(self, found: SeenBreak, *, as_of: Instant) -> bool:
+        """Whether nobody can tell: all else is so, and what is at stake is not known."""
+        unknown = bool(self.amounts) and not_known(found.seen)
+        return unknown and self._is_of(found, as_of=as_of)
+
+    def _comes_to(self, found: SeenBreak) -> bool:
+        if not self.amounts:
+            return True
+        minor = found.seen.money.minor
+        return not not_known(found.seen) and all(
+            _COMPARE[sign](minor, most) for sign, most in self.amounts
+        )
+
+    def _is_of(self, found: SeenBreak, *, as_of: Instant) -> bool:
         told = {
             "cause": found.seen.cause,
             "state": found.life.state,
@@ -92,11 +111,9 @@ class Choice:
         }
         if "state" not in dict(self.words) and found.life.state not in TO_DO:
             return False
-        minor, age = found.seen.money.minor, age_days(found.seen, as_of)
-        return (
-            all(told[name] == value for name, value in self.words)
-            and all(_COMPARE[sign](minor, most) for sign, most in self.amounts)
-            and all(_COMPARE[sign](age, days) for sign, days in self.ages)
+        age = age_days(found.seen, as_of)
+        return all(told[name] == value for name, value in self.words) and all(
+            _COMPARE[sign](age, days) for sign, days in self.ages
         )
 
 
@@ -201,48 +218,39 @@ def sums_of(found: Sequence[SeenBreak]) -> list[Sums]:
     ]
 
 
-async def few_breaks(context: AppContext, where: str) -> list[SeenBreak]:
-    """Those that are meant, where they can be decided about in one transaction. Raises UsageError
-    for none and for too many."""
-    found = await choose_breaks(context, read_choice(where))
-    if not found:
-        raise UsageError("no break is meant: look at the list again")
-    if len(found) > MOST_AT_ONCE:
-        raise UsageError(
-            f"{counted(len(found), 'break')} are meant, and a page decides about {MOST_AT_ONCE} at "
-            "most: say more of them, or use `tallyhook breaks accept --where`"
-        )
-    return sorted(found, key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
-
-
-async def choose_breaks(context: AppContext, choice: Choice) -> list[SeenBreak]:
-    """The breaks that are meant, by id. Raises UsageError for more than MOST."""
-    now, found = context.clock.now(), list[SeenBreak]()
-    async with aclosing(living_breaks(context, causes=choice.causes)) as parts:
-        async for some in parts:
-            found += [each for each in some if choice.fits(each, as_of=now)]
-            if len(found) > MOST:
-                raise UsageError(f"more than {MOST:,} breaks are meant: narrow --where")
-    return found
-
-
-# --- what is done to them -------------------------------------------------------------------------
-
-
 @dataclass(slots=True, kw_only=True)
 class Chosen:
     """Breaks that something is to be done to.
 
-    of     these
-    apart  left out: of each kind of reason how many
-    lines  of those that are to be matched: with which line
+    of       these
+    apart    left out: of each kind of reason how many
+    lines    of those that are to be matched: with which line
+    against  why it may not be done to all of them together; None: it may
     """
 
     of: list[SeenBreak]
     apart: Counter[str] = field(default_factory=Counter)
     lines: dict[str, str] = field(default_factory=dict)
+    against: str | None = None
+
+    @property
+    def mark(self) -> str:
+        """What is shown of them, in sixteen digits: another one as soon as anything of it is."""
+        whole = fingerprint([mark_of(self.of), sorted(self.lines.items())])
+        return whole.removeprefix("sha256:")[:16]
+
+    def left_out(self) -> list[str]:
+        """A sentence for each kind of reason."""
+        return [
+            f"Left out: {counted(count, 'break')}: {why}."
+            for why, count in self.apart.items()
+            if count
+        ]
 
 
+NOT_KNOWN: Final = (
+    "what is at stake is not known, so no amount says which; decide about each by itself"
+)
 NOT_ALONE: Final = "one person may not accept so much alone; accept each by itself to propose it"
 NOBODY_NEAR: Final = "no suggestion stands out with so many points"
 CLAIMED: Final = "the suggestion is matched by hand already"
@@ -250,23 +258,55 @@ SHARED: Final = "the suggestion is that of another one as well"
 """Why something is left out."""
 
 
+async def few_breaks(context: AppContext, where: str) -> Chosen:
+    """Those that are meant, where they can be decided about in one transaction. Raises UsageError
+    for none and for too many."""
+    chosen = await every_chosen(context, read_choice(where))
+    if not chosen.of:
+        told = ("no break is meant: look at the list again", *chosen.left_out())
+        raise UsageError(". ".join(told).rstrip("."))
+    if len(chosen.of) > MOST_AT_ONCE:
+        raise UsageError(
+            f"{counted(len(chosen.of), 'break')} are meant, and a page decides about {MOST_AT_ONCE} at "
+            "most: say more of them, or use `tallyhook breaks accept --where`"
+        )
+    chosen.of.sort(key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
+    return chosen
+
+
 async def every_chosen(context: AppContext, choice: Choice) -> Chosen:
-    """All that are meant."""
-    return Chosen(of=await choose_breaks(context, choice))
+    """All that are meant, by id. Raises UsageError for more than MOST."""
+    now, chosen = context.clock.now(), Chosen(of=[])
+    async with aclosing(living_breaks(context, causes=choice.causes)) as parts:
+        async for some in parts:
+            chosen.of += [each for each in some if choice.fits(each, as_of=now)]
+            chosen.apart[NOT_KNOWN] += sum([choice.leaves_open(e, as_of=now) for e in some])
+            if len(chosen.of) > MOST:
+                raise UsageError(f"more than {MOST:,} breaks are meant: narrow --where")
+    return chosen
+
+
+# --- what is done to them -------------------------------------------------------------------------
 
 
 async def to_accept(context: AppContext, choice: Choice) -> Chosen:
-    """Those that one person may accept alone; nothing can be accepted that is closed."""
-    found = await choose_breaks(context, choice)
+    """Those that one person may accept alone, and whether that is so of all of them together;
+    nothing can be accepted that is closed."""
+    chosen = await every_chosen(context, choice)
     async with context.store.reading() as connection:
         rules = await rules_known(connection)
-    alone = [each for each in found if too_much(rules, each.seen) is None]
-    return Chosen(of=alone, apart=Counter({NOT_ALONE: len(found) - len(alone)}))
+    alone = [each for each in chosen.of if too_much(rules, each.seen) is None]
+    return Chosen(
+        of=alone,
+        apart=chosen.apart + Counter({NOT_ALONE: len(chosen.of) - len(alone)}),
+        against=too_much_together(rules, alone),
+    )
 
 
 async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen:
     """Those of which one suggestion stands out, with at least so many points."""
-    found = await choose_breaks(context, choice)
+    chosen = await every_chosen(context, choice)
+    found = chosen.of
     best = {each.identity: the_one(each.seen, least=least) for each in found}
     lines = {name: each.candidate.line for name, each in best.items() if each is not None}
     taken = Counter(lines.values())
@@ -280,7 +320,9 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
         CLAIMED: len(single) - len(free),
     }
     return Chosen(
-        of=[each for each in found if each.identity in free], apart=Counter(left), lines=free
+        of=[each for each in found if each.identity in free],
+        apart=chosen.apart + Counter(left),
+        lines=free,
     )
 
 

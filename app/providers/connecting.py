@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from app.providers.keys import KEYS_BY_CODE
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.questions import credentials_of
+from app.providers.schemes import SCHEMES
 from app.providers.sections import Profile
 
 UNDOCUMENTED: Final = "not documented here"
@@ -42,6 +44,12 @@ def credentials_told(profile: Profile) -> dict[str, str]:
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []
     known = dict(profile.setup.credentials)
     return {name: known.get(name, UNDOCUMENTED) for name in (*known, *needed)}
+
+
+def takes_keys(profile: Profile) -> bool:
+    """Whether its secrets are keys of the provider's, and none that both sides share."""
+    mac = profile.signature.mac
+    return mac in KEYS_BY_CODE or (mac in SCHEMES and SCHEMES[mac].asymmetric)
 
 
 def setup_table() -> str:

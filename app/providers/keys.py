@@ -14,6 +14,9 @@ from app.providers.sections import Profile
 
 _PEM: Final = "-----BEGIN"
 
+KEYS_BY_CODE: Final = frozenset({"named:paypal", "named:plaid", "named:rfc9421"})
+"""Schemes in code that take public keys."""
+
 _BARE: Final = frozenset({32, 64})
 """Lengths in bytes of ed25519 keys as they are. A shared secret may well be as long."""
 
@@ -24,8 +27,8 @@ def refuse_key_pair(secret: str) -> None:
     text = secret.strip()
     if text.startswith((WHPK, WHSK)) or _PEM in text or _is_bare_key(text):
         raise ValueError(
-            "is one half of a key pair, whose public half anyone may know, so that anyone could"
-            " sign with it; write the secret that only the provider and you have"
+            "is a public key, or its private half, where a secret is needed: whoever knows the"
+            " public key could sign with it; write the secret that only the provider and you have"
         )
 
 

@@ -47,7 +47,7 @@ def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> t
 
 
 def implied_rate(came: Money, arrived: Money) -> str:
-    """What one major unit of the one came to in the other, with six decimals."""
+    """What one major unit of the one came to in the other, with six decimals. came: not 0."""
     above = abs(arrived.minor) * MICROS * 10 ** exponent_of(came.currency)
     below = abs(came.minor) * 10 ** exponent_of(arrived.currency)
     micros = (2 * above + below) // (2 * below)
@@ -126,9 +126,10 @@ def exchanges(
 def _is_exchange(came: Came, lines: Sequence[Arrived]) -> bool:
     """The same number in another currency is none: somebody wrote the wrong currency. Nor is what
     another source says, also where `Terms.settles` would let it share a statement: of the amount
-    nothing agrees, so that the reference alone would have to, and it may be another's by chance."""
+    nothing agrees, so that the reference alone would have to, and it may be another's by chance.
+    For nothing there is no rate."""
     (currency, *more) = sorted({each.currency for each in lines})
-    if more or currency == came.currency:
+    if more or currency == came.currency or not came.minor:
         return False
     if not all(
         each.gross > 0 and each.settled_at is not None and each.source in ("", came.source)
@@ -169,7 +170,8 @@ def _is_exchange_back(parts: Sequence[Back], lines: Sequence[Arrived]) -> bool:
     """As `_is_exchange`; a refund takes, whichever sign its file gives it, a dispute by its own."""
     ((source, came), *others) = sorted({(each.source, each.currency) for each in parts})
     (currency, *more) = sorted({each.currency for each in lines})
-    if others or more or currency == came:
+    went = sum([abs(each.minor) for each in parts])
+    if others or more or currency == came or not went:
         return False
     if not all(
         each.gross and (each.kind == "refund" or each.gross < 0) and each.source in ("", source)
@@ -177,4 +179,4 @@ def _is_exchange_back(parts: Sequence[Back], lines: Sequence[Arrived]) -> bool:
     ):
         return False
     taken = sum([abs(each.gross) for each in lines]) * 10 ** exponent_of(came)
-    return bool(taken != sum([abs(each.minor) for each in parts]) * 10 ** exponent_of(currency))
+    return bool(taken != went * 10 ** exponent_of(currency))

@@ -296,7 +296,7 @@ async def test_who_made_the_other_s_way_in_is_no_second_person(
         await way_in(context, made, of=of, by=by)
     after = await vault.propose(Proven(proposer), "another vault")
     for each in (before, after):
-        assert f"made a way in for {ways[-1][1]}" in (
+        assert f"invited or gave a token to {ways[-1][1]}" in (
             await proposals.why_not(each, by=Proven(second)) or ""
         )
         with pytest.raises(UsageError, match="may be one person"):

@@ -150,6 +150,18 @@ def test_at_a_terminal_what_is_missing_is_asked_for_unseen(
     )
 
 
+@pytest.mark.parametrize("profile", ["woovi", "paypal", "plaid", "rfc9421"])
+def test_a_key_of_several_lines_is_not_asked_for_in_one(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    """A prompt would take the first line of what is pasted, and the shell the others."""
+    monkeypatch.setattr("typer.prompt", lambda *words, **more: pytest.fail("was asked"))
+    monkeypatch.setattr("app.cli.connect.sits_at_a_terminal", lambda: True)
+    code, told = connect(profile)
+    assert (code, "give --secret-file FILE" in told) == (2, True), told
+    assert not (tmp_path / "tallyhook.env").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "given", "code", "said"),
     [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from app.core.errors import UsageError
 from app.core.http import Exchange
 from app.core.recorded import MAX_BODY_BYTES, Recorded, line_of, requests_in, target_of
 from app.sandbox.listening import build_listener
@@ -163,7 +166,7 @@ def test_a_secret_that_is_sent_itself_stays_here(
     monkeypatch.setenv(own + "CREDENTIALS", '{"secret_key": "FLWSECK_TEST-1"}')
     words = ("trigger", "flutterwave_v3", "charge.completed:successful", "--order", "O-1", "--to")
     ended = run(*words, "https://elsewhere.example/hook")
-    assert (ended.code, "say --yes" in ended.err) == (2, True)
+    assert (ended.code, "add --yes" in ended.err) == (2, True)
     assert not target.came
     ended = run(*words, HERE)
     assert (ended.code, "the order stays pending" in ended.err) == (0, True)
@@ -222,7 +225,7 @@ def test_what_cannot_be_sent_on_is_told(
     ended = run("deliveries", "replay", filled["again"], "--to", HERE)
     assert (ended.code, "repeats another delivery" in ended.err) == (2, True)
     ended = run("deliveries", "replay", filled["paid"], "--to", "https://elsewhere.example/")
-    assert (ended.code, "a customer's data goes there: say --yes" in ended.err) == (2, True)
+    assert (ended.code, "a customer's data goes there: add --yes" in ended.err) == (2, True)
     import sqlite3
 
     with sqlite3.connect(tmp_path / "t.db") as database:
@@ -297,6 +300,23 @@ async def test_an_address_that_does_not_answer_is_502() -> None:
             assert (await sender.post("/x", content=b"1")).status_code == 502
 
 
+async def test_an_answer_comes_back_as_it_is_read() -> None:
+    """Whoever sends may take a gzip; what is handed on asks for none, since none is read."""
+
+    async def packed(request: Request) -> Response:
+        if "gzip" not in request.headers["accept-encoding"]:
+            return Response(b"plain")
+        return Response(gzip.compress(b"plain"), headers={"content-encoding": "gzip"})
+
+    packing = Starlette(routes=[Route("/x", packed, methods=["POST"])])
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=packing)) as client:
+        app = build_listener("http://127.0.0.1:9", client=client, told=lambda r, e: None)
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://tunnel") as sender:
+            answer = await sender.post("/x", headers={"accept-encoding": "gzip"})
+    assert (answer.status_code, answer.content) == (200, b"plain")
+
+
 def test_a_file_is_sent(run: Run, target: Target, tmp_path: Path) -> None:
     """Every line in its order; 1 where one was not taken; a line that is none is named."""
     bodies = [b'{"a": 1}', b"\x00\xff", b""]
@@ -319,6 +339,41 @@ def test_a_file_is_sent(run: Run, target: Target, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "@evil.example/x"},
+        {"url": ".evil.example/x"},
+        {"url": ":1/x"},
+        {"url": "http://evil.example/x"},
+        {"url": "/a\x01"},
+        {"url": "/a\n"},
+        {"url": "/" + "a" * 70_000},
+        {"method": "G T"},
+        {"method": ""},
+        {"headers": [["x", "€"]]},
+        {"headers": [["x", "a\r\ny: b"]]},
+        {"headers": [["x y", "a"]]},
+        {"headers": [["", "a"]]},
+    ],
+)
+def test_what_could_not_be_sent_is_told_with_its_line(wrong: dict[str, Any]) -> None:
+    """Above all what would go to another host than --forward names."""
+    good = {"method": "POST", "url": "?x=1", "headers": [["x", "é\ta"]], "body": ""}
+    lines = "\n".join([json.dumps(good), json.dumps(good | wrong)])
+    found = requests_in(io.BytesIO(lines.encode()), "f")
+    assert next(found).url == "?x=1"
+    with pytest.raises(UsageError, match="f:2: is no recorded request"):
+        next(found)
+
+
+@pytest.mark.parametrize("url", ["@evil.example/x", ".evil.example/x", ":1/x", "1/x"])
+def test_no_request_goes_to_another_host(url: str) -> None:
+    """Whatever it was read from."""
+    with pytest.raises(UsageError, match="another host"):
+        target_of("http://127.0.0.1:8080", url)
+
+
+@pytest.mark.parametrize(
     ("to", "url", "target"),
     [
         ("http://h:1/hook", "/webhooks/a?x=1", "http://h:1/hook?x=1"),
@@ -326,6 +381,9 @@ def test_a_file_is_sent(run: Run, target: Target, tmp_path: Path) -> None:
         ("http://h:1", "/a/b", "http://h:1/a/b"),
         ("http://h:1/", "/a/b?x=%20", "http://h:1/a/b?x=%20"),
         ("http://h:1", "", "http://h:1/"),
+        ("http://h:1", "//evil.example/x", "http://h:1//evil.example/x"),
+        ("http://h:1/hook", "@evil.example/x?a=1", "http://h:1/hook?a=1"),
+        ("http://h:1", "?a=@evil.example", "http://h:1/?a=@evil.example"),
     ],
 )
 def test_where_a_request_goes(to: str, url: str, target: str) -> None:

@@ -260,13 +260,20 @@ def test_people_work_through_breaks(shop: Shop) -> None:
 
 
 def test_many_breaks_are_decided_by_what_is_said_of_them(shop: Shop) -> None:
-    """First counted and added up, then done once that is said; above the limit is left out."""
+    """First counted and added up, then done once that is said; above the limit is left out, and
+    together they may not be above it either."""
     rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "1999.99"\n')
     shop("reconcile", "rules", "save", rules, "--by", "bob")
+    shop.hear(paid("5", 600), at=T + MINUTE)
     shop("reconcile", "run")
+    with_five = ("breaks", "accept", "--where", "currency=KES amount>1.00", "--reason", "small")
+    told = fails(shop, *with_five, "--by", "bob", "--yes")
+    assert "together they are KES 2,100.00, more than the KES 1,999.99" in told
+    assert "600.00" in shop(*with_five[:3], "order=ORD-5", *with_five[4:], "--by", "bob", "--yes")
 
     def states() -> dict[str, str]:
-        return {each["order"]: each["state"] for each in shop.document("breaks", "list")}
+        found = shop.document("breaks", "list")
+        return {each["order"]: each["state"] for each in found if each["order"] != "ORD-5"}
 
     every = ("--where", "currency=KES amount>1.00")
     accept = ("breaks", "accept", *every, "--reason", "not worth it", "--by", "bob")
@@ -282,7 +289,13 @@ def test_many_breaks_are_decided_by_what_is_said_of_them(shop: Shop) -> None:
     assert "2 breaks: each is ann's" in shop.said
     assert states() == {"ord 2": "assigned", "ORD-3": "assigned"}
     shop("breaks", "comment", "--where", "assignee=ann", "--note", "seen", "--by", "ann", "--yes")
-    shop(*accept, "--yes")
+    shop(*accept)
+    mark = shop.said.partition("--seen ")[2].split()[0]
+    assert "they have changed since they were shown" in fails(
+        shop, *accept, "--yes", "--seen", f"{int(mark, 16) ^ 1:016x}"
+    )
+    assert "--seen goes with --yes" in fails(shop, *accept, "--seen", mark)
+    shop(*accept, "--yes", "--seen", mark)
     assert states() == {"ord 2": "assigned", "ORD-3": "accepted"}
     (two,) = shop.document("breaks", "list", "--state", "assigned")
     steps = [each["step"] for each in shop.document("breaks", "show", two["id"])["steps"]]

@@ -112,6 +112,22 @@ def keeper() -> SqliteKeeper:
     return SqliteKeeper(sqlite3.connect(":memory:"), lambda shop, news, ship: None)
 
 
+def test_a_commit_that_cannot_be_had_leaves_nothing_open(tmp_path: Path) -> None:
+    """Somebody else reads the shop's database for too long: that news is not taken, and the next
+    is, and the first again."""
+    shop = sqlite3.connect(tmp_path / "shop.db", timeout=0)
+    keeper = SqliteKeeper(shop, lambda shop, news, ship: None)
+    reader = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM tallyhook_told").fetchall()
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        keeper.take(news_of(GOOD))
+    assert not shop.in_transaction
+    reader.execute("COMMIT")
+    assert keeper.take(news_of(entry(8, "B", fulfillable=True)))
+    assert keeper.take(news_of(GOOD))
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -122,6 +138,14 @@ def keeper() -> SqliteKeeper:
         (Answer(status=200, body=b"<html>"), NotUnderstood),
         (Answer(status=404, body=b"{}"), NotUnderstood),
         (Answer(status=410, body=b'{"read_from": 0}'), NotUnderstood),
+        (Answer(status=410, body=b"[]"), NotUnderstood),
+        (Answer(status=200, body=b"[]"), NotUnderstood),
+        (Answer(status=200, body=b"null"), NotUnderstood),
+        (Answer(status=200, body=b'{"outcomes": 1, "cursor": 1}'), NotUnderstood),
+        (Answer(status=200, body=b'{"outcomes": []}'), NotUnderstood),
+        (Answer(status=200, body=b'{"outcomes": [], "cursor": null}'), NotUnderstood),
+        (Answer(status=200, body=b'{"outcomes": [[]], "cursor": 1}'), NotUnderstood),
+        (Answer(status=200, body=b"[" * 100_000), NotUnderstood),
         (Answer(status=200, body=b'{"outcomes": [{}], "cursor": 1}'), NotUnderstood),
     ],
 )
@@ -146,6 +170,7 @@ def test_a_feed_that_cannot_be_read_is_told(
         (409, {"code": "payment_differs", "detail": "It differs."}, "differs"),
         (409, {"code": "payment_not_over", "detail": "Not yet."}, "not_over"),
         (422, {"code": "request_invalid", "problems": [{"sentence": "No."}]}, "refused"),
+        (422, {}, "refused"),
     ],
 )
 def test_what_became_of_a_payment(status: int, body: dict[str, Any], state: str) -> None:
@@ -166,16 +191,33 @@ def test_what_became_of_a_payment(status: int, body: dict[str, Any], state: str)
         "new_payment": False,
     }
     if state == "refused":
-        assert started.sentence == "No."
+        assert started.sentence == ("No." if body else "it answered 422")
 
 
-@pytest.mark.parametrize(("status", "body"), [(200, {"status": "new"}), (409, {}), (404, {})])
-def test_an_answer_that_is_not_known_is_told(status: int, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, {"status": "new"}), (409, {}), (404, {}), (200, []), (409, "no"), (422, None),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_not_known_is_told(status: int, body: Any) -> None:
     with pytest.raises(NotUnderstood):
         ask(
             start_payment("A", "1", "KES"),
             lambda wanted: Answer(status=status, body=json.dumps(body).encode()),
         )
+
+
+def test_an_order_that_is_no_object_is_not_understood() -> None:
+    with pytest.raises(NotUnderstood, match="no JSON object"):
+        ask(tell_order("A", "1", "KES"), lambda wanted: Answer(status=200, body=b"[]"))
+
+
+@pytest.mark.parametrize("problems", [1, ["no"], [{}], [{"sentence": 1}], None])
+def test_a_refusal_that_says_nothing_is_one_still(problems: Any) -> None:
+    body = json.dumps({"problems": problems, "detail": "It cannot be."}).encode()
+    found = ask(start_payment("A", "1", "KES"), lambda wanted: Answer(status=422, body=body))
+    assert (found.state, found.sentence) == ("refused", "It cannot be.")
 
 
 async def test_it_understands_the_service(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
-    """Comments, order, spelling and a missing line end; the mode is made stricter."""
+    """Comments, order, spelling and a missing line end; of the mode all but the world's bits."""
     path = tmp_path / "t.env"
     path.write_text("# mine\nTALLYHOOK_PORT = 8080 # here\nTALLYHOOK_A='x'")
     path.chmod(0o644)
@@ -35,7 +35,45 @@ def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
     write_plan(path, plan)
     before = "# mine\nTALLYHOOK_PORT = 8080 # here\nTALLYHOOK_A='x'"
     assert path.read_text() == f"{before}\nTALLYHOOK_B=z\n"
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_owner_and_group_stay(tmp_path: Path) -> None:
+    """As the service's group reads it, whoever added to it."""
+    path = tmp_path / "t.env"
+    path.write_text("A=1\n")
+    owner, group = (1234, 10001) if os.geteuid() == 0 else (-1, os.getgroups()[0])
+    os.chown(path, owner, group)
+    path.chmod(0o640)
+    before = path.stat()
+    write_plan(path, plan_settings(path, {"B": "2"}))
+    after = path.stat()
+    assert path.read_text() == "A=1\nB=2\n"
+    assert after.st_ino != before.st_ino
+    assert (after.st_uid, after.st_gid, after.st_mode & 0o777) == (
+        before.st_uid, before.st_gid, 0o640,
+    )  # fmt: skip
+
+
+def test_who_may_not_give_it_back_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service could not read its settings any more."""
+    path = tmp_path / "t.env"
+    path.write_text("A=1\n")
+    group = path.stat().st_gid
+
+    def refused(descriptor: int, owner: int, of: int) -> None:
+        assert (owner, of) == (path.stat().st_uid, group)
+        raise PermissionError(1, os.strerror(1))
+
+    monkeypatch.setattr(os, "fchown", refused)
+    with pytest.raises(
+        ConfigurationError, match=f"group {group}.*run this as its owner or as root"
+    ):
+        write_plan(path, plan_settings(path, {"B": "2"}))
+    assert path.read_text() == "A=1\n"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"), min_size=1))

@@ -118,7 +118,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
             "SOURCES__SHOP__PROFILE": "stripe",
             "SOURCES__SHOP__SECRETS": "whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=",
         },
-        "SHOP__SECRETS: source shop: secret 1 of 1 is one half of a key pair",
+        "SHOP__SECRETS: source shop: secret 1 of 1 is a public key, or its private half",
     ),
     "a path for a secret": (
         lambda at: {"SOURCES__SHOP__SECRETS": write(at / "secrets-of-the-shop", SECRET)},

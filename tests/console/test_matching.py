@@ -13,6 +13,7 @@ from app.finance.break_acts import accept_breaks
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from reconcile.instants import DAY
+from tests.api.driving import event
 from tests.console.conftest import RunningConsole
 from tests.console.test_finance_pages import breaks, of_form, send
 from tests.console.test_imports import confirm, read
@@ -222,6 +223,38 @@ async def test_above_the_limit_none_of_several_is_accepted(
         *[False] * len(free),
     ]
     assert (proposals, console.driver.rows("SELECT 1 FROM break_deeds")) == ([], [])
+
+
+async def test_what_each_may_be_accepted_alone_may_not_be_together(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """The form says to what they come and offers nothing; what is sent all the same is refused."""
+    console = console_with_breaks
+    for claim in ("pay_c", "pay_d"):
+        order, session = {"reference": "ORD-2", "amount": 20}, {"reference": "cs_2"}
+        payment = {"reference": claim, "amount": 20}
+        paid = event(f"evt_{claim}", order=order, session=session, payment=payment)
+        await console.driver.send(paid)
+    await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
+    async with console.signed_in("finance") as client:
+        found = (await breaks(client))["breaks"]
+        path = f"/do/accept-all?{chosen(found)}"
+        page = (await client.get(path)).text
+        seal = re.search(r'name="seen" value="([^"]+)"', page)
+        assert seal
+        form = {"form": await of_form(client, path), "seen": seal[1], "reason": "small sums"}
+        limit = '[accept_alone_max]\nKES = "1500.00"\n'
+        await save_rules(console.context, limit, by="a finance")
+        text = shown((await client.get(path)).text)
+        sent = await client.post(path, data=form)
+    assert (
+        "Together they are KES 1,520.00, more than the KES 1,500.00 that one person may accept at "
+        "once"
+    ) in text
+    assert "Accept all of them" not in text
+    assert sent.status_code == 400
+    assert "nothing was accepted" in shown(sent.text)
+    assert console.driver.rows("SELECT 1 FROM break_deeds") == []
 
 
 async def test_late_money_is_decided_with_a_reason(console_with_breaks: RunningConsole) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.break_acts import SeenBreak
-from app.finance.break_choice import read_choice, sums_of
+from app.finance.break_acts import SeenBreak, too_much_together
+from app.finance.break_choice import Chosen, few_breaks, read_choice, sums_of
+from app.finance.match_rules import Rules
 from reconcile.instants import DAY
 from reconcile.matching.breaks import Break, BreakCause, Step, life
 from reconcile.money import Money
@@ -112,3 +117,74 @@ def test_money_is_added_up_by_cause_and_currency() -> None:
         ("not_settled", 1, "JPY 999"),
         ("not_settled", 3, "KES 1,519.99"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("where", "meant", "open_"),
+    [
+        ("currency=KES amount<10", False, True),
+        ("currency=KES amount=0", False, True),
+        ("currency=KES amount>=0 cause=unresolved", False, True),
+        ("currency=UGX amount<10", False, False),
+        ("currency=KES amount<10 cause=not_settled", False, False),
+        ("currency=KES", True, False),
+    ],
+)
+def test_what_is_not_known_is_no_small_sum(where: str, meant: bool, open_: bool) -> None:
+    """An unresolved order of which nobody knows what is at stake: no amount means it, and it is
+    counted as left out. One with a sum in doubt is as any other."""
+    choice = read_choice(where)
+    doubt = seen("doubt", 0, cause="unresolved")
+    assert choice.fits(doubt, as_of=AS_OF) is meant
+    assert choice.leaves_open(doubt, as_of=AS_OF) is open_
+    known = seen("known", 5, cause="unresolved")
+    assert not choice.leaves_open(known, as_of=AS_OF)
+    assert read_choice("currency=KES amount<10").fits(known, as_of=AS_OF)
+
+
+async def test_what_is_not_known_is_counted_as_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And told, also where nothing else is meant."""
+    here = [seen("small", 999), seen("doubt", 0, cause="unresolved")]
+
+    async def living(*context: object, **words: object) -> AsyncIterator[list[SeenBreak]]:
+        yield here
+
+    monkeypatch.setattr("app.finance.break_choice.living_breaks", living)
+    context: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: AS_OF))
+    chosen = await few_breaks(context, "currency=KES amount<10")
+    assert [each.identity for each in chosen.of] == ["small"]
+    (left,) = chosen.left_out()
+    assert left.startswith("Left out: 1 break: what is at stake is not known")
+    with pytest.raises(UsageError, match=r"no break is meant.*Left out: 1 break.*by itself$"):
+        await few_breaks(context, "currency=KES amount<1")
+    assert (await few_breaks(context, "currency=KES")).left_out() == []
+
+
+def test_small_sums_are_not_small_together() -> None:
+    """The limit holds in each currency against what is accepted at once; a currency without one
+    has none."""
+    rules = Rules(alone_max={"KES": 2_000, "USD": 10})
+    two, three = [seen("a"), seen("b")], [seen("a"), seen("b"), seen("c", 1)]
+    yen = seen("yen", 10**9, currency="JPY")
+    assert too_much_together(rules, [*two, yen]) is None
+    assert too_much_together(rules, []) is None
+    assert too_much_together(Rules(), three) is None
+    told = too_much_together(rules, [*three, seen("d", 11, currency="USD")]) or ""
+    assert told.startswith(
+        "together they are KES 20.01, more than the KES 20.00, and USD 0.11, more than the "
+        "USD 0.10 that one person may accept at once"
+    )
+
+
+def test_a_mark_is_of_what_is_shown() -> None:
+    """Another break, another sum, another state, another line: another mark."""
+    chosen = Chosen(of=[seen("a")], lines={"a": "stm_1"})
+    others = [
+        Chosen(of=[seen("a"), seen("b")], lines={"a": "stm_1"}),
+        Chosen(of=[seen("a", 999)], lines={"a": "stm_1"}),
+        Chosen(of=[seen("a", done="accepted")], lines={"a": "stm_1"}),
+        Chosen(of=[seen("a")], lines={"a": "stm_2"}),
+    ]
+    assert chosen.mark == Chosen(of=[seen("a")], lines={"a": "stm_1"}).mark
+    assert len({each.mark for each in (chosen, *others)}) == 5
+    assert len(chosen.mark) == 16

@@ -14,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.core.errors import ConfigurationError
+from app.providers.keys import KEYS_BY_CODE
 from app.providers.named.contract import Secrets
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.schemes import SCHEMES, UNSIGNED
@@ -63,10 +64,7 @@ BY_CODE = {
 }
 """Schemes in code that take a shared secret, and how they take it."""
 
-KEYS_BY_CODE = {"named:paypal", "named:plaid", "named:rfc9421"}
-"""Schemes in code that take public keys, told apart from anything else."""
-
-NO_SECRET = "one half of a key pair"
+NO_SECRET = "is a public key, or its private half, where a secret is needed"
 
 
 def refusal(name: str, given: Sequence[str] | Secrets, *, strict: bool = True) -> str:

@@ -18,7 +18,7 @@ from reconcile.reporting.input import merged, settled
 from reconcile.reporting.journal import transactions
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally
-from tests.reconcile.books_cases import AT, case, decided
+from tests.reconcile.books_cases import AT, case, causes, decided
 from tests.reconcile.books_strategies import in_key_order
 from tests.reconcile.books_truth import AS_OF, RULES, Case
 
@@ -195,6 +195,31 @@ def test_what_goes_back_otherwise_is_no_exchange(made: Case) -> None:
     kinds = [each.kind for each in decided(made)[0] if isinstance(each, Match)]
     assert "by_exchange" not in kinds
     assert any(isinstance(each, Break) for each in decided(made)[0])
+
+
+def nothing_moved(kind: StatementKind) -> Case:
+    """A provider that told a capture, or a refund, of nothing; its statement has money of it."""
+    made = case(minor=150_000, at=AT)
+    if kind == "payment":
+        made.pays(more=(replace(made.taken(), minor=0, payment="pay_none"),)).books().settles()
+        return made.settles(gross=14, payment="pay_none", currency="UGX", fee=0)
+    gone = replace(made.taken(minor=-1), minor=0)
+    made.pays(more=(gone,)).books(minor=150_000).settles()
+    return made.settles(kind="refund", gross=-14, currency="UGX", fee=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("payment", ["by_group", "currency_differs"]),
+        ("refund", ["refund_not_settled", "settled_never_notified"]),
+    ],
+)
+def test_nothing_is_exchanged_for_nothing(kind: StatementKind, told: list[str]) -> None:
+    """There is no rate of it; the line is told as any other that does not fit."""
+    made = nothing_moved(kind)
+    assert causes(decided(made)[0]) == told
+    assert not [one for each in seen(made) for one in settled(each) if one.exchanged]
 
 
 def clearing(made: Case, rules: MatchRules = RULES) -> dict[str, int]:
