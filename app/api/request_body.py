@@ -45,10 +45,10 @@ def _parameter(request: Request, name: str) -> str | None:
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """A whole number from the query, within its bounds."""
+    """A whole number from the query, within its bounds; so is the default."""
     text = _parameter(request, name)
     if text is None:
-        return default
+        return min(default, high)
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and low <= int(text) <= high):
         raise ApiProblem(
             422, "parameter_invalid", f"{name} is a whole number from {low} to {high}."

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from app.access.operators import author_of_token
 from app.access.tokens import Holder, ScopeMissing, TokenRefused, TokenScope, admit, holder_of
-from app.api.openapi import API_DOCUMENT
+from app.api.openapi import api_document
 from app.api.request_body import (
     chosen,
     instant_parameter,
@@ -75,6 +75,9 @@ class Api:
         self._schedule = schedule
         self._page_max = page_max
         self._longpoll_max_s = longpoll_max_s
+        described = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
+        # Written once: it is the longest answer that needs no token.
+        self._description = json.dumps(described, ensure_ascii=False).encode()
 
     async def authorize(self, request: Request, scope: TokenScope) -> str:
         """The name of the program that asks. Raises ApiProblem 401 for who has no token in force,
@@ -154,7 +157,7 @@ class Api:
 
     async def openapi(self, request: Request) -> Response:
         """GET /api/v1/openapi.json"""
-        return Response(_OPENAPI, media_type=JSONResponse.media_type)
+        return Response(self._description, media_type=JSONResponse.media_type)
 
 
 def _bearer(request: Request) -> str:
@@ -172,10 +175,6 @@ def _refusing(scope: str) -> Iterator[None]:
     except ScopeMissing as error:
         asked = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
         raise ApiProblem(403, "scope_missing", str(error), headers=asked, scope=scope) from None
-
-
-_OPENAPI: Final = json.dumps(API_DOCUMENT, ensure_ascii=False).encode()
-"""Written once: it is the longest answer that needs no token."""
 
 
 def _of_order(document: dict[str, Any]) -> Response:

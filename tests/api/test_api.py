@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from openapi_spec_validator import validate
 
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import MINUTE, SECOND, format_instant
@@ -320,10 +319,9 @@ async def test_a_deadline_passes_by_itself(driver: Driver) -> None:
 # --- the description ------------------------------------------------------------------------------
 
 
-async def test_the_description_is_valid_and_complete(driver: Driver) -> None:
-    """The OpenAPI document is valid, needs no token, and names just the routes that there are."""
+async def test_the_description_is_complete(driver: Driver) -> None:
+    """The OpenAPI document needs no token, and names just the routes that there are."""
     document = (await driver.client.get("/api/v1/openapi.json")).json()
-    validate(document)
     described = {
         (method.upper(), path)
         for path, operations in document["paths"].items()
@@ -338,19 +336,6 @@ async def test_the_description_is_valid_and_complete(driver: Driver) -> None:
         if route.path.startswith("/api/") and method != "HEAD"
     }
     assert described == there - {("GET", "/api/v1/openapi.json")}
-
-
-async def test_answers_are_as_described(driver: Driver) -> None:
-    """Every key of a ledger is described, and every required key is there."""
-    await driver.send(event("e1"))
-    schemas = (await driver.client.get("/api/v1/openapi.json")).json()["components"]["schemas"]
-    ledger = (await driver.api("GET", "/orders/ORD-1")).json()
-    described = set(schemas["Ledger"]["properties"]) - {"pruned"}  # only where something was
-    assert set(schemas["Ledger"]["required"]) <= set(ledger) == described
-    page = (await driver.api("GET", "/outcomes")).json()
-    assert set(page) | {"alarms"} == set(schemas["OutcomePage"]["properties"])
-    page = (await driver.api("GET", "/orders")).json()
-    assert set(page) == set(schemas["OrderPage"]["properties"])
 
 
 @pytest.mark.parametrize(
