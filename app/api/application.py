@@ -14,8 +14,10 @@ from starlette.routing import Route
 
 from app.access.tokens import Holder, TokenScope
 from app.api.health import Health
+from app.api.openapi import query_parameters
 from app.api.proposal_routes import ProposalRoutes
 from app.api.published_log import PublishedLog
+from app.api.request_body import only_parameters
 from app.api.routes import OPERATOR, Api, Checkouts
 from app.core.errors import UnreachableError
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
@@ -41,10 +43,12 @@ class ApiRoute(Route):
         self.scopes = {method: scope for method, (scope, _) in methods.items()}
         self._api = api
         self._endpoints = {method: endpoint for method, (_, endpoint) in methods.items()}
+        self._takes = {method: query_parameters(path, method) for method in methods}
         super().__init__(path, self._admit, methods=list(methods))
 
     async def _admit(self, request: Request) -> Response:
         program = await self._api.authorize(request, self.scopes[request.method])
+        only_parameters(request, self._takes[request.method])
         return await self._endpoints[request.method](request, program)
 
 
@@ -61,10 +65,12 @@ class OperatorRoute(Route):
         self.scopes = dict.fromkeys(methods, OPERATOR)
         self._api = api
         self._endpoints = methods
+        self._takes = {method: query_parameters(path, method) for method in methods}
         super().__init__(path, self._admit, methods=list(methods))
 
     async def _admit(self, request: Request) -> Response:
         operator = await self._api.authorize_operator(request)
+        only_parameters(request, self._takes[request.method])
         return await self._endpoints[request.method](request, operator)
 
 

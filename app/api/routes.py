@@ -18,6 +18,7 @@ from app.api.request_body import (
     instant_parameter,
     json_object,
     number_parameter,
+    only_parameters,
     order_reference,
     told_order,
 )
@@ -157,6 +158,7 @@ class Api:
 
     async def openapi(self, request: Request) -> Response:
         """GET /api/v1/openapi.json"""
+        only_parameters(request, ())
         return Response(self._description, media_type=JSONResponse.media_type)
 
 

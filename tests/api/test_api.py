@@ -252,6 +252,13 @@ async def test_parameters_that_are_none(driver: Driver, query: str) -> None:
     assert (await problem_of(driver, "GET", query))[:2] == (422, "parameter_invalid")
 
 
+@pytest.mark.parametrize("path", ["/orders", "/outcomes", "/orders/ORD-1", "/openapi.json"])
+async def test_a_parameter_that_there_is_not(driver: Driver, path: str) -> None:
+    """It is refused: whoever misspells a filter must not be answered as if there were none."""
+    found = await problem_of(driver, "GET", f"{path}?outcom=succeeded")
+    assert found[:2] == (422, "parameter_unknown")
+
+
 # --- the feed -------------------------------------------------------------------------------------
 
 

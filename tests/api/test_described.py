@@ -205,7 +205,7 @@ async def _proposals(asking: _Asking, driver: Driver) -> None:
     await people.begin()
     for who, method, path, status in (
         ("Ben", "GET", "", 200), ("Ben", "GET", f"/{people.proposal}", 200),
-        ("Ben", "GET", "/none", 404), ("Sue", "GET", "", 403),
+        ("Ben", "GET", "/none", 404), ("Sue", "GET", "", 403), ("Ben", "GET", "?limits=1", 422),
         ("Ben", "POST", f"/{people.proposal}/reject", 422),
     ):  # fmt: skip
         words: dict[str, Any] = {"json": {}} if method == "POST" else {}
@@ -221,6 +221,23 @@ async def _proposals(asking: _Asking, driver: Driver) -> None:
         other = await save_rules(driver.context, f"# {what}\n", by=Proven("Ann"), reason="clearer")
         people.proposal = getattr(other, "id", "")
         assert asking.held(await people.decide(who, what)).status_code == 200
+
+
+async def _misspelled(asking: _Asking) -> None:
+    """A parameter that there is not, or twice, is refused by every operation, and says which there
+    are; `operator` ones are asked for with a person's token, and refuse this one before."""
+    for (method, path), described in operations().items():
+        if described["security"] == [{"bearer": ["operator"]}]:
+            continue
+        address = re.sub(r"\{\w+\}", "ORD-1", path).removeprefix("/api/v1/")
+        refused = await asking.ask(f"{address}?limits=1", 422, method=method)
+        assert refused["code"] == "parameter_unknown"
+        takes = [each["name"] for each in described["parameters"]]
+        assert "'limits'" in refused["detail"]
+        assert (", ".join(takes) if takes else "there are none") in refused["detail"]
+        for name in takes:
+            twice = await asking.ask(f"{address}?{name}=1&{name}=1", 422, method=method)
+            assert twice["code"] == "parameter_invalid"
 
 
 async def test_every_operation_answers_as_described(
@@ -249,4 +266,5 @@ async def test_every_operation_answers_as_described(
         for method, path in operations():
             address = re.sub(r"\{\w+\}", "x", path).removeprefix("/api/v1/")
             assert (await unheard.ask(address, 401, method=method))["code"] == "token_invalid"
+        await _misspelled(asking)
     assert asking.seen == {each["operationId"] for each in operations().values()}
