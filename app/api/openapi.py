@@ -49,6 +49,20 @@ _OF_ORDER: Final = {
         3,
     ),
 }
+_TAGGED: Final = {
+    "ETag": _header(
+        "A weak one: of all that is answered, but for `as_of`.",
+        WORD,
+        'W/"sha256:' + "5f" * 32 + '"',
+    )
+}
+_IF_NONE_MATCH: Final = {
+    "name": "If-None-Match",
+    "in": "header",
+    "schema": WORD,
+    "description": "The `ETag` of an earlier answer, or several, apart by commas: where it is "
+    "still so, the answer is 304 without a body.",
+}
 
 
 def _content(schema: str, kind: str = "application/json") -> dict[str, Any]:
@@ -151,6 +165,8 @@ _ORDER_PATHS: Final[dict[str, Any]] = {
             "Orders in the order of their references, with outcome and findings",
             _parameter("outcome", {"enum": list(OUTCOMES)}, "Only this outcome."),
             _parameter("finding", {"enum": list(FINDING_CODES)}, "Only with this finding."),
+            _parameter("from", INSTANT, "Only orders of which a change was published since then."),
+            _parameter("to", INSTANT, "Only orders of which a change was published before then."),
             _AFTER,
             _LIMIT,
             answers={"200": _good("A page of orders", "OrderPage")},
@@ -169,8 +185,13 @@ _ORDER_PATHS: Final[dict[str, Any]] = {
             "orders.getOrder",
             "The ledger of one order, folded from what is stored now",
             _AS_OF,
+            _IF_NONE_MATCH,
             answers={
-                "200": _good("The ledger", "Ledger", _OF_ORDER),
+                "200": _good("The ledger", "Ledger", _OF_ORDER | _TAGGED),
+                "304": {
+                    "description": "It is as the program has it, but for `as_of`",
+                    "headers": _OF_ORDER | _TAGGED,
+                },
                 "404": _problem("Nobody has spoken of this order"),
             },
         ),
