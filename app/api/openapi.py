@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from app.api.finance_schemas import FINANCE_SCHEMAS
 from app.api.schemas import INSTANT, REFERENCE, SCHEMAS, WORD, Schema, example_of, ref, told
+from app.orders.delivery_log import VERDICTS
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
@@ -369,7 +370,7 @@ def _for_person(
     name: str, summary: str, *parameters: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
     """An operation that takes an operator's own token."""
-    described = _operation("operator", f"proposals.{name}", summary, *parameters, **more)
+    described = _operation("operator", name, summary, *parameters, **more)
     described["responses"]["403"] = _problem(
         "It takes an `operator`'s own token, of a role that may do this", _AUTHENTICATE
     )
@@ -386,14 +387,14 @@ def _deciding(name: str, summary: str) -> dict[str, Any]:
     }
     return {
         "parameters": [_PROPOSAL],
-        "post": _for_person(name, summary, body="Because", answers=answers),
+        "post": _for_person(f"proposals.{name}", summary, body="Because", answers=answers),
     }
 
 
 _PROPOSAL_PATHS: Final[dict[str, Any]] = {
     "/api/v1/proposals": {
         "get": _for_person(
-            "listProposals",
+            "proposals.listProposals",
             "Proposals that wait for a second person, then the others, newest first",
             _parameter("before", WORD, "The `next` of the page before."),
             told(_LIMIT, "Past ones in a page."),
@@ -403,7 +404,7 @@ _PROPOSAL_PATHS: Final[dict[str, Any]] = {
     "/api/v1/proposals/{proposal}": {
         "parameters": [_PROPOSAL],
         "get": _for_person(
-            "getProposal",
+            "proposals.getProposal",
             "One proposal",
             answers={"200": _good("The proposal", "Proposal"), **_NO_PROPOSAL},
         ),
@@ -411,6 +412,60 @@ _PROPOSAL_PATHS: Final[dict[str, Any]] = {
     "/api/v1/proposals/{proposal}/approve": _deciding("approve", "Agree to it; it is done at once"),
     "/api/v1/proposals/{proposal}/reject": _deciding("reject", "Say that it is not to be done"),
     "/api/v1/proposals/{proposal}/withdraw": _deciding("withdraw", "Take back one's own"),
+}
+
+# --- what came, and what was told -----------------------------------------------------------------
+
+_LOG_PATHS: Final[dict[str, Any]] = {
+    "/api/v1/deliveries": {
+        "get": _for_person(
+            "deliveries.listDeliveries",
+            "What arrived, newest first, without bodies",
+            _parameter("verdict", {"enum": list(VERDICTS)}, "Only this verdict."),
+            _parameter("source", WORD, "Only of this source."),
+            _parameter("before", WORD, "The `next` of the page before."),
+            _LIMIT,
+            answers={"200": _good("A page of arrivals", "ArrivalPage")},
+            description="Refused ones are there for who may see them: roles finance and support.",
+        )
+    },
+    "/api/v1/deliveries/{delivery}": {
+        "parameters": [_in_path("delivery", {**WORD, "minLength": 1})],
+        "get": _for_person(
+            "deliveries.getDelivery",
+            "One arrival with its headers, in which secrets and customers' numbers are masked",
+            answers={
+                "200": _good("The arrival", "WholeArrival"),
+                "404": _problem("There is none of this name; old refused ones are deleted"),
+            },
+            description="The trail says who looked at a refused one.",
+        ),
+    },
+    "/api/v1/notifications": {
+        "get": _for_person(
+            "notifications.listNotifications",
+            "What the shop is told of, newest first, and whether it took it",
+            _parameter("state", {"enum": ["waiting", "delivered", "dead"]}, "Only in this state."),
+            _parameter("order", WORD, "Only of this order."),
+            _BEFORE,
+            _LIMIT,
+            answers={"200": _good("A page of notifications", "SentPage")},
+        )
+    },
+    "/api/v1/notifications/{notification}/redeliver": {
+        "parameters": [_in_path("notification", {**WORD, "minLength": 1})],
+        "post": _for_person(
+            "notifications.redeliver",
+            "Send it again, with the id that it had, and three more days to be taken",
+            body="Because",
+            answers={
+                **_BODY_PROBLEMS,
+                "200": _good("The notification, which waits to be sent", "Sent"),
+                "404": _problem("There is none of this number"),
+                "422": _problem("No reason is given"),
+            },
+        ),
+    },
 }
 
 # --- what the shop is told ------------------------------------------------------------------------
@@ -459,6 +514,7 @@ _TAGS: Final = {
     "orders": "What happened to each order's money, and what the shop knows of it.",
     "outcomes": "Every published change.",
     "checkout": "Payments started by the shop.",
+    "deliveries": "What arrived from providers.",
     "finance": "Imports, reconciliation, breaks and closed months.",
     "proposals": "What waits for a second person.",
     "notifications": "What the shop is told of by itself.",
@@ -473,7 +529,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
         "that an operation does not name is refused.",
     },
     "tags": [{"name": name, "description": words} for name, words in _TAGS.items()],
-    "paths": {**_ORDER_PATHS, **_FINANCE_PATHS, **_PROPOSAL_PATHS},
+    "paths": {**_ORDER_PATHS, **_LOG_PATHS, **_FINANCE_PATHS, **_PROPOSAL_PATHS},
     "webhooks": _WEBHOOKS,
     "components": {
         "securitySchemes": {

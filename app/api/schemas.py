@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
+from app.access.proposals import REASON_MAX
 from app.api.request_body import MAX_REFERENCES
 from app.core.problems import TYPE
 from app.core.references import MAX_REFERENCE
+from app.orders.delivery_log import VERDICTS
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, AttemptOutcome, EntryKind, Severity
 
@@ -334,6 +336,43 @@ _PROPOSAL: Final = members(
     }
 )
 
+_ARRIVAL: Final = {
+    "delivery": word("dlv_1"),
+    "received_at": INSTANT,
+    "source": WORD,
+    "verdict": {"enum": list(VERDICTS)},
+    "event": MAYBE_WORD,
+    "size": COUNT,
+    "problem": told(MAYBE_WORD, "Why it was refused or could not be read."),
+}
+
+_WHOLE_ARRIVAL: Final = members(
+    {
+        **_ARRIVAL,
+        "order": MAYBE_WORD,
+        "digest": WORD,
+        "phones": told(TEXTS, "Its customers' numbers, masked."),
+        "pruned_at": told(MAYBE_INSTANT, "When its body was deleted."),
+        "headers": told(
+            TEXTS, "As `name: value`; secrets are hidden, and numbers of customers masked."
+        ),
+    }
+)
+
+_SENT: Final = members(
+    {
+        "id": told({"type": "integer", "minimum": 1}, "That of the change in the feed."),
+        "order": REFERENCE,
+        "outcome": _OUTCOME,
+        "state": {"enum": ["waiting", "delivered", "dead"]},
+        "tries": COUNT,
+        "published_at": INSTANT,
+        "due_at": MAYBE_INSTANT,
+        "delivered_at": MAYBE_INSTANT,
+        "problem": told(MAYBE_WORD, "Why the last try failed, a code."),
+    }
+)
+
 _PROBLEM: Final = members(
     {
         "type": {
@@ -439,6 +478,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {"type": {"const": "order.revised"}, "timestamp": INSTANT, "data": ref("Outcome")},
         description="What the shop is told of one published change.",
     ),
+    "Arrival": members(_ARRIVAL),
+    "ArrivalPage": page("deliveries", "Arrival", MAYBE_WORD),
+    "WholeArrival": _WHOLE_ARRIVAL,
+    "Sent": _SENT,
+    "SentPage": page("notifications", "Sent", MAYBE_COUNT),
     "Checkout": _CHECKOUT,
     "Session": _SESSION,
     "Proposal": _PROPOSAL,
@@ -448,7 +492,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "required": ["reason"],
         "additionalProperties": False,
         "properties": {
-            "reason": {"type": "string", "minLength": 1, "examples": ["Agreed with the customer"]}
+            "reason": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": REASON_MAX,
+                "examples": ["Agreed with the customer"],
+            }
         },
     },
     "Problem": _PROBLEM,

@@ -22,6 +22,7 @@ from app.finance.match_rules import rules_document, save_rules
 from app.finance.period_store import Closed
 from app.orders.notify_shop import notification_body
 from app.orders.published_store import Published
+from app.orders.refold import refold_until_quiet
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.ledger.explain import ledger_document, ledger_summary
 from reconcile.ledger.plain import plain_document
@@ -30,6 +31,7 @@ from tests.api.driving import Driver, of_order
 from tests.api.test_checkouts import ASKED, shop
 from tests.api.test_deciding import People
 from tests.api.test_finance import keep_books
+from tests.api.test_log_routes import Desk, desk_in
 from tests.checkout.service import opened
 from tests.reconcile.build import T
 from tests.reconcile.test_golden import LEDGERS
@@ -162,6 +164,7 @@ async def _orders(asking: _Asking, driver: Driver) -> None:
     assert refused["order"] == "ORD-8"
     for status, body in ((422, {}), (400, [])):
         await asking.ask("orders/ORD-9", status, method="PUT", json=body)
+    await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
     listed = (await asking.ask("orders"))["orders"]
     assert len(listed) >= 3
     for each in listed:
@@ -223,6 +226,18 @@ async def _proposals(asking: _Asking, driver: Driver) -> None:
         assert asking.held(await people.decide(who, what)).status_code == 200
 
 
+async def _logs(asking: _Asking, desk: Desk) -> None:
+    for path, name, one in (
+        ("deliveries", "deliveries", "delivery"),
+        ("notifications",) * 2 + ("",),
+    ):
+        listed = asking.held(await desk.ask("Sue", path)).json()[name]
+        for each in listed if one else ():
+            asking.held(await desk.ask("Sue", f"{path}/{each[one]}"))
+    again: dict[str, Any] = {"method": "POST", "json": {"reason": "it was down"}}
+    asking.held(await desk.ask("Sue", "notifications/1/redeliver", **again))
+
+
 async def _misspelled(asking: _Asking) -> None:
     """A parameter that there is not, or twice, is refused by every operation, and says which there
     are; `operator` ones are asked for with a person's token, and refuse this one before."""
@@ -267,4 +282,7 @@ async def test_every_operation_answers_as_described(
             address = re.sub(r"\{\w+\}", "x", path).removeprefix("/api/v1/")
             assert (await unheard.ask(address, 401, method=method))["code"] == "token_invalid"
         await _misspelled(asking)
+    (tmp_path / "logs").mkdir()
+    async with desk_in(tmp_path / "logs") as desk:
+        await _logs(asking, desk)
     assert asking.seen == {each["operationId"] for each in operations().values()}
