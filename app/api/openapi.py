@@ -24,7 +24,14 @@ _ALL_SCHEMAS: Final = SCHEMAS | FINANCE_SCHEMAS
 
 
 def _parameter(name: str, schema: Schema, description: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "schema": schema, "description": description}
+    """Of the query. One without a value is not given, as a form sends a blank field."""
+    return {
+        "name": name,
+        "in": "query",
+        "allowEmptyValue": True,
+        "schema": schema,
+        "description": description,
+    }
 
 
 def _in_path(name: str, schema: Schema, description: str = "") -> dict[str, Any]:

@@ -137,6 +137,8 @@ class Api:
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""
         after = number_parameter(request, "after", default=0, low=0, high=2**63 - 1)
+        limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+        wait_s = number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s)
         lost = await read_from(self._context, after=after)
         if lost is not None:
             raise ApiProblem(
@@ -146,12 +148,7 @@ class Api:
                 f"backup. Read on from {lost}; what you know already has the same id.",
                 read_from=lost,
             )
-        published = await read_feed(
-            self._context,
-            after=after,
-            limit=number_parameter(request, "limit", default=100, low=1, high=self._page_max),
-            wait_s=number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s),
-        )
+        published = await read_feed(self._context, after=after, limit=limit, wait_s=wait_s)
         document: dict[str, Any] = {
             "outcomes": [outcome_document(each) for each in published],
             "cursor": published[-1].seq if published else after,

@@ -68,8 +68,11 @@ FLAG: Final[Schema] = {"type": "boolean"}
 INSTANT: Final[Schema] = {
     "type": "string",
     "format": "date-time",
+    "pattern": "^(19[7-9]|[2-9][0-9]{2})",
     "examples": ["2026-10-05T14:30:00Z"],
 }
+"""Of the years from 1970 to 9999."""
+
 MAYBE_WORD: Final[Schema] = {"type": ["string", "null"]}
 MAYBE_COUNT: Final[Schema] = {"type": ["integer", "null"], "minimum": 0}
 MAYBE_INSTANT: Final = maybe(INSTANT)

@@ -326,6 +326,8 @@ async def test_a_parameter_without_a_value_is_not_given(
         "/outcomes?after=x",
         "/outcomes?after=9223372036854775808",
         "/outcomes?wait=61",
+        "/outcomes?after=99&wait=61",
+        "/orders?from=1969-12-31T00:00:00Z",
         "/outcomes?wait=1.5",
     ],
 )

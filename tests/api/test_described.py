@@ -55,6 +55,21 @@ def test_an_instance_tells_its_own_limits() -> None:
     assert of_feed["wait"]["maximum"] == 5
 
 
+def test_what_a_parameter_may_be_is_what_it_says() -> None:
+    """Moments of the years that there are, words, numbers up to the most; or no value, as a form
+    sends it."""
+    given = {each["name"]: each for each in operations()["GET", "/api/v1/orders"]["parameters"]}
+    assert all(each["allowEmptyValue"] for each in given.values())
+    for name, allowed, refused in (
+        ("from", "2026-10-05T14:30:00Z", "0601-04-25T09:45:00Z"),
+        ("to", "1970-01-01T00:00:00Z", "yesterday"),
+        ("outcome", "succeeded", "Succeeded"),
+        ("limit", 1_000, 1_001),
+    ):
+        assert faults(given[name]["schema"], allowed) == []
+        assert faults(given[name]["schema"], refused) != [], (name, refused)
+
+
 def _media(value: Any) -> Iterator[dict[str, Any]]:
     """Every `schema` with an `example` beside it."""
     if isinstance(value, dict):
