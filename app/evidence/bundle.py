@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import UsageError
+from app.core.text import counted
 from app.evidence import keys
 from app.evidence.gather_evidence import (
     DeliveryEvidence,
@@ -23,7 +24,15 @@ from app.evidence.keys import EvidenceKey
 from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
 from app.evidence.rendering import program, release, rendered_files
 from app.evidence.seal import CheckpointSigner, seal_all
-from app.evidence.verify import FORMAT, MANIFEST, MAX_BYTES, MAX_MEMBERS, SIGNATURE, pack
+from app.evidence.verify import (
+    FORMAT,
+    MANIFEST,
+    MAX_BYTES,
+    MAX_MEMBERS,
+    SEALED_WITHIN_S,
+    SIGNATURE,
+    pack,
+)
 from app.orders.customers import checked_reason
 from app.orders.holds import hold_if_due
 from app.orders.published_store import Published
@@ -31,7 +40,7 @@ from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant, format_duration, format_instant, format_known
+from reconcile.instants import SECOND, Instant, format_duration, format_instant, format_known
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.records import Record
@@ -284,9 +293,10 @@ def _check_bounds(members: dict[str, bytes]) -> None:
 # --- builds an order's evidence bundle, for who may have it, and writes down who did and why ------
 
 
-SEAL_TRIES: Final = 10
+SEAL_TRIES: Final = 100
 SEAL_PAUSE_S: Final = 0.1
-"""How often, and how far apart, it is looked whether all is sealed: a batch takes less."""
+"""How often, and how far apart, it is looked whether all is sealed: a batch takes less, and where
+much waits another process may be at it for some seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,7 +362,11 @@ async def build_evidence(
 async def _sealed_dossier(
     context: AppContext, request: BundleRequest, *, providers: Providers, signer: CheckpointSigner
 ) -> Dossier:
-    """With proofs of what came a moment ago, too; another sealer may be in the middle of it."""
+    """With proofs of what came a moment ago, too; another sealer may be in the middle of it.
+
+    Raises UsageError where something stays unsealed that nobody would take for new: whoever
+    verified such a bundle would be told not to rely on it.
+    """
     for _ in range(SEAL_TRIES):
         await seal_all(context, signer)
         dossier = await gather_dossier(
@@ -365,7 +379,24 @@ async def _sealed_dossier(
         if not dossier.sealed.unsealed:
             break
         await asyncio.sleep(SEAL_PAUSE_S)
+    late = set(dossier.sealed.unsealed) & _came_before(
+        dossier, Instant(dossier.as_of - SEALED_WITHIN_S * SECOND)
+    )
+    if late:
+        raise UsageError(
+            f"{counted(len(late), 'part')} of it should have been sealed and is not yet: try again "
+            "in a minute; `tallyhook log verify` says whether something is wrong with the log"
+        )
     return dossier
+
+
+def _came_before(dossier: Dossier, instant: Instant) -> set[str]:
+    history = dossier.history
+    return {
+        *(each.delivery_id for each in history.deliveries if each.received_at < instant),
+        *(each.record_id for each in history.records if each.recorded_at < instant),
+        *(f"revision:{each.seq}" for each in dossier.revisions if each.at < instant),
+    }
 
 
 async def _is_due(context: AppContext, order: str) -> bool:

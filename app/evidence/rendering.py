@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import reconcile
+from app.core import pages
 from app.core.pages import TEMPLATES
 from app.evidence.letter import LetterFacts, letter
 from reconcile.ledger.explain import explain
@@ -168,7 +169,8 @@ def program() -> str:
         *(Path(__file__).with_name(name) for name in ("letter.py", "rendering.py", "verify.py")),
         *(TEMPLATES / name for name in _PAGES),
     ]
-    digest = hashlib.sha256()
+    files.append(Path(pages.__file__))
+    digest = hashlib.sha256(f"{version('jinja2')} {version('markupsafe')}".encode())
     for file in sorted(files, key=lambda each: (each.parent.name, each.name)):
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()

@@ -223,6 +223,7 @@ def deliveries(bundle: Bundle) -> str:
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
         raise Wrong("history.json is of another order or another instant")
     _sessions(bundle, history)
+    _nothing_else(bundle, history)
     noun = "delivery" if len(heard) == 1 else "deliveries"
     return f"{len(heard)} {noun}: what was read, headers and bodies belong together."
 
@@ -239,8 +240,20 @@ def _as_kept(told: dict[str, Any], bundle: Bundle) -> None:
             method = value
         elif line and name != ":url":
             shown.append([name, value])
-    if (told["method"], told["headers_shown"]) != (method, shown):
+    if told["method"] != method or not _same(told["headers_shown"], shown):
         raise Wrong(f"delivery {told['delivery']} is told with another method or other headers")
+
+
+def _same(shown: Any, kept: Any) -> bool:
+    """Whether JSON is told as it was kept, but for texts in which something personal is masked."""
+    if isinstance(shown, str) and MASKED in shown:
+        return True
+    if isinstance(shown, dict) and isinstance(kept, dict):
+        return shown.keys() == kept.keys() and all(_same(shown[each], kept[each]) for each in kept)
+    if isinstance(shown, list) and isinstance(kept, list):
+        places = range(len(kept))
+        return len(shown) == len(kept) and all(_same(shown[n], kept[n]) for n in places)
+    return json.dumps(shown) == json.dumps(kept)  # so that NaN is itself, and 1 is not true
 
 
 def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
@@ -254,8 +267,11 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
         name = each["record_id"]
         if {key: each[key] for key in each if key != "details"} != records[name]:
             raise Wrong(f"sessions.json tells {name} otherwise than the history")
-        kept = bundle.members.get(f"record-{name}.details")
-        if kept is not None and _read_or_text(kept) != each["details"]:
+        file = f"record-{name}.details"
+        if file in bundle.manifest["left_out"]:
+            continue
+        kept = _read_or_text(bundle.members[file]) if file in bundle.members else None
+        if not _same(each["details"], kept):
             raise Wrong(f"sessions.json tells of {name} what was not kept beside it")
 
 
@@ -265,6 +281,28 @@ def _read_or_text(kept: bytes) -> Any:
         return json.loads(text or "null")
     except (ValueError, RecursionError):
         return text
+
+
+ALWAYS = frozenset((
+    "README.txt", "books.json", "checkpoint.txt", "evidence-key.pem", "evidence-key.pub",
+    "explanation.txt", "history.json", "ledger.json", "log.json", "report.html", "revisions.json",
+    "sessions.json", "sources.json", "verify.py",
+))  # fmt: skip
+
+
+def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
+    """Every file is one that something here refers to: no receipt that somebody has laid beside."""
+    named = set(ALWAYS) | {f"record-{each['record_id']}.details" for each in history["records"]}
+    named.update(each["file"] for each in bundle.document("sources.json"))
+    for each in history["deliveries"]:
+        told = bundle.document(f"delivery-{each['delivery_id']}.json")
+        parts = (told[name] for name in ("body", "whole", "headers", "signed"))
+        named.update(part["file"] for part in parts if part)
+        named.update(
+            (f"delivery-{each['delivery_id']}.json", f"key-{told['signature']['key']}.pem")
+        )
+    for name in sorted({*bundle.manifest["files"], *bundle.manifest["left_out"]} - named):
+        raise Wrong(f"nothing here refers to the file {name}")
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
@@ -336,10 +374,10 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in history["deliveries"]:
         told = bundle.document(f"delivery-{each['delivery_id']}.json")
-        headers = {} if told["headers"] is None else {"headers": told["headers"]["sha256"]}
+        parts = {name: told[name]["sha256"] for name in ("headers", "whole") if told[name]}
         things[told["delivery"]] = {
             "kind": "delivery", "id": told["delivery"], "received_at": told["received_at"],
-            "source": told["source"], "body": told["sha256"], "size": told["size"], **headers,
+            "source": told["source"], "body": told["sha256"], "size": told["size"], **parts,
         }  # fmt: skip
     for each in history["records"]:
         money, details = each.get("money"), listed.get(f"record-{each['record_id']}.details")
@@ -442,6 +480,10 @@ CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
 # --- what nothing proves --------------------------------------------------------------------------
 
 
+NOT_ANEW = "that the log was not written anew: a checkpoint that left the shop before shows it"
+PROFILES = "which profile reads which source, and how (sources.json, profile-N.toml)"
+
+
 def unproven(bundle: Bundle) -> list[str]:
     """What of a bundle is only the word of whoever made it, however many steps passed. Of a bundle
     that is not in form nothing: a step has failed."""
@@ -456,26 +498,32 @@ def _unproven(bundle: Bundle) -> list[str]:
     deliveries = [bundle.document(f"delivery-{each['delivery_id']}.json")
                   for each in history["deliveries"]]  # fmt: skip
     bare = sum(not (each["body"] and each["body"]["file"] in bundle.members) for each in deliveries)
-    unread = "what was read of the bodies that are not here: claims, money, references"
+    unread = "what the bodies said, which are left out: claims, money, references"
     plain = sum(not (each["headers"] and each["headers"]["file"] in bundle.members)
                 for each in deliveries)  # fmt: skip
     hidden = sum(each["leaf"] is None for each in log["leaves"])
     left_out = bundle.manifest["left_out"]
     answers = [each for each in bundle.document("sessions.json")
                if f"record-{each['record_id']}.details" in left_out]  # fmt: skip
+    revisions = bundle.document("revisions.json")
+    masked = sum(MASKED in json.dumps(each["because"], ensure_ascii=False) for each in revisions)
+    keys = [name for name in bundle.members if name.startswith("key-")]
     return [
         "that nothing about the order was left out",
+        NOT_ANEW,
         _of(bare, f"{unread} (history.json)", len(deliveries)),
         _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
-        "address, verdict and signature (delivery-ID.json)" if deliveries else "",
+        "address, verdict, signature and what it is over (delivery-ID.json)" if deliveries else "",
+        "that key-FINGERPRINT.pem is the payment service's own key" if keys else "",
         "the answers of the payment service (sessions.json)" if answers else "",
         "lines of order books and settlement files (books.json)" if bundle.document("books.json")
         else "",
-        "how the services' words are read (profile-N.toml)" if bundle.document("sources.json")
-        else "",
+        PROFILES if bundle.document("sources.json") else "",
+        _of(masked, "why the shop's systems were told, where that is masked (revisions.json)",
+            len(revisions)),
         "the shop's time limits (policy in history.json)",
-        f"{hidden} of {len(log['leaves'])} leaves, here as a hash alone: something was sealed, and "
-        "nobody can tell what" if hidden else "",
+        f"what the log says, where its entry is shown without its content ({hidden} of "
+        f"{len(log['leaves'])}): something was sealed, and nobody can tell what" if hidden else "",
         f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
         if log["unsealed"] else "",
     ]  # fmt: skip
@@ -511,7 +559,10 @@ def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> VerifySt
     try:
         found = check(bundle)
     except Wrong as error:
-        return VerifyStep(name, False, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        said = str(error)
+        if said.partition(" ")[0].isalpha():  # and no name of a file, nor an id
+            said = said[:1].upper() + said[1:]
+        return VerifyStep(name, False, f"{said}.")
     except NOT_IN_FORM as error:
         return VerifyStep(name, False, f"What it looks at is not in form: {type(error).__name__}.")
     return VerifyStep(name, True, found) if isinstance(found, str) else VerifyStep(name, *found)
@@ -520,7 +571,7 @@ def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> VerifySt
 def lines_of(steps: list[VerifyStep], not_proven: Sequence[str] = ()) -> list[str]:
     """The report: the verdict, what nothing proves, and a line for each step."""
     words = {True: "passed", False: "FAILED", None: "not checked"}
-    told = [f"{each.name}: {words[each.passed]}. {each.sentence}" for each in steps]
+    told = [f"{_plain(each)}: {words[each.passed]}. {each.sentence}" for each in steps]
     lines = [verdict(steps)]
     if not_proven:
         lines.append("Not proven, and only the word of whoever made the bundle:")
@@ -528,12 +579,16 @@ def lines_of(steps: list[VerifyStep], not_proven: Sequence[str] = ()) -> list[st
     return [*lines, *(f"{number}. {line}" for number, line in enumerate(told, 1))]
 
 
+def _plain(step: VerifyStep) -> str:
+    return step.name.replace("_", " ")
+
+
 def verdict(steps: Sequence[VerifyStep]) -> str:
     """One sentence."""
-    failed = ", ".join(each.name for each in steps if each.passed is False)
+    failed = ", ".join(_plain(each) for each in steps if each.passed is False)
     if failed:
         return f"DO NOT RELY ON IT: {failed} failed."
-    left = ", ".join(each.name for each in steps if each.passed is None)
+    left = ", ".join(_plain(each) for each in steps if each.passed is None)
     return (
         f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
     )

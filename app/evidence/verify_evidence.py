@@ -31,7 +31,9 @@ from app.evidence.verify import (
     FORMAT_1,
     MANIFEST,
     MAX_BYTES,
+    NOT_ANEW,
     NOT_IN_FORM,
+    PROFILES,
     SIGNATURE,
     UNSEALED,
     Bundle,
@@ -97,7 +99,7 @@ def bodies(bundle: Bundle) -> Found:
     if left and not count:
         return None, "No profile in here can read the bodies."
     return _counted(
-        bundle, count, left, done="bodies were read again, and say what the history says"
+        bundle, count, left, noun=("body", "bodies"), done="read again: the history says the same"
     )
 
 
@@ -121,19 +123,24 @@ def provider_signatures(bundle: Bundle) -> Found:
         if refusal is not None:
             raise Wrong(f"{kept.told['delivery']} was not signed with {key}: {refusal.sentence}")
         count += 1
-    done = "signatures of payment services were checked with their public keys"
-    return _counted(bundle, count, left, done=done)
+    noun = ("signature of a payment service", "signatures of payment services")
+    return _counted(bundle, count, left, noun=noun, done="checked with the public keys here")
 
 
-def _counted(bundle: Bundle, count: int, left: int, *, done: str) -> Found:
+def _counted(bundle: Bundle, count: int, left: int, *, noun: tuple[str, str], done: str) -> Found:
     if bundle.manifest["redacted"]:
         return None, "A redacted bundle has no bodies."
+    if not bundle.document("history.json")["deliveries"]:
+        return None, "No delivery is here: the payment service has sent none about this order."
     if not count and not left:
         return None, "No bodies are kept any more: they were deleted before this was built."
     if not count:
-        return None, "This takes what only the payment service has, its shared secret."
+        return None, (
+            "This takes the secret that the payment service shares with the shop; what it does not "
+            "sign, or the shop has fetched itself, has no signature to check."
+        )
     rest = f"; {left} more take a secret that is not here" if left else ""
-    return True, f"{count} {done}{rest}."
+    return True, f"{counted(count, *noun)} {done}{rest}."
 
 
 def _kept(bundle: Bundle) -> Iterator[_Kept]:
@@ -283,6 +290,9 @@ def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
         ) from None
 
 
+KEPT_CHECKPOINT: Final = "kept_checkpoint"
+
+
 def verify_evidence(
     archive: bytes, *, trusted: PublicKey | None = None, kept: KeptCheckpoint | None = None
 ) -> VerifiedBundle:
@@ -300,21 +310,28 @@ def verify_evidence(
         ("rendered", rendered),
     ]
     if kept is not None:
-        checks.append(("kept_checkpoint", lambda bundle: _fits_kept(bundle, kept)))
+        checks.append((KEPT_CHECKPOINT, lambda bundle: _fits_kept(bundle, kept, trusted)))
     bundle, steps = steps_of(archive, checks)
+    same_log = any(each.passed and each.name == KEPT_CHECKPOINT for each in steps)
     manifest = {} if bundle is None else bundle.manifest
     return VerifiedBundle(
         order=_text(manifest.get("order")),
         as_of=_text(manifest.get("as_of")),
         steps=tuple(steps),
-        not_proven=() if bundle is None else tuple(_not_proven(bundle)),
+        not_proven=() if bundle is None else tuple(_not_proven(bundle, kept=same_log)),
     )
 
 
-def _not_proven(bundle: Bundle) -> Iterator[str]:
-    """As any Python tells it; but profiles that are those of this release are known."""
+def _not_proven(bundle: Bundle, *, kept: bool) -> Iterator[str]:
+    """As any Python tells it, but for what takes this program: profiles that are those of this
+    release are known, and a kept checkpoint shows that the log is the one that there was.
+
+    kept  whether the bundle's log is that of a checkpoint that was kept
+    """
     for sentence in unproven(bundle):
-        if not sentence.endswith("(profile-N.toml)") or not _are_of_this_release(bundle):
+        if sentence == PROFILES and _are_of_this_release(bundle):
+            yield "which profile reads which source (sources.json)"
+        elif sentence != NOT_ANEW or not kept:
             yield sentence
 
 
@@ -415,7 +432,10 @@ def _signature(bundle: Bundle, trusted: PublicKey | None) -> Found:
             f"Signed with the key {name}. The one to trust, {other}, signed that the log goes on "
             "with that one."
         )
-    raise Wrong(f"it is signed with the key {name}, and not with {other}, the one to trust")
+    raise Wrong(
+        f"it is signed with the key {name}, and not with {other}, the one to trust; a key that the "
+        "shop has replaced since is no forgery: ask it for its earlier ones, too"
+    )
 
 
 def _key(bundle: Bundle) -> PublicKey:
@@ -457,9 +477,10 @@ def _checkpoint(bundle: Bundle) -> Found:
     raise Wrong("the checkpoint is not signed with a key of this log")
 
 
-def _fits_kept(bundle: Bundle, kept: KeptCheckpoint) -> Found:
+def _fits_kept(bundle: Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
     """Whether the bundle's log and the one of the kept checkpoint are one: the later began with the
-    earlier (RFC 9162, 2.1.4.2)."""
+    earlier (RFC 9162, 2.1.4.2). Of a checkpoint that is signed with a key that nothing here knows,
+    such as one of after a change of keys, whoever kept it must know whose it is."""
     newest = _key(bundle)
     try:
         ours = read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -468,13 +489,10 @@ def _fits_kept(bundle: Bundle, kept: KeptCheckpoint) -> Found:
         raise Wrong(str(error)) from None
     if ours.origin != theirs.origin:
         raise Wrong(f"the kept checkpoint is of another log, {theirs.origin}")
-    signers = (newest, *_endorsed_keys(bundle, newest))
-    if not any(note_holds(kept.note, name=theirs.origin, public=each) for each in signers):
-        raise Wrong("the kept checkpoint is not signed with a key that leads to the bundle's")
     earlier, later = sorted((ours, theirs), key=lambda each: each.size)
     if kept.path is None and earlier.size != later.size:
         return None, (
-            f"The kept checkpoint has {theirs.size} leaves and the bundle's {ours.size}: "
+            f"The kept checkpoint has {counted(theirs.size, *LEAF)} and the bundle's {ours.size}: "
             f"--consistency takes what `tallyhook log consistency {earlier.size} {later.size}` "
             "of the shop prints."
         )
@@ -487,9 +505,16 @@ def _fits_kept(bundle: Bundle, kept: KeptCheckpoint) -> Found:
         )
     leaves = bundle.document("log.json")["leaves"]
     within = sum(each["index"] < theirs.size for each in leaves)
-    return True, (
-        f"The log that you have a checkpoint of, at {counted(theirs.size, *LEAF)}, is that of the "
-        f"bundle: {within} of the {counted(len(leaves), *LEAF)} here lay in it already then."
+    said = (
+        f"it is of the bundle's log, at {counted(theirs.size, *LEAF)}: {within} of the "
+        f"{counted(len(leaves), *LEAF)} here were in it by then."
+    )
+    signers = (newest, *_endorsed_keys(bundle, newest), *(() if trusted is None else (trusted,)))
+    if any(note_holds(kept.note, name=theirs.origin, public=each) for each in signers):
+        return True, f"The checkpoint that you kept is signed by this log's key, and {said}"
+    return None, (
+        "The checkpoint that you kept is signed with a key that this bundle does not prove to be "
+        f"the shop's: compare it with the keys that you have from the shop. By its hashes {said}"
     )
 
 

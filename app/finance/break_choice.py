@@ -16,6 +16,7 @@ from operator import eq, ge, gt, le, lt
 from typing import Any, Final
 
 from app.core.errors import UsageError
+from app.core.text import counted
 from app.finance.break_acts import (
     MOST_AT_ONCE,
     SeenBreak,
@@ -208,8 +209,8 @@ async def few_breaks(context: AppContext, where: str) -> list[SeenBreak]:
         raise UsageError("no break is meant: look at the list again")
     if len(found) > MOST_AT_ONCE:
         raise UsageError(
-            f"{len(found):,} breaks are meant, and a page decides about {MOST_AT_ONCE} at most: "
-            "say more of them, or use `tallyhook breaks accept --where`"
+            f"{counted(len(found), 'break')} are meant, and a page decides about {MOST_AT_ONCE} at "
+            "most: say more of them, or use `tallyhook breaks accept --where`"
         )
     return sorted(found, key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
 

@@ -249,7 +249,7 @@ class PostWay:
 
 
 def posted(parcel: Parcel, name: str) -> bytes:
-    """The body that carries a file: the same bytes at every try."""
+    """The body that carries a file: the same at every try, but for whether that is late."""
     content = parcel.files[name]
     document = {
         "type": f"{parcel.what}.ready",

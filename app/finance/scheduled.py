@@ -104,7 +104,13 @@ async def claim(
         open_again = before.state in ("running", "failed") and now >= (before.until or now)
         if not open_again:
             return None
-        again = replace(before, state="running", tries=before.tries + 1, until=Instant(now + LEASE))
+        again = replace(
+            before,
+            state="running",
+            late=before.late or is_late(due_at, began=now),
+            tries=before.tries + 1,
+            until=Instant(now + LEASE),
+        )
         return again if await change_run(connection, again, before=before) else None
 
 

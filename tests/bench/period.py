@@ -60,10 +60,10 @@ def workbook_figure(folder: Path, *, rows: int) -> Figure:
     ran = run(words, log=folder / "log", env={}, cores={last_core()})
     seconds, busy = map(float, path.with_suffix(".seconds").read_text().split())
     table: list[list[Any]] = (
-        CalamineWorkbook.from_path(str(path)).get_sheet_by_name("break lines").to_python()
+        CalamineWorkbook.from_path(str(path)).get_sheet_by_name("List of breaks").to_python()
     )
     header, *lines = table
-    place, money = header.index("sum"), header.index("currency")
+    place, money = header.index("Amount"), header.index("Currency")
     exponents = {"KES": 100, "JPY": 1, "KWD": 1_000}
     minor = sum(round(line[place] * exponents[line[money]]) for line in lines)
     return Figure(

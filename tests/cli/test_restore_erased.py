@@ -355,7 +355,9 @@ def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, fil
     """One of a version that knew of no journal: by the journal at its place."""
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         later = "credentials invitations sessions used_forms bookmarks alarm_owners arrivals"
-        later += " inbox suspects order_listings proposals proposal_decisions bank_lines"
+        later += (
+            " inbox suspects order_listings proposals proposal_decisions bank_lines scheduled_runs"
+        )
         for table in later.split():
             database.execute(f"DROP TABLE {table}")
         database.execute("DROP INDEX ix_imports_withdraws")

@@ -17,6 +17,8 @@ import pytest
 
 from app.bootstrap_evidence import key_path, signer_of
 from app.config.load import load_settings
+from app.core.errors import UsageError
+from app.evidence import bundle
 from app.evidence.keys import EvidenceKey, PublicKey, load_key
 from app.evidence.prove_sealed import prove_growth
 from app.evidence.seal import (
@@ -27,11 +29,13 @@ from app.evidence.seal import (
 )
 from app.evidence.verify import FORMAT_1, MANIFEST, VerifyStep, lines_of, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
+from app.orders.record_store import add_records
 from reconcile.instants import DAY
 from reconcile.transparency.evidence import ledger_of
-from tests.api.driving import driving, environ, event
+from tests.api.driving import driving, environ, event, signed
 from tests.evidence.conftest import Bundles, Forge, build, changed, forged_with
-from tests.evidence.world import LATER
+from tests.evidence.world import LATER, record
+from tests.reconcile.build import T
 
 Members = dict[str, bytes]
 
@@ -83,6 +87,18 @@ def _no_checkpoint(members: Members) -> None:
     del members["checkpoint.txt"]
 
 
+def _answer_without_file(members: Members) -> None:
+    """What the payment service answered is invented, and what was kept of it is taken away."""
+    told = json.loads(members["sessions.json"])
+    name = f"record-{told[1]['record_id']}.details"
+    told[1]["details"] = {"status": "refused"}
+    members["sessions.json"] = json.dumps(told).encode()
+    members.pop(name, None)
+    manifest = json.loads(members[MANIFEST])
+    manifest["left_out"].pop(name, None)
+    members[MANIFEST] = json.dumps(manifest).encode()
+
+
 @dataclass(frozen=True)
 class Forgery:
     """One story that is not true.
@@ -116,7 +132,13 @@ FORGERIES = [
     Forgery(
         "a masked reason, which cannot be compared, is no way around that",
         changed("revisions.json", lambda told: told[-1].update(because=["+254 ••• ••• •44"])),
-        "inclusion", None, "that nothing about the order was left out",
+        "inclusion", None, "why the shop's systems were told, where that is masked",
+    ),
+    Forgery("an answer has no file", _answer_without_file, "deliveries", "deliveries"),
+    Forgery(
+        "a receipt is laid beside",
+        lambda members: members.update({"receipt.html": b"Paid."}),
+        "deliveries", "deliveries",
     ),
     Forgery(
         "a session had another idempotency key",
@@ -151,12 +173,12 @@ FORGERIES = [
     Forgery(
         "a delivery came to another address",
         _delivery(lambda told: told.update(address="https://shop.example/webhooks/other")),
-        None, None, "address, verdict and signature (delivery-ID.json)",
+        None, None, "address, verdict, signature and what it is over (delivery-ID.json)",
     ),
     Forgery(
         "a delivery was signed with another secret",
         _delivery(lambda told: told["signature"].update(key="0" * 16)),
-        None, None, "address, verdict and signature (delivery-ID.json)",
+        None, None, "address, verdict, signature and what it is over (delivery-ID.json)",
     ),
     Forgery("a delivery is left out", _left_out, None, None, "nothing about the order was"),
     Forgery(
@@ -172,7 +194,7 @@ FORGERIES = [
     Forgery(
         "a profile reads the service's words otherwise",
         lambda members: members.update({"profile-1.toml": members["profile-1.toml"] + b"\n#\n"}),
-        None, None, "how the services' words are read (profile-N.toml)",
+        None, None, "which profile reads which source, and how (sources.json, profile-N.toml)",
     ),
     Forgery(
         "the shop waits for longer than it did",
@@ -211,8 +233,8 @@ def test_a_reading_is_proved_by_its_body_alone(bundles: Bundles, forge: Forge) -
     assert "bodies" in failed(full)
     redacted = verify_evidence(forge(bundles.redacted, _retold, key=bundles.key))
     assert failed(redacted) == []
-    assert "what was read of the bodies that are not here" in first_lines(redacted)
-    assert "what was read of the bodies" not in first_lines(verify_evidence(bundles.full))
+    assert "what the bodies said, which are left out" in first_lines(redacted)
+    assert "what the bodies said" not in first_lines(verify_evidence(bundles.full))
 
 
 def _hidden(members: Members) -> None:
@@ -227,7 +249,7 @@ def _hidden(members: Members) -> None:
 def test_a_hidden_leaf_proves_that_something_was_sealed(bundles: Bundles, forge: Forge) -> None:
     found = verify_evidence(forge(bundles.redacted, _hidden, key=bundles.key))
     assert failed(found) == []
-    assert "leaves, here as a hash alone: something was sealed" in first_lines(found)
+    assert "where its entry is shown without its content" in first_lines(found)
     assert failed(verify_evidence(forge(bundles.full, _hidden, key=bundles.key))) == ["inclusion"]
 
 
@@ -386,7 +408,6 @@ def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
     said = read_checkpoint(grown.notes[0])
     anew = signed_checkpoint(grown.key, replace(said, head=bytes(32)))
     smaller = signed_checkpoint(grown.key, replace(said, size=said.size - 1))
-    foreign = signed_checkpoint(forger, said)
     other = signed_checkpoint(grown.key, replace(said, origin="tallyhook.sandbox/other"))
     for archive, note, path, why in (
         (grown.bundles[0], anew, None, "not one and the same"),
@@ -394,13 +415,77 @@ def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
         (grown.bundles[1], grown.notes[0], (), "not one and the same"),
         (grown.bundles[1], grown.notes[0], grown.path[:-1], "not one and the same"),
         (grown.bundles[0], smaller, grown.path, "not one and the same"),
-        (grown.bundles[0], foreign, None, "not signed with a key"),
         (grown.bundles[0], other, None, "of another log"),
         (grown.bundles[0], "hello", None, "no checkpoint"),
     ):
         step = kept_step(archive, note, path)
         assert step.passed is False, why
         assert why in step.sentence
+
+
+def test_the_first_lines_say_what_a_log_written_anew_looks_like(grown: Grown) -> None:
+    """Whoever has database and key can do it, and no step tells: only a kept checkpoint does."""
+    anew = "that the log was not written anew"
+    assert anew in first_lines(verify_evidence(grown.bundles[1]))
+    kept = KeptCheckpoint(note=grown.notes[0], path=grown.path)
+    assert anew not in first_lines(verify_evidence(grown.bundles[1], kept=kept))
+
+
+def test_a_checkpoint_of_another_key_is_the_readers_to_compare(
+    grown: Grown, forger: EvidenceKey
+) -> None:
+    """Such as one of after a change of keys: its hashes fit, and whose it is the bundle cannot
+    prove; where the reader knows the key, that counts."""
+    foreign = signed_checkpoint(forger, read_checkpoint(grown.notes[1]))
+    step = kept_step(grown.bundles[0], foreign, grown.path)
+    assert step.passed is None
+    assert "compare it with the keys that you have" in step.sentence
+
+
+# --- genuine bundles hold -------------------------------------------------------------------------
+
+
+async def test_what_is_masked_by_its_name_is_no_forgery(tmp_path: Path) -> None:
+    """A header that is called an address, an answer that has an e-mail address and a number that is
+    none: a full bundle shows them masked beside the file that has them as they came."""
+    async with driving(tmp_path) as driver:
+        body = json.dumps(event("e1")).encode()
+        await driver.send(body, [*signed(body), (b"x-envoy-external-address", b"198.51.100.7")])
+        opened = record("opened", "session_opened", T, session="cs_1")
+        answer = (
+            '{"customer_email": "w@example.com", "name": "Wanjiku", "rate": NaN, "n": [1, true]}'
+        )
+        async with driver.context.store.writing() as connection:
+            await add_records(connection, [opened], details=answer)
+        driver.clock.put(LATER)
+        found = verify_evidence(await build(driver, tmp_path, reason="why"))
+    assert failed(found) == []
+
+
+async def test_an_order_without_deliveries_says_so(tmp_path: Path) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.api("PUT", "/orders/ORD-1", json={"amount": "5.00", "currency": "KES"})
+        driver.clock.put(LATER)
+        found = verify_evidence(await build(driver, tmp_path, reason="why"))
+    (step,) = (each for each in found.steps if each.name == "bodies")
+    assert step.sentence.startswith("No delivery is here")
+
+
+async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process seals, and is not done: who asks is told to come again."""
+
+    async def nobody(*_: object, **__: object) -> int:
+        return 0
+
+    monkeypatch.setattr(bundle, "seal_all", nobody)
+    monkeypatch.setattr(bundle, "SEAL_TRIES", 1)
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1"))
+        driver.clock.put(LATER)
+        with pytest.raises(UsageError, match="should have been sealed and is not yet: try again"):
+            await build(driver, tmp_path)
 
 
 # --- the format before ----------------------------------------------------------------------------
