@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 from app.access.proposals import Proposals
 from app.api.application import build_application
 from app.api.health import Health
+from app.api.log_routes import LogRoutes
 from app.api.proposal_routes import ProposalRoutes
 from app.api.published_log import PublishedLog
 from app.api.routes import Api, Checkouts
@@ -285,6 +286,7 @@ class Service:
             checkouts=Checkouts(self.context, self.checkout),
             finance=_loading_finance(self.context, settings),
             proposals=ProposalRoutes(_loading(self.context, settings), page_max=settings.page_max),
+            logs=LogRoutes(self.context, sources=self.sources, page_max=settings.page_max),
             health=Health(
                 self.context,
                 reasons=self.reasons,

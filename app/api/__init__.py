@@ -4,6 +4,7 @@ __all__ = (
     "application",
     "finance_routes",
     "health",
+    "log_routes",
     "proposal_routes",
     "published_log",
     "routes",

@@ -14,8 +14,11 @@ from starlette.routing import Route
 
 from app.access.tokens import Holder, TokenScope
 from app.api.health import Health
+from app.api.log_routes import LogRoutes
+from app.api.openapi import query_parameters
 from app.api.proposal_routes import ProposalRoutes
 from app.api.published_log import PublishedLog
+from app.api.request_body import only_parameters
 from app.api.routes import OPERATOR, Api, Checkouts
 from app.core.errors import UnreachableError
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
@@ -41,10 +44,12 @@ class ApiRoute(Route):
         self.scopes = {method: scope for method, (scope, _) in methods.items()}
         self._api = api
         self._endpoints = {method: endpoint for method, (_, endpoint) in methods.items()}
+        self._takes = {method: query_parameters(path, method) for method in methods}
         super().__init__(path, self._admit, methods=list(methods))
 
     async def _admit(self, request: Request) -> Response:
         program = await self._api.authorize(request, self.scopes[request.method])
+        only_parameters(request, self._takes[request.method])
         return await self._endpoints[request.method](request, program)
 
 
@@ -61,10 +66,12 @@ class OperatorRoute(Route):
         self.scopes = dict.fromkeys(methods, OPERATOR)
         self._api = api
         self._endpoints = methods
+        self._takes = {method: query_parameters(path, method) for method in methods}
         super().__init__(path, self._admit, methods=list(methods))
 
     async def _admit(self, request: Request) -> Response:
         operator = await self._api.authorize_operator(request)
+        only_parameters(request, self._takes[request.method])
         return await self._endpoints[request.method](request, operator)
 
 
@@ -91,6 +98,7 @@ def build_application(
     checkouts: Checkouts,
     finance: Callable[[], Awaitable[FinanceRoutes]],
     proposals: ProposalRoutes,
+    logs: LogRoutes,
     health: Health,
     log: PublishedLog | None = None,
 ) -> Starlette:
@@ -117,11 +125,7 @@ def build_application(
                 PUT=("orders", api.put_order),
             ),
             *_of_finance(api, finance),
-            OperatorRoute("/api/v1/proposals", api, GET=proposals.list),
-            OperatorRoute("/api/v1/proposals/{proposal}", api, GET=proposals.one),
-            OperatorRoute("/api/v1/proposals/{proposal}/approve", api, POST=proposals.approve),
-            OperatorRoute("/api/v1/proposals/{proposal}/reject", api, POST=proposals.reject),
-            OperatorRoute("/api/v1/proposals/{proposal}/withdraw", api, POST=proposals.withdraw),
+            *_for_people(api, logs, proposals),
         ],
         exception_handlers={
             ApiProblem: on_api_problem,
@@ -166,6 +170,21 @@ def _of_finance(api: Api, finance: Callable[[], Awaitable[FinanceRoutes]]) -> It
 
     for path, name in FINANCE.items():
         yield ApiRoute(f"/api/v1/{path}", api, GET=("finance", endpoint(name)))
+
+
+def _for_people(api: Api, logs: LogRoutes, proposals: ProposalRoutes) -> Iterator[OperatorRoute]:
+    def route(path: str, **methods: PersonEndpoint) -> OperatorRoute:
+        return OperatorRoute(f"/api/v1/{path}", api, **methods)
+
+    yield route("deliveries", GET=logs.deliveries)
+    yield route("deliveries/{delivery}", GET=logs.delivery)
+    yield route("notifications", GET=logs.notifications)
+    yield route("notifications/{notification}/redeliver", POST=logs.redeliver)
+    yield route("proposals", GET=proposals.list)
+    yield route("proposals/{proposal}", GET=proposals.one)
+    yield route("proposals/{proposal}/approve", POST=proposals.approve)
+    yield route("proposals/{proposal}/reject", POST=proposals.reject)
+    yield route("proposals/{proposal}/withdraw", POST=proposals.withdraw)
 
 
 async def _on_unreachable(request: Request, error: Exception) -> Response:

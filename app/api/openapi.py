@@ -1,294 +1,319 @@
-"""The API described for programs, OpenAPI 3.1. A test compares it with the routes there are."""
+"""The API described for programs, OpenAPI 3.1. Tests compare it with the routes there are, and
+what they answer with its schemas; which query parameters a route takes is read from it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from app.api.request_body import MAX_REFERENCES
+from app.api.finance_schemas import FINANCE_SCHEMAS
+from app.api.schemas import INSTANT, REFERENCE, SCHEMAS, WORD, Schema, example_of, ref, told
+from app.orders.delivery_log import VERDICTS
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
 
+PAGE_MAX: Final = 1_000
+LONGPOLL_MAX_S: Final = 60
+"""What the description says where an instance has not been asked for its own."""
 
-def _parameter(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "schema": schema, "description": description}
+_ALL_SCHEMAS: Final = SCHEMAS | FINANCE_SCHEMAS
 
-
-def _answer(description: str, schema: str) -> dict[str, Any]:
-    reference = {"$ref": f"#/components/schemas/{schema}"}
-    return {"description": description, "content": {"application/json": {"schema": reference}}}
-
-
-def _problem(description: str) -> dict[str, Any]:
-    reference = {"$ref": "#/components/schemas/Problem"}
-    content = {"application/problem+json": {"schema": reference}}
-    return {"description": description, "content": content}
+# --- parts ----------------------------------------------------------------------------------------
 
 
-def _guarded(scope: str, operation: dict[str, Any]) -> dict[str, Any]:
-    """An operation for which a token needs this scope."""
-    refused = {
-        "401": _problem("No token in force"),
-        "403": _problem(f"The token lacks the scope `{scope}`, which `scope` names"),
+def _parameter(name: str, schema: Schema, description: str) -> dict[str, Any]:
+    """Of the query. One without a value is not given, as a form sends a blank field."""
+    return {
+        "name": name,
+        "in": "query",
+        "allowEmptyValue": True,
+        "schema": schema,
+        "description": description,
     }
-    answers = dict(sorted((operation["responses"] | refused).items()))
-    return operation | {"security": [{"bearer": [scope]}], "responses": answers}
 
 
-_MONEY: Final = {
-    "type": "object",
-    "required": ["amount", "currency"],
-    "properties": {
-        "amount": {"type": "string", "examples": ["1500.00"]},
-        "currency": {"type": "string", "examples": ["KES"]},
-    },
+def _in_path(name: str, schema: Schema, description: str = "") -> dict[str, Any]:
+    said = {"description": description} if description else {}
+    return {"name": name, "in": "path", "required": True, "schema": schema, **said}
+
+
+def _header(description: str, schema: Schema, example: Any) -> dict[str, Any]:
+    return {"description": description, "schema": schema, "example": example}
+
+
+_RETRY_AFTER: Final = {
+    "Retry-After": _header("Seconds until to ask again.", {"type": "integer", "minimum": 1}, 5)
 }
-_MAYBE_MONEY: Final = {"anyOf": [{"$ref": "#/components/schemas/Money"}, {"type": "null"}]}
-_INSTANT: Final = {"type": "string", "format": "date-time"}
-_TEXTS: Final = {"type": "array", "items": {"type": "string"}}
-_OBJECTS: Final = {"type": "array", "items": {"type": "object"}}
-
-_TOTALS: Final = {
-    "type": "object",
-    "properties": {"expected": _MAYBE_MONEY, "captured": _MAYBE_MONEY, "refunded": _MAYBE_MONEY},
+_AUTHENTICATE: Final = {
+    "WWW-Authenticate": _header("How to be let in; of RFC 6750.", WORD, "Bearer"),
 }
-
-_LEDGER: Final = {
-    "type": "object",
-    "required": ["order", "as_of", "outcome", "fulfillable", "fingerprint"],
-    "properties": {
-        "order": {"type": "string"},
-        "as_of": _INSTANT,
-        "outcome": {"enum": list(OUTCOMES)},
-        "fulfillable": {
-            "type": "boolean",
-            "description": "Ship on this, and on nothing else.",
-        },
-        "totals": _TOTALS,
-        "explanation": _TEXTS,
-        "attempts": _OBJECTS,
-        "entries": _OBJECTS,
-        "timeline": _OBJECTS,
-        "findings": _OBJECTS,
-        "next_decision_at": {"anyOf": [_INSTANT, {"type": "null"}]},
-        "fingerprint": {
-            "type": "string",
-            "description": "`sha256:` and the digest of the members above, without `as_of`, as "
-            "canonical JSON.",
-        },
-        "plain": {
-            "type": "object",
-            "description": "What can be read to a customer: `answer`, sentences without ids, and "
-            "`findings`, a code and a sentence each. The fingerprint does not cover it.",
-            "properties": {"answer": _TEXTS, "findings": _OBJECTS},
-        },
-        "pruned": {
-            "type": "object",
-            "description": "What of its deliveries was deleted; there only where something was. "
-            "The fingerprint does not cover it.",
-            "properties": {
-                "deliveries": {"type": "integer"},
-                "last_at": _INSTANT,
-                "sentence": {"type": "string"},
-            },
-        },
-    },
+_OF_ORDER: Final = {
+    "Tallyhook-Behind": _header(
+        "For how many seconds something accepted has waited to be read; there only where "
+        "something does.",
+        {"type": "integer", "minimum": 0},
+        3,
+    ),
 }
-
-_ORDER_PATH: Final = {
-    "name": "reference",
-    "in": "path",
-    "required": True,
-    "description": "The order's; of a source with orders of its own @source:reference, as @till:7.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
-}
-
-_STARTING: Final = {
-    "summary": "Start an order's payment, once: the session is opened, or the one there is given",
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Checkout"}}},
-    },
-    "responses": {
-        "200": _answer("The session that the order has", "Session"),
-        "201": _answer("The session, opened by this call", "Session"),
-        "202": _answer("Not known yet whether it is open; the same call again tells", "Session"),
-        "400": _problem("The body cannot be read"),
-        "409": _problem(
-            "The order's payment has other money, or is not over: `ask_again_at`, where that is "
-            "known, says when it will be, and `Retry-After` in how many seconds to ask"
-        ),
-        "413": _problem("The body is too large"),
-        "422": _problem("Something is wrong, all mistakes are named; or the service refused"),
-        "501": _problem("This instance opens no sessions"),
-        "503": _problem("The service denies us, or too many calls at once; nothing is lost"),
-    },
-}
-
-_REFERENCES: Final = {
-    "type": "array",
-    "maxItems": MAX_REFERENCES,
-    "description": "What a provider calls the order's payments, or their sessions: its events of "
-    "them are the order's, also where they do not name it. Each is one order's, for good. A "
-    "session's amount counts where the provider answers without one.",
-    "items": {
-        "type": "object",
-        "required": ["source"],
-        "additionalProperties": False,
-        "properties": {
-            "source": {"type": "string", "description": "The source's name, as in /webhooks/NAME."},
-            "session": {"type": "string", "minLength": 1, "maxLength": 200},
-            "payment": {"type": "string", "minLength": 1, "maxLength": 200},
-            "amount": {
-                "type": ["string", "number"],
-                "examples": ["1500.00"],
-                "description": "What the session was opened for, in major units.",
-            },
-            "currency": {"type": "string", "examples": ["KES"]},
-        },
-        "oneOf": [
-            {"required": ["session"]},
-            {"required": ["payment"], "not": {"required": ["amount"]}},
-        ],
-        "dependentRequired": {"amount": ["currency"], "currency": ["amount"]},
-    },
-}
-
-_CHECKOUT: Final = {
-    "type": "object",
-    "required": ["order"],
-    "additionalProperties": False,
-    "properties": {
-        "order": {
-            "type": "object",
-            "required": ["reference", "amount", "currency"],
-            "additionalProperties": False,
-            "properties": {
-                "reference": {"type": "string", "minLength": 1, "maxLength": 200},
-                "amount": {"type": ["string", "number"], "examples": ["1500.00"]},
-                "currency": {"type": "string", "examples": ["KES"]},
-            },
-        },
-        "customer": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "phone": {"type": ["string", "null"], "examples": ["254712345678"]},
-            },
-        },
-        "return_urls": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "success": {"type": ["string", "null"], "format": "uri"},
-                "cancel": {"type": ["string", "null"], "format": "uri"},
-            },
-        },
-        "new_payment": {
-            "type": "boolean",
-            "description": "The earlier payment is over and the customer tries again.",
-        },
-    },
-}
-
-_SESSION: Final = {
-    "type": "object",
-    "required": ["reference", "status", "checkout_url", "expires_at", "order", "idempotency_key"],
-    "properties": {
-        "reference": {"type": ["string", "null"], "description": "The service's own."},
-        "status": {"enum": ["open", "paid", "expired", "unknown"]},
-        "checkout_url": {"type": ["string", "null"]},
-        "expires_at": {"anyOf": [_INSTANT, {"type": "null"}]},
-        "order": {"type": "object", "properties": {"reference": {"type": "string"}}},
-        "idempotency_key": {
-            "type": ["string", "null"],
-            "description": "For questions to the service; null where no payment was started here.",
-        },
-        "detail": {"type": "string"},
-    },
-}
-
-_FINANCE_SCHEMAS: Final[dict[str, Any]] = {
-    schema: {
-        "type": "object",
-        "properties": {name: _OBJECTS, "next": {"type": [kind, "null"]}},
-    }
-    for schema, name, kind in (
-        ("LinePage", "lines", "string"),
-        ("BankPage", "lines", "string"),
-        ("ImportPage", "imports", "integer"),
-        ("RunPage", "runs", "integer"),
-        ("BreakPage", "breaks", "string"),
-        ("LatePage", "late", "string"),
+_TAGGED: Final = {
+    "ETag": _header(
+        "A weak one: of all that is answered, but for `as_of`.",
+        WORD,
+        'W/"sha256:' + "5f" * 32 + '"',
     )
-} | {
-    "PeriodList": {"type": "object", "properties": {"periods": _OBJECTS}},
-    "Document": {"type": "object", "description": "What the command shows as JSON."},
+}
+_IF_NONE_MATCH: Final = {
+    "name": "If-None-Match",
+    "in": "header",
+    "schema": WORD,
+    "description": "The `ETag` of an earlier answer, or several, apart by commas: where it is "
+    "still so, the answer is 304 without a body.",
 }
 
-_WHAT: Final = {
-    "LinePage": "A page of lines",
-    "BankPage": "A page of bank lines",
-    "ImportPage": "A page of imports",
-    "RunPage": "A page of runs",
-    "BreakPage": "A page of breaks",
-    "LatePage": "A page of late money",
-    "PeriodList": "The closed months",
-    "Document": "What was asked for",
+
+def _content(schema: str, kind: str = "application/json") -> dict[str, Any]:
+    return {kind: {"schema": ref(schema), "example": example_of(ref(schema), _ALL_SCHEMAS)}}
+
+
+def _good(
+    description: str, schema: str, headers: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    given = {"headers": dict(headers)} if headers else {}
+    return {"description": description, **given, "content": _content(schema)}
+
+
+def _problem(description: str, headers: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Without an example: which codes there are tells the schema's own."""
+    given = {"headers": dict(headers)} if headers else {}
+    content = {"application/problem+json": {"schema": ref("Problem")}}
+    return {"description": description, **given, "content": content}
+
+
+def _body(schema: str) -> dict[str, Any]:
+    return {"required": True, "content": _content(schema)}
+
+
+_BODY_PROBLEMS: Final = {
+    "400": _problem("The body cannot be read"),
+    "413": _problem("The body is too large"),
 }
 
-_AFTER: Final = _parameter("after", {"type": "string"}, "The `next` of the page before.")
-_BEFORE: Final = _parameter("before", {"type": "integer"}, "The `next` of the page before.")
-_LIMIT: Final = _parameter("limit", {"type": "integer", "minimum": 1}, "How many in a page.")
-_AS_OF: Final = _parameter("as_of", _INSTANT, "As it could be known then.")
+
+def _operation(
+    scope: str,
+    name: str,
+    summary: str,
+    *parameters: dict[str, Any],
+    answers: Mapping[str, Any],
+    body: str | None = None,
+    description: str = "",
+) -> dict[str, Any]:
+    """An operation for which a token needs this scope. `name`: its tag and its id, as
+    `orders.listOrders`."""
+    tag, _, identity = name.partition(".")
+    refused = {
+        "401": _problem("No token in force", _AUTHENTICATE),
+        "403": _problem(f"The token lacks the scope `{scope}`, which `scope` names", _AUTHENTICATE),
+        "422": _problem("A parameter is wrong, or there is none of its name"),
+        "503": _problem("The store cannot answer now; nothing is lost", _RETRY_AFTER),
+    }
+    return {
+        "operationId": identity,
+        "tags": [tag],
+        "summary": summary,
+        **({"description": description} if description else {}),
+        "security": [{"bearer": [scope]}],
+        "parameters": list(parameters),
+        **({"requestBody": _body(body)} if body is not None else {}),
+        "responses": dict(sorted({**refused, **answers}.items())),
+    }
+
+
+_AFTER: Final = _parameter("after", WORD, "The `next` of the page before.")
+_BEFORE: Final = _parameter(
+    "before",
+    {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+    "The `next` of the page before.",
+)
+_LIMIT: Final = _parameter(
+    "limit",
+    {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100},
+    "How many in a page.",
+)
+_AS_OF: Final = _parameter("as_of", INSTANT, "As it could be known then.")
+
+# --- orders and the feed --------------------------------------------------------------------------
+
+_STARTED: Final = {
+    **_BODY_PROBLEMS,
+    "200": _good("The session that the order has", "Session"),
+    "201": _good("The session, opened by this call", "Session"),
+    "202": _good(
+        "Not known yet whether it is open; the same call again tells", "Session", _RETRY_AFTER
+    ),
+    "409": _problem(
+        "The order's payment has other money, or is not over: `ask_again_at`, where that is "
+        "known, says when it will be, and `Retry-After` in how many seconds to ask",
+        _RETRY_AFTER,
+    ),
+    "422": _problem("Something is wrong, all mistakes are named; or the service refused"),
+    "501": _problem("This instance opens no sessions"),
+    "503": _problem(
+        "The service denies us, or too many calls at once; nothing is lost", _RETRY_AFTER
+    ),
+}
+
+_ORDER_PATHS: Final[dict[str, Any]] = {
+    "/api/v1/orders": {
+        "get": _operation(
+            "read",
+            "orders.listOrders",
+            "Orders in the order of their references, with outcome and findings",
+            _parameter("outcome", {"enum": list(OUTCOMES)}, "Only this outcome."),
+            _parameter("finding", {"enum": list(FINDING_CODES)}, "Only with this finding."),
+            _parameter("from", INSTANT, "Only orders of which a change was published since then."),
+            _parameter("to", INSTANT, "Only orders of which a change was published before then."),
+            _AFTER,
+            _LIMIT,
+            answers={"200": _good("A page of orders", "OrderPage")},
+        )
+    },
+    "/api/v1/orders/{reference}": {
+        "parameters": [
+            _in_path(
+                "reference",
+                REFERENCE,
+                "The order's; of a source with orders of its own @source:reference, as @till:7.",
+            )
+        ],
+        "get": _operation(
+            "read",
+            "orders.getOrder",
+            "The ledger of one order, folded from what is stored now",
+            _AS_OF,
+            _IF_NONE_MATCH,
+            answers={
+                "200": _good("The ledger", "Ledger", _OF_ORDER | _TAGGED),
+                "304": {
+                    "description": "It is as the program has it, but for `as_of`",
+                    "headers": _OF_ORDER | _TAGGED,
+                },
+                "404": _problem("Nobody has spoken of this order"),
+            },
+        ),
+        "put": _operation(
+            "orders",
+            "orders.tellOrder",
+            "Tell what the shop knows of an order; facts are only added",
+            body="Told",
+            answers={
+                **_BODY_PROBLEMS,
+                "200": _good("The ledger", "Ledger", _OF_ORDER),
+                "409": _problem("One of the references is another order's, which `order` names"),
+                "422": _problem("Something told is wrong; all mistakes are named"),
+            },
+        ),
+    },
+    "/api/v1/checkout/sessions": {
+        "post": _operation(
+            "checkout",
+            "checkout.startPayment",
+            "Start an order's payment, once: the session is opened, or the one there is given",
+            body="Checkout",
+            answers=_STARTED,
+        )
+    },
+    "/api/v1/outcomes": {
+        "get": _operation(
+            "read",
+            "outcomes.readFeed",
+            "The outcome feed: every published change, in order, without gaps",
+            _parameter(
+                "after",
+                {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "default": 0},
+                "The last id seen. Ids rise and none is given twice; they are not consecutive "
+                "after a restore.",
+            ),
+            _LIMIT,
+            _parameter(
+                "wait",
+                {"type": "integer", "minimum": 0, "maximum": LONGPOLL_MAX_S, "default": 0},
+                "Seconds to wait.",
+            ),
+            answers={
+                "200": _good("Changes after the cursor", "OutcomePage"),
+                "410": _problem("The cursor is beyond the last id: read on from `read_from`"),
+            },
+        )
+    },
+}
+
+# --- finance --------------------------------------------------------------------------------------
+
 _REFERENCE: Final = _parameter(
-    "reference", {"type": "string"}, "Only lines that name this order, group or payment."
+    "reference", WORD, "Only lines that name this order, group or payment."
 )
 _STANDS: Final = _parameter("stands", {"enum": list(BUCKETS)}, "Only lines that stand there.")
 _CAUSE: Final = _parameter("cause", {"enum": list(BREAK_CAUSES)}, "Only this cause.")
 _STATE: Final = _parameter(
     "state", {"enum": list(STATES)}, "Only in this state; without it all but closed ones."
 )
-_ASSIGNEE: Final = _parameter("assignee", {"type": "string"}, "Only what is this person's.")
+_ASSIGNEE: Final = _parameter("assignee", WORD, "Only what is this person's.")
 _CLOSED_TOO: Final = _parameter("all", {"enum": ["true", "false"]}, "What evidence ended, too.")
+_LINES: Final = (_REFERENCE, _AS_OF, _AFTER, _LIMIT)
+_IMPORTS: Final = "that were imported, and imports that took one back, newest first"
+_BY_PERSON: Final = "An operator's own token may ask for it where their role may see it."
 
 
 def _to_read(
-    summary: str, schema: str, *parameters: dict[str, Any], more: dict[str, Any] | None = None
+    name: str,
+    summary: str,
+    schema: str,
+    *parameters: dict[str, Any],
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A page of finance: an operator's own token may ask for it where their role may."""
-    answers = {"200": _answer(_WHAT[schema], schema), **(more or {})}
-    if parameters:
-        answers["422"] = _problem("A parameter is wrong")
     return {
-        "get": _guarded(
+        "get": _operation(
             "finance",
-            {
-                "summary": f"{summary}. An operator's own token may ask for it where their role "
-                "may see it",
-                "parameters": list(parameters),
-                "responses": answers,
-            },
+            f"finance.{name}",
+            summary,
+            *parameters,
+            answers={"200": _good("What was asked for", schema), **(more or {})},
+            description=_BY_PERSON,
         )
     }
 
 
-def _one_of_them(name: str, told: dict[str, Any]) -> dict[str, Any]:
-    told["get"]["responses"]["404"] = _problem("There is none of this name")
-    schema = {"type": "string", "minLength": 1, "maxLength": 200}
-    return told | {"parameters": [{"name": name, "in": "path", "required": True, "schema": schema}]}
+def _one_of_them(name: str, described: dict[str, Any]) -> dict[str, Any]:
+    described["get"]["responses"]["404"] = _problem("There is none of this name")
+    return described | {"parameters": [_in_path(name, {**WORD, "minLength": 1})]}
 
 
 _NOT_MATCHED: Final = {"409": _problem("They are too many to be matched, or their sums too large")}
-_LINES: Final = (_REFERENCE, _AS_OF, _AFTER, _LIMIT)
-_IMPORTS: Final = "that were imported, and imports that took one back, newest first"
 
 _FINANCE_PATHS: Final[dict[str, Any]] = {
-    "/api/v1/records/lines": _to_read("The lines of the order book, by key", "LinePage", *_LINES),
-    "/api/v1/records/imports": _to_read(f"Order books {_IMPORTS}", "ImportPage", _BEFORE, _LIMIT),
-    "/api/v1/statement/lines": _to_read("The lines of statements, by key", "LinePage", *_LINES),
-    "/api/v1/statement/imports": _to_read(f"Statements {_IMPORTS}", "ImportPage", _BEFORE, _LIMIT),
+    "/api/v1/schedule": _to_read(
+        "listSchedule",
+        "What is done at its times, each with its last and next time and what became of the last",
+        "Schedule",
+    ),
+    "/api/v1/records/lines": _to_read(
+        "listBookLines", "The lines of the order book, by key", "BookLinePage", *_LINES
+    ),
+    "/api/v1/records/imports": _to_read(
+        "listBookImports", f"Order books {_IMPORTS}", "ImportPage", _BEFORE, _LIMIT
+    ),
+    "/api/v1/statement/lines": _to_read(
+        "listStatementLines", "The lines of statements, by key", "StatementLinePage", *_LINES
+    ),
+    "/api/v1/statement/imports": _to_read(
+        "listStatementImports", f"Statements {_IMPORTS}", "ImportPage", _BEFORE, _LIMIT
+    ),
     "/api/v1/bank/lines": _to_read(
+        "listBankLines",
         "What the bank booked, the newest first, with the payouts it is matched with; without the "
         "texts that name people",
         "BankPage", _STANDS, _AS_OF, _AFTER, _LIMIT, more=_NOT_MATCHED,
@@ -296,148 +321,210 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
     "/api/v1/bank/lines/{line}": _one_of_them(
         "line",
         _to_read(
+            "getBankLine",
             "One bank line: all that the bank told, where it stands, its payouts and their rate",
-            "Document", _AS_OF, more=_NOT_MATCHED,
+            "WholeBankLine", _AS_OF, more=_NOT_MATCHED,
         ),
     ),
     "/api/v1/bank/imports": _to_read(
-        f"Files of banks {_IMPORTS}", "ImportPage", _BEFORE, _LIMIT
+        "listBankImports", f"Files of banks {_IMPORTS}", "ImportPage", _BEFORE, _LIMIT
     ),
-    "/api/v1/runs": _to_read("Reconciliations, newest first", "RunPage", _BEFORE, _LIMIT),
+    "/api/v1/runs": _to_read(
+        "listRuns", "Reconciliations, newest first", "RunPage", _BEFORE, _LIMIT
+    ),
     "/api/v1/runs/{run}": _one_of_them(
         "run",
         _to_read(
+            "getRun",
             "One reconciliation: its totals and ties, and the breaks that it saw, by id",
-            "Document", _AFTER, _LIMIT,
+            "WholeRun", _AFTER, _LIMIT,
         ),
     ),
-    "/api/v1/rules": _to_read("The rules in force, and who saved them when", "Document"),
+    "/api/v1/rules": _to_read("getRules", "The rules in force, and who saved them when", "Rules"),
     "/api/v1/breaks": _to_read(
-        "Breaks by id", "BreakPage", _CAUSE, _STATE, _ASSIGNEE, _AFTER, _LIMIT
+        "listBreaks", "Breaks by id", "BreakPage", _CAUSE, _STATE, _ASSIGNEE, _AFTER, _LIMIT
     ),
     "/api/v1/breaks/{break}": _one_of_them(
         "break",
         _to_read(
+            "getBreak",
             "One break: what differs, what to do next, the nearest lines, and all that was done",
-            "Document",
+            "WholeBreak",
         ),
     ),
     "/api/v1/late": _to_read(
-        "Late money, with a proposed action and where it stands", "LatePage",
+        "listLateMoney", "Late money, with a proposed action and where it stands", "LatePage",
         _CLOSED_TOO, _AFTER, _LIMIT,
     ),
-    "/api/v1/periods": _to_read("The closed months, the earliest first", "PeriodList"),
+    "/api/v1/periods": _to_read(
+        "listPeriods", "The closed months, the earliest first", "PeriodList"
+    ),
     "/api/v1/periods/{period}": _one_of_them(
-        "period", _to_read("A closed month's report, byte for byte as it was closed", "Document")
+        "period",
+        _to_read(
+            "getPeriod", "A closed month's report, byte for byte as it was closed", "Report"
+        ),
     ),
 }  # fmt: skip
 
-_PROPOSAL_PATH: Final = {
-    "name": "proposal",
-    "in": "path",
-    "required": True,
-    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
-}
+# --- proposals ------------------------------------------------------------------------------------
 
-_WORD: Final = {"type": "string"}
-_MAYBE_WORD: Final = {"type": ["string", "null"]}
-_MAYBE_INSTANT: Final = {"anyOf": [_INSTANT, {"type": "null"}]}
-
-_PROPOSAL: Final = {
-    "type": "object",
-    "required": ["id", "kind", "subject", "sentence", "state", "by", "reason", "at", "until"],
-    "properties": {
-        "id": _WORD,
-        "kind": _WORD,
-        "subject": {"type": "string", "description": "What it would be done to."},
-        "sentence": {"type": "string", "description": "What would be done, with the money."},
-        "state": {"enum": ["waiting", "expired", "approved", "rejected", "withdrawn"]},
-        "by": {"type": "string", "description": "The proposer."},
-        "reason": _WORD,
-        "at": _INSTANT,
-        "until": {**_INSTANT, "description": "From then on nobody can approve it."},
-        "given": {"type": "object", "description": "What the act needs besides."},
-        "decided_by": _MAYBE_WORD,
-        "decided_at": _MAYBE_INSTANT,
-        "decided_because": _MAYBE_WORD,
-    },
-}
+_PROPOSAL: Final = _in_path("proposal", {**WORD, "minLength": 1})
+_NO_PROPOSAL: Final = {"404": _problem("There is no such proposal")}
 
 
-def _for_person(operation: dict[str, Any]) -> dict[str, Any]:
+def _for_person(
+    name: str, summary: str, *parameters: dict[str, Any], **more: Any
+) -> dict[str, Any]:
     """An operation that takes an operator's own token."""
-    told = _guarded("operator", operation)
-    told["responses"]["403"] = _problem(
-        "It takes an `operator`'s own token, of a role that may do this"
+    described = _operation("operator", name, summary, *parameters, **more)
+    described["responses"]["403"] = _problem(
+        "It takes an `operator`'s own token, of a role that may do this", _AUTHENTICATE
     )
-    return told
+    return described
 
 
-def _deciding(summary: str) -> dict[str, Any]:
+def _deciding(name: str, summary: str) -> dict[str, Any]:
+    answers = {
+        **_BODY_PROBLEMS,
+        **_NO_PROPOSAL,
+        "200": _good("What became of it", "Proposal"),
+        "409": _problem("It cannot be decided so: it is over, has changed, or is one's own"),
+        "422": _problem("No reason is given"),
+    }
     return {
-        "parameters": [_PROPOSAL_PATH],
-        "post": _for_person(
-            {
-                "summary": summary,
-                "requestBody": {
-                    "required": True,
-                    "content": {
-                        "application/json": {
-                            "schema": {
-                                "type": "object",
-                                "required": ["reason"],
-                                "additionalProperties": False,
-                                "properties": {"reason": _WORD},
-                            }
-                        }
-                    },
-                },
-                "responses": {
-                    "200": _answer("What became of it", "Proposal"),
-                    "400": _problem("The body cannot be read"),
-                    "404": _problem("There is no such proposal"),
-                    "409": _problem(
-                        "It cannot be decided so: it is over, has changed, or is one's own"
-                    ),
-                    "413": _problem("The body is too large"),
-                    "422": _problem("No reason is given"),
-                },
-            }
-        ),
+        "parameters": [_PROPOSAL],
+        "post": _for_person(f"proposals.{name}", summary, body="Because", answers=answers),
     }
 
 
 _PROPOSAL_PATHS: Final[dict[str, Any]] = {
     "/api/v1/proposals": {
         "get": _for_person(
-            {
-                "summary": "Proposals that wait for a second person, then the others, newest first",
-                "parameters": [
-                    _parameter("before", _WORD, "The `next` of the page before."),
-                    _parameter("limit", {"type": "integer", "minimum": 1}, "Past ones in a page."),
-                ],
-                "responses": {
-                    "200": _answer("A page of proposals", "ProposalPage"),
-                    "422": _problem("A parameter is wrong"),
-                },
-            }
+            "proposals.listProposals",
+            "Proposals that wait for a second person, then the others, newest first",
+            _parameter("before", WORD, "The `next` of the page before."),
+            told(_LIMIT, "Past ones in a page."),
+            answers={"200": _good("A page of proposals", "ProposalPage")},
         )
     },
     "/api/v1/proposals/{proposal}": {
-        "parameters": [_PROPOSAL_PATH],
+        "parameters": [_PROPOSAL],
         "get": _for_person(
-            {
-                "summary": "One proposal",
-                "responses": {
-                    "200": _answer("The proposal", "Proposal"),
-                    "404": _problem("There is no such proposal"),
-                },
-            }
+            "proposals.getProposal",
+            "One proposal",
+            answers={"200": _good("The proposal", "Proposal"), **_NO_PROPOSAL},
         ),
     },
-    "/api/v1/proposals/{proposal}/approve": _deciding("Agree to it; it is done at once"),
-    "/api/v1/proposals/{proposal}/reject": _deciding("Say that it is not to be done"),
-    "/api/v1/proposals/{proposal}/withdraw": _deciding("Take back one's own"),
+    "/api/v1/proposals/{proposal}/approve": _deciding("approve", "Agree to it; it is done at once"),
+    "/api/v1/proposals/{proposal}/reject": _deciding("reject", "Say that it is not to be done"),
+    "/api/v1/proposals/{proposal}/withdraw": _deciding("withdraw", "Take back one's own"),
+}
+
+# --- what came, and what was told -----------------------------------------------------------------
+
+_LOG_PATHS: Final[dict[str, Any]] = {
+    "/api/v1/deliveries": {
+        "get": _for_person(
+            "deliveries.listDeliveries",
+            "What arrived, newest first, without bodies",
+            _parameter("verdict", {"enum": list(VERDICTS)}, "Only this verdict."),
+            _parameter("source", WORD, "Only of this source."),
+            _parameter("before", WORD, "The `next` of the page before."),
+            _LIMIT,
+            answers={"200": _good("A page of arrivals", "ArrivalPage")},
+            description="Refused ones are there for who may see them: roles finance and support.",
+        )
+    },
+    "/api/v1/deliveries/{delivery}": {
+        "parameters": [_in_path("delivery", {**WORD, "minLength": 1})],
+        "get": _for_person(
+            "deliveries.getDelivery",
+            "One arrival with its headers, in which secrets and customers' numbers are masked",
+            answers={
+                "200": _good("The arrival", "WholeArrival"),
+                "404": _problem("There is none of this name; old refused ones are deleted"),
+            },
+            description="The trail says who looked at a refused one.",
+        ),
+    },
+    "/api/v1/notifications": {
+        "get": _for_person(
+            "notifications.listNotifications",
+            "What the shop is told of, newest first, and whether it took it",
+            _parameter("state", {"enum": ["waiting", "delivered", "dead"]}, "Only in this state."),
+            _parameter("order", WORD, "Only of this order."),
+            _BEFORE,
+            _LIMIT,
+            answers={"200": _good("A page of notifications", "SentPage")},
+        )
+    },
+    "/api/v1/notifications/{notification}/redeliver": {
+        "parameters": [_in_path("notification", {**WORD, "minLength": 1})],
+        "post": _for_person(
+            "notifications.redeliver",
+            "Send it again, with the id that it had, and three more days to be taken",
+            body="Because",
+            answers={
+                **_BODY_PROBLEMS,
+                "200": _good("The notification, which waits to be sent", "Sent"),
+                "404": _problem("There is none of this number"),
+                "422": _problem("No reason is given"),
+            },
+        ),
+    },
+}
+
+# --- what the shop is told ------------------------------------------------------------------------
+
+
+def _signed(name: str, description: str, example: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "header",
+        "required": True,
+        "schema": {"type": "string"},
+        "description": description,
+        "example": example,
+    }
+
+
+_WEBHOOKS: Final[dict[str, Any]] = {
+    "orderRevised": {
+        "post": {
+            "operationId": "orderRevised",
+            "tags": ["notifications"],
+            "summary": "An order's outcome was published: sent to the shop at least once, those of "
+            "an order in their order",
+            "description": "Sent to `TALLYHOOK_SHOP__URL`, signed by the Standard Webhooks rule. "
+            "The same id may come again: it is the same change.",
+            "security": [],
+            "parameters": [
+                _signed("webhook-id", "The same at every try.", "ntf_1_5f5f5f5f5f5f5f5f"),
+                _signed("webhook-timestamp", "When it was signed, in Unix seconds.", "1791210600"),
+                _signed("webhook-signature", "`v1,` and the signature in base64.", "v1,Xw=="),
+            ],
+            "requestBody": _body("Notification"),
+            "responses": {
+                "2XX": {"description": "Taken; it is not sent again"},
+                "429": {
+                    "description": "Not now; it is sent again after `Retry-After`",
+                    "headers": _RETRY_AFTER,
+                },
+                "default": {"description": "Not taken; it is sent again, for three days"},
+            },
+        }
+    }
+}
+
+_TAGS: Final = {
+    "orders": "What happened to each order's money, and what the shop knows of it.",
+    "outcomes": "Every published change.",
+    "checkout": "Payments started by the shop.",
+    "deliveries": "What arrived from providers.",
+    "finance": "Imports, reconciliation, breaks and closed months.",
+    "proposals": "What waits for a second person.",
+    "notifications": "What the shop is told of by itself.",
 }
 
 API_DOCUMENT: Final[dict[str, Any]] = {
@@ -445,103 +532,12 @@ API_DOCUMENT: Final[dict[str, Any]] = {
     "info": {
         "title": "Tallyhook",
         "version": "1",
-        "description": "What happened to each order's money, and how we know.",
+        "description": "What happened to each order's money, and how we know. A query parameter "
+        "that an operation does not name is refused.",
     },
-    "paths": {
-        "/api/v1/orders": {
-            "get": _guarded(
-                "read",
-                {
-                    "summary": "Orders in the order of their references, with outcome and findings",
-                    "parameters": [
-                        _parameter("outcome", {"enum": list(OUTCOMES)}, "Only this outcome."),
-                        _parameter(
-                            "finding", {"enum": list(FINDING_CODES)}, "Only with this finding."
-                        ),
-                        _parameter("after", {"type": "string"}, "The `next` of the page before."),
-                        _parameter("limit", {"type": "integer", "minimum": 1}, "Orders in a page."),
-                    ],
-                    "responses": {
-                        "200": _answer("A page of orders", "OrderPage"),
-                        "422": _problem("A parameter is wrong"),
-                    },
-                },
-            )
-        },
-        "/api/v1/orders/{reference}": {
-            "parameters": [_ORDER_PATH],
-            "get": _guarded(
-                "read",
-                {
-                    "summary": "The ledger of one order, folded from what is stored now",
-                    "parameters": [_parameter("as_of", _INSTANT, "As it could be known then.")],
-                    "responses": {
-                        "200": _answer("The ledger", "Ledger"),
-                        "404": _problem("Nobody has spoken of this order"),
-                        "422": _problem("A parameter is wrong"),
-                    },
-                },
-            ),
-            "put": _guarded(
-                "orders",
-                {
-                    "summary": "Tell what the shop knows of an order; facts are only added",
-                    "requestBody": {
-                        "required": True,
-                        "content": {
-                            "application/json": {"schema": {"$ref": "#/components/schemas/Told"}}
-                        },
-                    },
-                    "responses": {
-                        "200": _answer("The ledger", "Ledger"),
-                        "400": _problem("The body cannot be read"),
-                        "413": _problem("The body is too large"),
-                        "422": _problem("Something told is wrong; all mistakes are named"),
-                    },
-                },
-            ),
-        },
-        "/api/v1/checkout/sessions": {"post": _guarded("checkout", _STARTING)},
-        "/api/v1/schedule": {
-            "get": _guarded(
-                "finance",
-                {
-                    "summary": "What is done at its times, each with its last and next time and "
-                    "what became of the last",
-                    "responses": {"200": _answer("Every entry", "Schedule")},
-                },
-            )
-        },
-        "/api/v1/outcomes": {
-            "get": _guarded(
-                "read",
-                {
-                    "summary": "The outcome feed: every published change, in order, without gaps",
-                    "parameters": [
-                        _parameter(
-                            "after",
-                            {"type": "integer", "minimum": 0},
-                            "The last id seen. Ids rise and none is given twice; they are not "
-                            "consecutive after a restore.",
-                        ),
-                        _parameter(
-                            "limit", {"type": "integer", "minimum": 1}, "Changes in a page."
-                        ),
-                        _parameter("wait", {"type": "integer", "minimum": 0}, "Seconds to wait."),
-                    ],
-                    "responses": {
-                        "200": _answer("Changes after the cursor", "OutcomePage"),
-                        "410": _problem(
-                            "The cursor is beyond the last id: read on from `read_from`"
-                        ),
-                        "422": _problem("A parameter is wrong"),
-                    },
-                },
-            )
-        },
-        **_FINANCE_PATHS,
-        **_PROPOSAL_PATHS,
-    },
+    "tags": [{"name": name, "description": words} for name, words in _TAGS.items()],
+    "paths": {**_ORDER_PATHS, **_LOG_PATHS, **_FINANCE_PATHS, **_PROPOSAL_PATHS},
+    "webhooks": _WEBHOOKS,
     "components": {
         "securitySchemes": {
             "bearer": {
@@ -551,66 +547,48 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                 "that it needs. `operator` is a person's own, of `tallyhook operators token`.",
             }
         },
-        "schemas": {
-            "Money": _MONEY,
-            "Ledger": _LEDGER,
-            "Told": {
-                "type": "object",
-                "required": ["amount", "currency"],
-                "additionalProperties": False,
-                "properties": {
-                    "amount": {"type": ["string", "number"], "examples": ["1500.00"]},
-                    "currency": {"type": "string", "examples": ["KES"]},
-                    "placed_at": _INSTANT,
-                    "canceled_at": _INSTANT,
-                    "fulfilled_at": _INSTANT,
-                    "references": _REFERENCES,
-                },
-            },
-            "Checkout": _CHECKOUT,
-            "Session": _SESSION,
-            "Proposal": _PROPOSAL,
-            "ProposalPage": {
-                "type": "object",
-                "properties": {"proposals": _OBJECTS, "next": _MAYBE_WORD},
-            },
-            "OrderPage": {
-                "type": "object",
-                "properties": {
-                    "orders": _OBJECTS,
-                    "next": {"type": ["string", "null"]},
-                },
-            },
-            **_FINANCE_SCHEMAS,
-            "Schedule": {"type": "object", "properties": {"entries": _OBJECTS}},
-            "OutcomePage": {
-                "type": "object",
-                "properties": {
-                    "outcomes": _OBJECTS,
-                    "cursor": {"type": "integer"},
-                    "alarms": {
-                        "description": "Sentences on what goes wrong that no outcome tells, such "
-                        "as that no verified event comes any more. Missing while nothing does.",
-                        "type": "array",
-                        "items": {"type": "string"},
-                    },
-                },
-            },
-            "Problem": {
-                "type": "object",
-                "required": ["status", "code", "detail"],
-                "properties": {
-                    "type": {"type": "string"},
-                    "title": {"type": "string"},
-                    "status": {"type": "integer"},
-                    "code": {"type": "string"},
-                    "detail": {"type": "string"},
-                    "read_from": {
-                        "description": "With 410 of the outcome feed: the cursor to read on from.",
-                        "type": "integer",
-                    },
-                },
-            },
-        },
+        "schemas": _ALL_SCHEMAS,
     },
 }
+
+
+def api_document(*, page_max: int, longpoll_max_s: int) -> dict[str, Any]:
+    """The description with an instance's own limits: how many a page has at most, and for how many
+    seconds a reader of the feed may wait."""
+    greatest = {"limit": page_max, "wait": longpoll_max_s}
+    return {
+        **API_DOCUMENT,
+        "paths": {
+            path: {
+                method: {
+                    **described,
+                    "parameters": [_limited(each, greatest) for each in described["parameters"]],
+                }
+                if isinstance(described, dict)
+                else described
+                for method, described in operations.items()
+            }
+            for path, operations in API_DOCUMENT["paths"].items()
+        },
+    }
+
+
+def _limited(parameter: dict[str, Any], greatest: Mapping[str, int]) -> dict[str, Any]:
+    if (most := greatest.get(parameter["name"])) is None:
+        return parameter
+    schema = parameter["schema"]
+    return {
+        **parameter,
+        "schema": {**schema, "maximum": most, "default": min(schema["default"], most)},
+    }
+
+
+_PATH_KIND: Final = re.compile(r":[a-z]+\}")
+
+
+def query_parameters(path: str, method: str) -> Collection[str]:
+    """The query parameters that an address of the router takes by a method. Raises KeyError for
+    one that is not described."""
+    operations = API_DOCUMENT["paths"][_PATH_KIND.sub("}", path)]
+    described = operations["get" if method == "HEAD" else method.lower()]
+    return [each["name"] for each in described["parameters"] if each["in"] == "query"]

@@ -79,15 +79,16 @@ class ProposalRoutes:
 
 def _may_look(operator: Holder) -> None:
     if operator.role not in MAY_READ["proposals"]:
-        raise _role_missing(operator)
+        raise role_missing(operator)
 
 
 def _may(operator: Holder, action: Action) -> None:
     if operator.role not in MAY[action]:
-        raise _role_missing(operator)
+        raise role_missing(operator)
 
 
-def _role_missing(operator: Holder) -> ApiProblem:
+def role_missing(operator: Holder) -> ApiProblem:
+    """The refusal of a person whose role may not do this."""
     return ApiProblem(
         403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
     )
@@ -107,7 +108,7 @@ async def _decide(
     decide: Callable[..., Awaitable[Proposal]],
 ) -> Response:
     proposal = await _found(proposals, request)
-    reason = await _reason(request)
+    reason = await asked_reason(request)
     try:
         done = await decide(proposal.id, by=operator.name, reason=reason)
     except (NotFoundError, UsageError) as error:  # also of what it is about
@@ -115,7 +116,8 @@ async def _decide(
     return JSONResponse(proposals.document(done))
 
 
-async def _reason(request: Request) -> str:
+async def asked_reason(request: Request) -> str:
+    """The reason that a body gives. Raises ApiProblem for a body that is anything else."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -123,7 +125,11 @@ async def _reason(request: Request) -> str:
             raise ApiProblem(413, "body_too_large", f"Send at most {MAX_BYTES} bytes.")
     document = json_object(bytes(body))
     reason = document.get("reason")
-    if set(document) != {"reason"} or not isinstance(reason, str) or not reason.strip():
+    if (
+        set(document) != {"reason"}
+        or not isinstance(reason, str)
+        or not 0 < len(reason.strip()) <= REASON_MAX
+    ):
         raise ApiProblem(
             422, "request_invalid", f'Send {{"reason": WHY}}, WHY in 1 to {REASON_MAX} characters.'
         )

@@ -39,16 +39,32 @@ def _is_utf8(path: bytes | None) -> bool:
     return True
 
 
+def only_parameters(request: Request, names: Collection[str]) -> None:
+    """Raises ApiProblem 422 for a query parameter that the address does not take, and for one that
+    is given more than once: a misspelled filter must not be passed over."""
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name not in names:
+            there = f"there are: {', '.join(names)}" if names else "there are none"
+            # Quoted: it may be anything.
+            raise ApiProblem(
+                422, "parameter_unknown", f"There is no parameter {name[:60]!a} here; {there}."
+            )
+        if name in seen:
+            raise ApiProblem(422, "parameter_invalid", f"{name} is given more than once.")
+        seen.add(name)
+
+
 def _parameter(request: Request, name: str) -> str | None:
     """What the query gives for a name; `?name=` gives nothing, as a form sends a blank field."""
     return request.query_params.get(name) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """A whole number from the query, within its bounds."""
+    """A whole number from the query, within its bounds; so is the default."""
     text = _parameter(request, name)
     if text is None:
-        return default
+        return min(default, high)
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and low <= int(text) <= high):
         raise ApiProblem(
             422, "parameter_invalid", f"{name} is a whole number from {low} to {high}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -12,12 +13,13 @@ from starlette.responses import JSONResponse, Response
 
 from app.access.operators import author_of_token
 from app.access.tokens import Holder, ScopeMissing, TokenRefused, TokenScope, admit, holder_of
-from app.api.openapi import API_DOCUMENT
+from app.api.openapi import api_document
 from app.api.request_body import (
     chosen,
     instant_parameter,
     json_object,
     number_parameter,
+    only_parameters,
     order_reference,
     told_order,
 )
@@ -40,6 +42,7 @@ from app.orders.order_facts import ReferenceTaken, tell_order
 from app.orders.read_feed import outcome_document, read_feed, read_from
 from app.orders.read_orders import list_orders, order_document
 from app.receiving.context import AppContext
+from reconcile.canonical import fingerprint
 from reconcile.instants import SECOND, format_instant
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
@@ -75,6 +78,9 @@ class Api:
         self._schedule = schedule
         self._page_max = page_max
         self._longpoll_max_s = longpoll_max_s
+        described = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
+        # Written once: it is the longest answer that needs no token.
+        self._description = json.dumps(described, ensure_ascii=False).encode()
 
     async def authorize(self, request: Request, scope: TokenScope) -> str:
         """The name of the program that asks. Raises ApiProblem 401 for who has no token in force,
@@ -88,7 +94,7 @@ class Api:
             return await holder_of(self._context, _bearer(request))
 
     async def get_order(self, request: Request, program: str) -> Response:
-        """GET /api/v1/orders/{reference}[?as_of=]"""
+        """GET /api/v1/orders/{reference}[?as_of=], with If-None-Match"""
         as_of = instant_parameter(request, "as_of")
         try:
             found = await order_document(self._context, order_reference(request), as_of=as_of)
@@ -96,10 +102,10 @@ class Api:
             raise ApiProblem(
                 404, "order_unknown", "Nothing is known of an order of this reference."
             ) from None
-        return _of_order(found)
+        return _if_new(request, found)
 
     async def list_orders(self, request: Request, program: str) -> Response:
-        """GET /api/v1/orders?outcome=&finding=&after=&limit="""
+        """GET /api/v1/orders?outcome=&finding=&from=&to=&after=&limit="""
         limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
         ledgers = await list_orders(
             self._context,
@@ -107,6 +113,8 @@ class Api:
             limit=limit,
             outcome=chosen(request, "outcome", OUTCOMES),
             finding=chosen(request, "finding", FINDING_CODES),
+            since=instant_parameter(request, "from"),
+            until=instant_parameter(request, "to"),
         )
         following = ledgers[-1].order if len(ledgers) == limit else None
         return _json({"orders": [ledger_summary(each) for each in ledgers], "next": following})
@@ -129,6 +137,8 @@ class Api:
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""
         after = number_parameter(request, "after", default=0, low=0, high=2**63 - 1)
+        limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+        wait_s = number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s)
         lost = await read_from(self._context, after=after)
         if lost is not None:
             raise ApiProblem(
@@ -138,12 +148,7 @@ class Api:
                 f"backup. Read on from {lost}; what you know already has the same id.",
                 read_from=lost,
             )
-        published = await read_feed(
-            self._context,
-            after=after,
-            limit=number_parameter(request, "limit", default=100, low=1, high=self._page_max),
-            wait_s=number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s),
-        )
+        published = await read_feed(self._context, after=after, limit=limit, wait_s=wait_s)
         document: dict[str, Any] = {
             "outcomes": [outcome_document(each) for each in published],
             "cursor": published[-1].seq if published else after,
@@ -154,7 +159,8 @@ class Api:
 
     async def openapi(self, request: Request) -> Response:
         """GET /api/v1/openapi.json"""
-        return Response(_OPENAPI, media_type=JSONResponse.media_type)
+        only_parameters(request, ())
+        return Response(self._description, media_type=JSONResponse.media_type)
 
 
 def _bearer(request: Request) -> str:
@@ -174,8 +180,27 @@ def _refusing(scope: str) -> Iterator[None]:
         raise ApiProblem(403, "scope_missing", str(error), headers=asked, scope=scope) from None
 
 
-_OPENAPI: Final = json.dumps(API_DOCUMENT, ensure_ascii=False).encode()
-"""Written once: it is the longest answer that needs no token."""
+_TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
+
+
+def _if_new(request: Request, document: dict[str, Any]) -> Response:
+    """The ledger with its ETag; 304 where the program has it already.
+
+    The tag covers all that is answered but `as_of`, so what stands outside of the fingerprint, too:
+    it is a weak one, as two answers of one tag are dated differently.
+    """
+    known = {name: value for name, value in document.items() if name != "as_of"}
+    tag = fingerprint(known)
+    asked = ", ".join(request.headers.getlist("if-none-match"))
+    answer = _of_order(document)
+    answer.headers["ETag"] = f'W/"{tag}"'
+    if asked.strip() != "*" and tag not in _TAG.findall(asked):
+        return answer
+    headers = {name: answer.headers[name] for name in _KEPT_BY_304 if name in answer.headers}
+    return Response(status_code=304, headers=headers)
+
+
+_KEPT_BY_304: Final = ("ETag", "Tallyhook-Behind")
 
 
 def _of_order(document: dict[str, Any]) -> Response:

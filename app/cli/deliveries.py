@@ -40,14 +40,14 @@ def list_deliveries(
     form: FormatOption = Format.table,
 ) -> None:
     """List arrivals, newest first: stored, duplicate, unreadable and refused alike."""
-    from app.orders.delivery_log import VERDICTS, list_deliveries
+    from app.orders.delivery_log import VERDICTS, delivery_document, list_deliveries
 
     if verdict is not None and verdict not in VERDICTS:
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
     entries = with_context(
         lambda context, settings: list_deliveries(context, verdict=verdict, limit=limit)
     )
-    emit_up_to(limit, [_row(entry) for entry in entries], columns=COLUMNS, form=form)
+    emit_up_to(limit, [delivery_document(entry) for entry in entries], columns=COLUMNS, form=form)
 
 
 @group.command("poisoned")
@@ -92,6 +92,7 @@ def show_delivery(
     """
     from app.bootstrap_sources import compile_sources
     from app.orders.delivery_log import (
+        delivery_document,
         is_nameless,
         is_refused,
         masked_parts,
@@ -108,7 +109,7 @@ def show_delivery(
     entry, order, phones, headers = with_context(look)
     if is_refused(entry):
         with_context(lambda context, _: note_reading(context, entry, by=by), purpose="writing")
-    row = _row(entry) | {
+    row = delivery_document(entry) | {
         "order": order,
         "digest": entry.digest,
         "phone": ", ".join(phones) or None,
@@ -245,15 +246,3 @@ def unexplained(verdict: str) -> str:
         "the secret is one that is not configured here, the request was changed on its way, or it "
         "never came from the provider"
     )
-
-
-def _row(entry: Any) -> dict[str, Any]:
-    return {
-        "delivery": entry.delivery_id,
-        "received_at": format_instant(entry.received_at),
-        "source": entry.source,
-        "verdict": entry.verdict,
-        "event": entry.event_id,
-        "size": entry.size,
-        "problem": entry.problem,
-    }

@@ -23,7 +23,6 @@ from app.cli.output import (
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.instants import format_known
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.ledger.records import HOLD_REASONS
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from app.checkout.checkout_result import CheckoutResult
     from app.checkout.request import CheckoutRequest
     from app.config.settings import Settings
-    from app.orders.notify_shop import Entry
     from app.receiving.context import AppContext
     from reconcile.instants import Instant
 
@@ -411,7 +409,7 @@ def list_notifications(
     )
     emit_up_to(
         limit,
-        [_notification_row(entry) for entry in entries],
+        [notify_shop.notification_document(entry) for entry in entries],
         columns=NOTIFICATION_COLUMNS,
         form=form,
     )
@@ -437,17 +435,3 @@ def redeliver(
         purpose="writing",
     )
     note(f"{counted(count, 'notification')} will be sent again by the service that runs.")
-
-
-def _notification_row(entry: Entry) -> dict[str, Any]:
-    return {
-        "id": entry.seq,
-        "order": entry.order,
-        "outcome": entry.outcome,
-        "state": entry.state,
-        "tries": entry.tries,
-        "published_at": format_known(entry.published_at),
-        "due_at": format_known(entry.due_at),
-        "delivered_at": format_known(entry.delivered_at),
-        "problem": entry.problem,
-    }

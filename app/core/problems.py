@@ -1,17 +1,20 @@
-"""Errors as RFC 9457 problem details: a title, a status, a stable code, and what to do."""
+"""Errors as RFC 9457 problem details: a type, a title, a status, a stable code, and what to do."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 MEDIA_TYPE = "application/problem+json"
+
+TYPE: Final = "urn:tallyhook:problem:"
+"""Begins the URI of every kind of problem; its code follows. It names, and leads nowhere."""
 
 
 def problem(
@@ -34,7 +37,7 @@ def problem(
 def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
     """The JSON of a problem."""
     document = {
-        "type": "about:blank",
+        "type": TYPE + code,
         "title": HTTPStatus(status).phrase,
         "status": status,
         "code": code,

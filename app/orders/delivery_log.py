@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
@@ -24,7 +24,7 @@ from app.receiving.delivery_log_store import (
     refused_naming,
 )
 from app.receiving.header_codec import URL
-from reconcile.instants import EARLIEST, MINUTE, Instant
+from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
@@ -127,6 +127,19 @@ async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
     if entry is None:
         raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are deleted")
     return entry
+
+
+def delivery_document(entry: LogEntry) -> dict[str, Any]:
+    """One arrival in a list, for JSON."""
+    return {
+        "delivery": entry.delivery_id,
+        "received_at": format_instant(entry.received_at),
+        "source": entry.source,
+        "verdict": entry.verdict,
+        "event": entry.event_id,
+        "size": entry.size,
+        "problem": entry.problem,
+    }
 
 
 async def order_of(context: AppContext, entry: LogEntry) -> str | None:

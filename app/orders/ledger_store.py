@@ -21,7 +21,7 @@ from app.orders.listing_store import last_numbers, list_anew, relist
 from app.orders.notification_store import write_notifications
 from app.orders.published_store import PUBLISHED_COLUMNS, Published, published_of
 from app.receiving.due_store import Due, Mark, settle_marks
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.revise import Position, Revision, new_position
 from reconcile.values import maker
@@ -278,6 +278,12 @@ async def times_released(connection: AsyncConnection, order: str) -> int:
     return int(found.scalar_one())
 
 
+_PUBLISHED_BETWEEN: Final = (
+    "EXISTS (SELECT 1 FROM revisions WHERE revisions.order_key = ledgers.order_key "
+    "AND at >= :since AND at < :until)"
+)
+
+
 async def listed_orders(
     connection: AsyncConnection,
     *,
@@ -285,15 +291,23 @@ async def listed_orders(
     limit: int,
     outcome: str | None = None,
     finding: str | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
 ) -> list[str]:
-    """References of folded orders after `after` in key order, as the cache has them."""
-    conditions, values = ["order_key > :after"], {"after": after, "limit": limit}
+    """References of folded orders after `after` in key order, as the cache has them; of those of
+    which something was published from `since` on and before `until`."""
+    conditions = ["order_key > :after"]
+    values: dict[str, Any] = {"after": after, "limit": limit}
     if outcome is not None:
         conditions.append("outcome = :outcome")
         values["outcome"] = outcome
     if finding is not None:
         conditions.append("findings LIKE :finding")
         values["finding"] = f"%|{finding}|%"
+    if since is not None or until is not None:
+        conditions.append(_PUBLISHED_BETWEEN)
+        values["since"] = EARLIEST if since is None else since
+        values["until"] = LATEST if until is None else until
     rows = await connection.execute(
         text(
             f"SELECT order_key FROM ledgers WHERE {' AND '.join(conditions)} "  # noqa: S608

@@ -51,7 +51,16 @@ from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+from reconcile.instants import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    Duration,
+    Instant,
+    format_instant,
+    format_known,
+)
 
 __all__ = [
     "STATES",
@@ -60,6 +69,7 @@ __all__ = [
     "Shop",
     "destination_of",
     "list_notifications",
+    "notification_document",
     "notify_due",
     "redeliver",
 ]
@@ -301,6 +311,21 @@ async def list_notifications(
         return await notifications_in(
             connection, state=state, limit=limit, order=order, before=before
         )
+
+
+def notification_document(entry: Entry) -> dict[str, Any]:
+    """One notification in a list, for JSON; `id` is the revision's in the feed."""
+    return {
+        "id": entry.seq,
+        "order": entry.order,
+        "outcome": entry.outcome,
+        "state": entry.state,
+        "tries": entry.tries,
+        "published_at": format_known(entry.published_at),
+        "due_at": format_known(entry.due_at),
+        "delivered_at": format_known(entry.delivered_at),
+        "problem": entry.problem,
+    }
 
 
 async def redeliver(

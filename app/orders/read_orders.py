@@ -124,8 +124,11 @@ async def list_orders(
     limit: int = 100,
     outcome: str | None = None,
     finding: str | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
 ) -> Sequence[Ledger]:
-    """Ledgers of orders in the order of their references, folded as of now.
+    """Ledgers of orders in the order of their references, folded as of now; with `since` or
+    `until`, of those of which a change was published from then on, or before then.
 
     Which orders match is taken from the ledger cache, so an order that became due within the last
     moments may still be listed under its earlier outcome; the ledger returned is always current.
@@ -133,7 +136,13 @@ async def list_orders(
     now = context.clock.now()
     async with context.store.reading() as connection:
         orders = await listed_orders(
-            connection, after=after, limit=limit, outcome=outcome, finding=finding
+            connection,
+            after=after,
+            limit=limit,
+            outcome=outcome,
+            finding=finding,
+            since=since,
+            until=until,
         )
         histories = await as_judged(connection, orders, policy=context.policy)
     return await _folded(context, [histories[order] for order in orders], now)

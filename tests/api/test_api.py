@@ -9,11 +9,14 @@ from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 import pytest
-from openapi_spec_validator import validate
 
+from app.orders import read_orders
 from app.orders.refold import refold_until_quiet
-from reconcile.instants import MINUTE, SECOND, format_instant
+from app.receiving.context import AppContext
+from reconcile.instants import HOUR, MINUTE, SECOND, format_instant
+from tests.api.described import not_as_described
 from tests.api.driving import Driver, event, of_order
 from tests.reconcile.build import T
 
@@ -211,10 +214,86 @@ async def test_listing(driver: Driver) -> None:
     assert await listed("?outcome=succeeded&after=O-A") == ("C", None)
 
 
+async def test_listing_by_when_it_changed(driver: Driver) -> None:
+    """Orders of which a change was published from a moment on, and before another; in pages."""
+    for number, name in enumerate("ABC"):
+        driver.clock.put(T + number * HOUR)
+        await driver.send(of_order(f"O-{name}", f"p-{name}"))
+        await folded(driver)
+    driver.clock.put(T + 4 * HOUR)
+    await driver.send(of_order("O-A", "s-A", "disputed"))
+    await folded(driver)
+
+    async def listed(**words: Any) -> str:
+        page = (await driver.api("GET", "/orders", params=words)).json()
+        return "".join(each["order"][-1] for each in page["orders"])
+
+    at = [format_instant(T + number * HOUR) for number in range(6)]
+    assert await listed(**{"from": at[0]}) == "ABC"
+    assert await listed(**{"from": at[1]}) == "ABC"  # A was published again, at the end
+    assert await listed(**{"from": at[1], "to": at[2]}) == "B"
+    assert await listed(to=at[1]) == "A"
+    assert await listed(**{"from": at[2], "limit": 1, "after": "O-A"}) == "C"
+    assert await listed(**{"from": at[4], "outcome": "succeeded"}) == ""
+    assert await listed(**{"from": at[5]}) == ""
+
+
+async def test_an_order_that_is_known_already(driver: Driver) -> None:
+    """Its tag is of all but the date of the answer; where the program has it, nothing is sent."""
+    await driver.send(event("e1"))
+    first = await driver.api("GET", "/orders/ORD-1")
+    tag = first.headers["etag"]
+
+    async def asked(*tags: str, query: str = "", method: str = "GET") -> httpx2.Response:
+        bearer = ("Authorization", f"Bearer {driver.token}")
+        headers = [bearer, *(("If-None-Match", each) for each in tags)]
+        path = f"/api/v1/orders/ORD-1{query}"
+        return await driver.client.request(method, path, headers=headers)
+
+    driver.clock.put(T + SECOND)
+    for tags in ((tag,), (tag.removeprefix("W/"),), ("*",), ('"a"', tag), (f'"a", {tag}',)):
+        for method in ("GET", "HEAD"):
+            known = await asked(*tags, method=method)
+            assert (known.status_code, known.content) == (304, b""), tags
+            assert known.headers["etag"] == tag
+            assert method == "HEAD" or not_as_described(known) == []
+    other = await asked('"a"')
+    assert (other.status_code, other.headers["etag"]) == (200, tag)
+    assert other.json()["as_of"] != first.json()["as_of"]
+    assert (await asked("*", query="?as_of=2026-01-01T00:00:00Z")).status_code == 404
+    await driver.send(event("e1"))  # again: a finding
+    changed = await asked(tag)
+    assert (changed.status_code, changed.headers["etag"] == tag) == (200, False)
+
+
+async def test_the_tag_is_of_what_the_fingerprint_leaves_out(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While something waits to be read, the order is not what it was, and not to be shipped."""
+    await driver.send(event("e1"))
+    first = await driver.api("GET", "/orders/ORD-1")
+
+    async def behind(context: AppContext) -> int:
+        return 3
+
+    monkeypatch.setattr(read_orders, "behind_s", behind)
+    headers = {"If-None-Match": first.headers["etag"], "Authorization": f"Bearer {driver.token}"}
+    then = await driver.client.get("/api/v1/orders/ORD-1", headers=headers)
+    assert then.status_code == 200
+    assert (then.json()["fingerprint"], then.json()["fulfillable"]) == (
+        first.json()["fingerprint"],
+        False,
+    )
+    assert not_as_described(then) == []
+    headers["If-None-Match"] = then.headers["etag"]
+    again = await driver.client.get("/api/v1/orders/ORD-1", headers=headers)
+    assert (again.status_code, again.headers["tallyhook-behind"]) == (304, "3")
+
+
 @pytest.mark.parametrize(
     ("path", "names"),
     [
-        ("/orders", ["outcome", "finding", "after", "limit"]),
+        ("/orders", ["outcome", "finding", "from", "to", "after", "limit"]),
         ("/orders/ORD-1", ["as_of"]),
         ("/outcomes", ["after", "limit", "wait"]),
     ],
@@ -236,6 +315,8 @@ async def test_a_parameter_without_a_value_is_not_given(
     [
         "/orders?outcome=paid",
         "/orders?finding=x",
+        "/orders?from=yesterday",
+        "/orders?to=2026-13-01T00:00:00Z",
         "/orders?limit=0",
         "/orders?limit=1001",
         "/orders?limit=-1",
@@ -245,12 +326,21 @@ async def test_a_parameter_without_a_value_is_not_given(
         "/outcomes?after=x",
         "/outcomes?after=9223372036854775808",
         "/outcomes?wait=61",
+        "/outcomes?after=99&wait=61",
+        "/orders?from=1969-12-31T00:00:00Z",
         "/outcomes?wait=1.5",
     ],
 )
 async def test_parameters_that_are_none(driver: Driver, query: str) -> None:
     """A parameter outside its words or bounds is refused."""
     assert (await problem_of(driver, "GET", query))[:2] == (422, "parameter_invalid")
+
+
+@pytest.mark.parametrize("path", ["/orders", "/outcomes", "/orders/ORD-1", "/openapi.json"])
+async def test_a_parameter_that_there_is_not(driver: Driver, path: str) -> None:
+    """It is refused: whoever misspells a filter must not be answered as if there were none."""
+    found = await problem_of(driver, "GET", f"{path}?outcom=succeeded")
+    assert found[:2] == (422, "parameter_unknown")
 
 
 # --- the feed -------------------------------------------------------------------------------------
@@ -320,10 +410,9 @@ async def test_a_deadline_passes_by_itself(driver: Driver) -> None:
 # --- the description ------------------------------------------------------------------------------
 
 
-async def test_the_description_is_valid_and_complete(driver: Driver) -> None:
-    """The OpenAPI document is valid, needs no token, and names just the routes that there are."""
+async def test_the_description_is_complete(driver: Driver) -> None:
+    """The OpenAPI document needs no token, and names just the routes that there are."""
     document = (await driver.client.get("/api/v1/openapi.json")).json()
-    validate(document)
     described = {
         (method.upper(), path)
         for path, operations in document["paths"].items()
@@ -338,19 +427,6 @@ async def test_the_description_is_valid_and_complete(driver: Driver) -> None:
         if route.path.startswith("/api/") and method != "HEAD"
     }
     assert described == there - {("GET", "/api/v1/openapi.json")}
-
-
-async def test_answers_are_as_described(driver: Driver) -> None:
-    """Every key of a ledger is described, and every required key is there."""
-    await driver.send(event("e1"))
-    schemas = (await driver.client.get("/api/v1/openapi.json")).json()["components"]["schemas"]
-    ledger = (await driver.api("GET", "/orders/ORD-1")).json()
-    described = set(schemas["Ledger"]["properties"]) - {"pruned"}  # only where something was
-    assert set(schemas["Ledger"]["required"]) <= set(ledger) == described
-    page = (await driver.api("GET", "/outcomes")).json()
-    assert set(page) | {"alarms"} == set(schemas["OutcomePage"]["properties"])
-    page = (await driver.api("GET", "/orders")).json()
-    assert set(page) == set(schemas["OrderPage"]["properties"])
 
 
 @pytest.mark.parametrize(

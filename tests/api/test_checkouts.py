@@ -36,12 +36,13 @@ ASKED: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def shop(folder: Path, *script: Write) -> AsyncIterator[tuple[Driver, Service]]:
+async def shop(folder: Path, *script: Write, **more: str) -> AsyncIterator[tuple[Driver, Service]]:
     """Our service beside a payment service that does what the script says."""
     async with service(*script) as pay:
         settings: dict[str, Any] = {
             "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",
             "CHECKOUT__TOKEN": TOKEN,
+            **more,
         }
         async with driving(folder, **settings) as driver:
             yield driver, pay

@@ -82,6 +82,10 @@ class Books:
 
 @pytest.fixture
 async def books(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Books:
+    return await keep_books(driver, tmp_path, monkeypatch)
+
+
+async def keep_books(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Books:
     """A book, a statement and a bank, of which one import was taken back; breaks, and a note."""
     now = T + 20 * DAY
     monkeypatch.setattr(SystemClock, "now", lambda self: driver.clock.now())

@@ -114,7 +114,8 @@ async def by_the_operations(driver: Driver, names: list[str], payload: str) -> N
         assert await trail(context, limit=10, **words) == []
     assert await list_book(context, reference=payload, as_of=None, limit=10) == []
     assert await list_statement(context, reference=payload, as_of=None, limit=10) == []
-    for words in ({"outcome": payload}, {"finding": payload.replace("%", "") or "-"}):
+    for name, given in (("outcome", payload), ("finding", payload.replace("%", "") or "-")):
+        words = {name: given}
         assert await list_orders(context, after="", limit=10, **words) == []
     assert await list_deliveries(context, verdict=payload, limit=10) == []
     assert [each async for each in living_breaks(context, causes=[payload])] == []

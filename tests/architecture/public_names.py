@@ -29,6 +29,7 @@ from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
 from app.api.application import ApiRoute, OperatorRoute, build_application
 from app.api.health import Health
+from app.api.log_routes import LogRoutes
 from app.api.openapi import API_DOCUMENT
 from app.api.proposal_routes import ProposalRoutes
 from app.api.published_log import PublishedLog
@@ -132,6 +133,7 @@ def routes() -> Iterator[str]:
         "checkouts": object.__new__(Checkouts),
         "finance": None,
         "proposals": object.__new__(ProposalRoutes),
+        "logs": object.__new__(LogRoutes),
         "health": object.__new__(Health),
         "log": object.__new__(PublishedLog),
     }

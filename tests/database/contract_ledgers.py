@@ -252,7 +252,7 @@ class LedgerContract:
             ]
             assert await outcome_counts(connection) == {"pending": 2, "succeeded": 2}
         listed = ["".join(names) for names in found]
-        assert listed == ["ABCD", "BCD", "CD", "AB", "AC", "C", "C", ""]
+        assert listed == ["ABCD", "BCD", "CD", "AB", "AC", "C", "C", "", "ABCD", "", "", "BD"]
 
     @pytest.mark.parametrize("seed", range(5))
     async def test_the_counters_of_orders_are_what_a_full_count_gives(
@@ -323,6 +323,10 @@ LISTINGS: list[dict[str, Any]] = [
     {"outcome": "succeeded", "after": "A"},
     {"finding": "redelivered"},
     {"finding": "paid_twice"},
+    {"since": seconds(1)},
+    {"since": seconds(0), "until": seconds(1)},
+    {"since": seconds(2)},
+    {"until": seconds(2), "outcome": "pending"},
 ]
 
 

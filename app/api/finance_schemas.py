@@ -1,0 +1,306 @@
+"""JSON Schemas of what finance has to be read: the documents that its commands show as JSON."""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from app.api.schemas import (
+    CITES,
+    COUNT,
+    FACTS,
+    FLAG,
+    INSTANT,
+    MAYBE_COUNT,
+    MAYBE_INSTANT,
+    MAYBE_MONEY,
+    MAYBE_WORD,
+    MONEY,
+    TEXTS,
+    WORD,
+    Schema,
+    listed,
+    maybe,
+    members,
+    page,
+    ref,
+    told,
+    word,
+)
+from app.core.schedule import FORMS, SPANS, WAYS
+from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, SETTLINGS, STATES, Turn
+from reconcile.matching.control import BUCKETS, SIDES, Family
+
+_FAMILY: Final = {"enum": list(get_args(Family))}
+_BUCKET: Final = {"enum": list(BUCKETS)}
+_CAUSE: Final = {"enum": list(BREAK_CAUSES)}
+_SETTLING: Final = {"enum": list(SETTLINGS)}
+
+_BOOK_LINE: Final = members(
+    {
+        "line": WORD,
+        "reference": WORD,
+        "kind": word("order"),
+        "amount": MONEY,
+        "placed_at": MAYBE_INSTANT,
+        "status": word("paid"),
+        "refunded_amount": MAYBE_MONEY,
+        "refunded_at": MAYBE_INSTANT,
+        "group": MAYBE_WORD,
+    }
+)
+
+_STATEMENT_LINE: Final = members(
+    {
+        "line": WORD,
+        "payment": MAYBE_WORD,
+        "order": MAYBE_WORD,
+        "type": word("payment"),
+        "gross": MONEY,
+        "fee": MONEY,
+        "net": MONEY,
+        "settled_at": MAYBE_INSTANT,
+        "payout": MAYBE_WORD,
+    }
+)
+
+_BANK_MEMBERS: Final = {
+    "line": WORD,
+    "account": WORD,
+    "booked_at": INSTANT,
+    "amount": MONEY,
+    "reference": MAYBE_WORD,
+    "family": _FAMILY,
+    "stands": _BUCKET,
+    "rate": MAYBE_WORD,
+    "payouts": listed(
+        members(
+            {
+                "payout": WORD,
+                "reference": MAYBE_WORD,
+                "source": WORD,
+                "amount": MONEY,
+                "paid_at": MAYBE_INSTANT,
+                "lines": COUNT,
+            }
+        )
+    ),
+}
+
+_IMPORT: Final = members(
+    {
+        "number": COUNT,
+        "published_at": MAYBE_INSTANT,
+        "file": WORD,
+        "who": WORD,
+        "read": COUNT,
+        "new": COUNT,
+        "changed": COUNT,
+        "unchanged": COUNT,
+        "rejected": COUNT,
+        "withdraws": told(MAYBE_COUNT, "The import that it took back."),
+        "reason": MAYBE_WORD,
+        "sha256": {"type": "string", "pattern": "^[0-9a-f]*$", "examples": ["5f" * 32]},
+    }
+)
+
+_RUN_MEMBERS: Final = {
+    "run": COUNT,
+    "at": INSTANT,
+    "as_of": INSTANT,
+    "from": MAYBE_INSTANT,
+    "to": MAYBE_INSTANT,
+    "rules": told(MAYBE_COUNT, "The number of the rules; null for the usual ones."),
+}
+
+_RUN: Final = members(
+    {
+        **_RUN_MEMBERS,
+        "kind": told({"enum": ["lived", "look"]}, "lived: it gave breaks life. look: it did not."),
+        "breaks": COUNT,
+        "ties": FLAG,
+    }
+)
+
+_CONTROL_LINE: Final = members(
+    {
+        "side": {"enum": list(SIDES)},
+        "currency": WORD,
+        "family": _FAMILY,
+        "bucket": _BUCKET,
+        "count": COUNT,
+        "sum": MAYBE_MONEY,
+        "fee": MAYBE_MONEY,
+        "net": MAYBE_MONEY,
+    },
+    optional=("fee", "net"),
+)
+
+_WHOLE_RUN: Final = members(
+    {
+        **_RUN_MEMBERS,
+        "lived": FLAG,
+        "ties": FLAG,
+        "ties_checked": COUNT,
+        "broken_ties": listed(
+            members(
+                {
+                    "name": WORD,
+                    "side": WORD,
+                    "currency": WORD,
+                    "left": {"type": "integer"},
+                    "right": {"type": "integer"},
+                }
+            )
+        ),
+        "control": listed(_CONTROL_LINE),
+        "matched": members({"count": COUNT, "sums": listed(MONEY)}),
+        "unsearched": COUNT,
+        "open": COUNT,
+        "breaks": listed(ref("Break")),
+        "next": MAYBE_WORD,
+    }
+)
+
+_CANDIDATE: Final = members(
+    {
+        "line": WORD,
+        "reference": MAYBE_WORD,
+        "money": MONEY,
+        "score": {"type": "integer", "minimum": 0, "maximum": 100},
+        "reasons": listed(members({"reason": WORD, "points": COUNT, "words": WORD})),
+        "apart": WORD,
+    }
+)
+
+_BREAK_MEMBERS: Final = {
+    "id": word("brk_1"),
+    "cause": _CAUSE,
+    "state": {"enum": list(STATES)},
+    "assignee": MAYBE_WORD,
+    "order": MAYBE_WORD,
+    "payment": MAYBE_WORD,
+    "money": MONEY,
+    "age_days": COUNT,
+    "since": INSTANT,
+    "cites": CITES,
+    "candidates": told(listed(_CANDIDATE), "The nearest lines, and what keeps each apart."),
+    "next_step": WORD,
+    "sentence": WORD,
+}
+
+_STEP: Final = members(
+    {
+        "at": INSTANT,
+        "step": {"enum": [*get_args(Turn), *DEEDS]},
+        "by": WORD,
+        "second": told(MAYBE_WORD, "Who agreed, where two had to."),
+        "value": WORD,
+        "reason": WORD,
+        "money": MONEY,
+        "cites": CITES,
+    }
+)
+
+_LATE: Final = members(
+    {
+        "id": WORD,
+        "cause": _CAUSE,
+        "order": MAYBE_WORD,
+        "payment": MAYBE_WORD,
+        "money": MONEY,
+        "proposed": _SETTLING,
+        "state": {"enum": ["to_decide", "waits_for_refund", "settled", "closed"]},
+        "decided": maybe(_SETTLING),
+        "because": MAYBE_WORD,
+        "cites": CITES,
+    }
+)
+
+_PERIOD: Final = members(
+    {
+        "period": {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$", "examples": ["2026-10"]},
+        "as_of": INSTANT,
+        "closed_at": INSTANT,
+        "closed_by": WORD,
+        "digest": WORD,
+    }
+)
+
+_LAST_TIME: Final = members(
+    {
+        "due_at": INSTANT,
+        "state": WORD,
+        "asked": told(FLAG, "Whether a person asked for it, out of turn."),
+        "late": FLAG,
+        "tries": COUNT,
+        "run": MAYBE_COUNT,
+        "ended_at": MAYBE_INSTANT,
+        "again_at": MAYBE_INSTANT,
+        "problem": MAYBE_WORD,
+        "delivered": listed(members({"way": {"enum": list(WAYS)}, "file": WORD})),
+    }
+)
+
+_SCHEDULED: Final = members(
+    {
+        "name": WORD,
+        "cron": word("30 2 * * *"),
+        "reconcile": FLAG,
+        "span": maybe({"enum": list(SPANS)}),
+        "forms": listed({"enum": list(FORMS)}),
+        "ways": listed({"enum": list(WAYS)}),
+        "checkpoint": FLAG,
+        "next": MAYBE_INSTANT,
+        "last": maybe(_LAST_TIME),
+    }
+)
+
+FINANCE_SCHEMAS: Final[dict[str, Schema]] = {
+    "BookLine": _BOOK_LINE,
+    "BookLinePage": page("lines", "BookLine", MAYBE_WORD),
+    "StatementLine": _STATEMENT_LINE,
+    "StatementLinePage": page("lines", "StatementLine", MAYBE_WORD),
+    "BankLine": members(_BANK_MEMBERS),
+    "WholeBankLine": members({**_BANK_MEMBERS, "counterparty": MAYBE_WORD, "text": MAYBE_WORD}),
+    "BankPage": page("lines", "BankLine", MAYBE_WORD),
+    "Import": _IMPORT,
+    "ImportPage": page("imports", "Import", MAYBE_COUNT),
+    "Run": _RUN,
+    "RunPage": page("runs", "Run", MAYBE_COUNT),
+    "WholeRun": _WHOLE_RUN,
+    "Rules": members(
+        {
+            "number": MAYBE_COUNT,
+            "at": INSTANT,
+            "by": WORD,
+            "digest": WORD,
+            "toml": told(word("settle_margin = '9 days'\n"), "The rules as they were saved."),
+        },
+        optional=("at", "by", "digest"),
+    ),
+    "Break": members(_BREAK_MEMBERS),
+    "WholeBreak": members(
+        {
+            **_BREAK_MEMBERS,
+            "because": MAYBE_WORD,
+            "settling": maybe(_SETTLING),
+            "closed_by": TEXTS,
+            "facts": FACTS,
+            "steps": listed(_STEP),
+        }
+    ),
+    "BreakPage": page("breaks", "Break", MAYBE_WORD),
+    "LateItem": _LATE,
+    "LatePage": page("late", "LateItem", MAYBE_WORD),
+    "Period": _PERIOD,
+    "PeriodList": members({"periods": listed(ref("Period"))}),
+    "Report": {
+        "type": "object",
+        "additionalProperties": True,
+        "description": "The month's report as `report month --format json` writes it, byte for "
+        "byte as it was closed: what stood in a report then, by the release that closed it.",
+    },
+    "Scheduled": _SCHEDULED,
+    "Schedule": members({"entries": listed(ref("Scheduled"))}),
+}
+"""By name, for `#/components/schemas`."""

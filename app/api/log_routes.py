@@ -1,0 +1,138 @@
+"""The API of what came and of what the shop was told: for people, with an operator's own token.
+Never a body, and of headers what may be seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.access.operators import MAY, MAY_READ, Reading
+from app.access.tokens import Holder
+from app.api.proposal_routes import asked_reason, role_missing
+from app.api.request_body import chosen, number_parameter
+from app.core.errors import NotFoundError
+from app.core.problems import ApiProblem
+from app.orders.delivery_log import (
+    VERDICTS,
+    delivery_document,
+    is_refused,
+    list_deliveries,
+    masked_parts,
+    note_reading,
+    order_of,
+    show_delivery,
+)
+from app.orders.notify_shop import (
+    STATES,
+    list_notifications,
+    notification_document,
+    redeliver,
+)
+from app.providers.source import Source
+from app.receiving.context import AppContext
+from reconcile.instants import format_known
+
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+_BEYOND: Final = 2**63 - 1
+
+
+class LogRoutes:
+    """The endpoints."""
+
+    def __init__(
+        self, context: AppContext, *, sources: Mapping[str, Source], page_max: int
+    ) -> None:
+        self._context = context
+        self._sources = sources
+        self._page_max = page_max
+
+    def _limit(self, request: Request) -> int:
+        return number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+
+    async def deliveries(self, request: Request, operator: Holder) -> Response:
+        """GET /api/v1/deliveries?verdict=&source=&before=&limit=: the newest first. Refused ones
+        are left out for who may not see them."""
+        _may_look(operator, "deliveries")
+        verdict = chosen(request, "verdict", VERDICTS)
+        refused = operator.role in MAY_READ["refused_deliveries"]
+        limit = self._limit(request)
+        found = await list_deliveries(
+            self._context,
+            verdict=verdict,
+            limit=limit,
+            before=request.query_params.get("before") or None,
+            source=request.query_params.get("source") or None,
+            refused=refused,
+        )
+        following = found[-1].delivery_id if len(found) == limit else None
+        return JSONResponse(
+            {"deliveries": [delivery_document(each) for each in found], "next": following}
+        )
+
+    async def delivery(self, request: Request, operator: Holder) -> Response:
+        """GET /api/v1/deliveries/{delivery}. That of a refused one is noted in the trail."""
+        _may_look(operator, "deliveries")
+        try:
+            entry = await show_delivery(self._context, request.path_params["delivery"])
+        except NotFoundError:
+            raise ApiProblem(
+                404,
+                "delivery_unknown",
+                "There is no delivery of this name; old refused ones are deleted.",
+            ) from None
+        if is_refused(entry):
+            _may_look(operator, "refused_deliveries")
+            await note_reading(self._context, entry, by=operator.name)
+        phones, headers = await masked_parts(self._context, entry, sources=self._sources)
+        return JSONResponse(
+            delivery_document(entry)
+            | {
+                "order": await order_of(self._context, entry),
+                "digest": entry.digest,
+                "phones": phones,
+                "pruned_at": format_known(entry.pruned_at),
+                "headers": headers,
+            }
+        )
+
+    async def notifications(self, request: Request, operator: Holder) -> Response:
+        """GET /api/v1/notifications?state=&order=&before=&limit=: the newest first"""
+        _may_look(operator, "notifications")
+        state, limit = chosen(request, "state", STATES), self._limit(request)
+        found = await list_notifications(
+            self._context,
+            state=next((each for each in STATES if each == state), None),
+            limit=limit,
+            order=request.query_params.get("order") or None,
+            before=number_parameter(request, "before", default=_BEYOND, low=0, high=_BEYOND),
+        )
+        following = found[-1].seq if len(found) == limit else None
+        return JSONResponse(
+            {"notifications": [notification_document(each) for each in found], "next": following}
+        )
+
+    async def redeliver(self, request: Request, operator: Holder) -> Response:
+        """POST /api/v1/notifications/{notification}/redeliver"""
+        if operator.role not in MAY["notifications_redelivered"]:
+            raise role_missing(operator)
+        reason, name = await asked_reason(request), request.path_params["notification"]
+        try:
+            if not _NUMBER.fullmatch(name):
+                raise NotFoundError(name)
+            number = int(name)
+            await redeliver(self._context, [number], by=operator.name, why=reason)
+        except NotFoundError:
+            raise ApiProblem(
+                404, "notification_unknown", "There is no notification of this number."
+            ) from None
+        (again,) = await list_notifications(self._context, state=None, limit=1, before=number + 1)
+        return JSONResponse(notification_document(again))
+
+
+def _may_look(operator: Holder, reading: Reading) -> None:
+    if operator.role not in MAY_READ[reading]:
+        raise role_missing(operator)

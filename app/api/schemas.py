@@ -1,0 +1,528 @@
+"""JSON Schemas of what the API takes and answers, but finance's; and an example made of each.
+
+Members that later releases add are no breach: a reader passes over those that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from app.access.proposals import REASON_MAX
+from app.api.request_body import MAX_REFERENCES
+from app.core.problems import TYPE
+from app.core.references import MAX_REFERENCE
+from app.orders.delivery_log import VERDICTS
+from reconcile.ledger.events import CLAIM_KINDS
+from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, AttemptOutcome, EntryKind, Severity
+
+Schema = dict[str, Any]
+
+
+def ref(name: str) -> Schema:
+    """The schema of this name among the components."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def maybe(schema: Schema) -> Schema:
+    """The same, or null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def listed(schema: Schema, **limits: int) -> Schema:
+    """A list of them."""
+    return {"type": "array", "items": schema, **limits}
+
+
+def told(schema: Schema, description: str) -> Schema:
+    """The same with words on what it means here."""
+    return {**schema, "description": description}
+
+
+def members(
+    properties: Mapping[str, Schema], *, optional: tuple[str, ...] = (), description: str = ""
+) -> Schema:
+    """An object of these members; all are there but the optional ones."""
+    return {
+        "type": "object",
+        "required": [name for name in properties if name not in optional],
+        "properties": dict(properties),
+        **({"description": description} if description else {}),
+    }
+
+
+def word(*examples: str) -> Schema:
+    """A text."""
+    return {"type": "string", "examples": list(examples)} if examples else {"type": "string"}
+
+
+def page(name: str, item: str, following: Schema) -> Schema:
+    """Some of a list, and where the next begins: null where there are no more."""
+    nothing = "What to ask the next page with; null where there is none."
+    return members({name: listed(ref(item)), "next": told(following, nothing)})
+
+
+WORD: Final = word()
+COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+FLAG: Final[Schema] = {"type": "boolean"}
+INSTANT: Final[Schema] = {
+    "type": "string",
+    "format": "date-time",
+    "pattern": "^(19[7-9]|[2-9][0-9]{2})",
+    "examples": ["2026-10-05T14:30:00Z"],
+}
+"""Of the years from 1970 to 9999."""
+
+MAYBE_WORD: Final[Schema] = {"type": ["string", "null"]}
+MAYBE_COUNT: Final[Schema] = {"type": ["integer", "null"], "minimum": 0}
+MAYBE_INSTANT: Final = maybe(INSTANT)
+MONEY: Final = ref("Money")
+MAYBE_MONEY: Final = maybe(MONEY)
+TEXTS: Final = listed(WORD)
+CITES: Final = told(TEXTS, "Ids of the events, deliveries and records that it rests on.")
+DIGEST: Final[Schema] = {
+    "type": "string",
+    "pattern": "^sha256:[0-9a-f]{64}$",
+    "examples": ["sha256:" + "5f" * 32],
+}
+REFERENCE: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": MAX_REFERENCE,
+    "pattern": "^(?=[\\s\\S]*\\S)[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$",
+    "examples": ["ORD-1"],
+}
+CURRENCY: Final[Schema] = {"type": "string", "pattern": "^[A-Z]{3}$", "examples": ["KES"]}
+AMOUNT: Final[Schema] = {
+    "type": ["string", "number"],
+    "pattern": "^[0-9]{1,19}(\\.[0-9]{1,19})?$",
+    "exclusiveMinimum": 0,
+    "examples": ["1500.00"],
+}
+FACTS: Final[Schema] = {
+    "type": "object",
+    "description": "What the sentence was made of, by name; a name that stands several times has "
+    "a list. Money is an object, an instant a text.",
+    "additionalProperties": {
+        "anyOf": [
+            {"type": ["string", "integer", "boolean", "null"]},
+            ref("Money"),
+            listed({"anyOf": [{"type": ["string", "integer", "boolean", "null"]}, ref("Money")]}),
+        ]
+    },
+}
+
+_FINDING: Final = {"enum": list(FINDING_CODES)}
+_OUTCOME: Final = {"enum": list(OUTCOMES)}
+
+_TOTALS: Final = members(
+    {
+        "expected": MAYBE_MONEY,
+        "captured": MAYBE_MONEY,
+        "refunded": MAYBE_MONEY,
+        "held": MAYBE_MONEY,
+        "reversed": MONEY,
+        "lost": MONEY,
+        "others": told(
+            listed(
+                members(
+                    {"captured": MONEY, "refunded": MONEY, "reversed": MONEY, "lost": MONEY},
+                    optional=("reversed", "lost"),
+                )
+            ),
+            "Money in other currencies than the order's.",
+        ),
+    },
+    optional=("reversed", "lost", "others"),
+)
+
+_LEDGER: Final = members(
+    {
+        "order": REFERENCE,
+        "as_of": INSTANT,
+        "outcome": _OUTCOME,
+        "fulfillable": told(FLAG, "Ship on this, and on nothing else."),
+        "totals": ref("Totals"),
+        "explanation": TEXTS,
+        "attempts": listed(ref("Attempt")),
+        "entries": listed(ref("Entry")),
+        "timeline": listed(ref("TimelineRow")),
+        "findings": listed(ref("Finding")),
+        "next_decision_at": MAYBE_INSTANT,
+        "fingerprint": told(
+            DIGEST,
+            "`sha256:` and the digest of the members above, without `as_of`, as canonical JSON.",
+        ),
+        "plain": members(
+            {
+                "answer": TEXTS,
+                "findings": listed(members({"code": _FINDING, "sentence": WORD})),
+            },
+            description="What can be read to a customer: `answer`, sentences without ids, and "
+            "`findings`, a code and a sentence each. The fingerprint does not cover it.",
+        ),
+        "pruned": members(
+            {"deliveries": COUNT, "last_at": INSTANT, "sentence": WORD},
+            description="What of its deliveries was deleted; there only where something was. The "
+            "fingerprint does not cover it.",
+        ),
+        "behind_s": told(
+            COUNT,
+            "For how many seconds something accepted has waited to be read; there only where "
+            "something does, and then `fulfillable` is false.",
+        ),
+    },
+    optional=("pruned", "behind_s"),
+)
+
+_ATTEMPT: Final = members(
+    {
+        "reference": WORD,
+        "source": MAYBE_WORD,
+        "outcome": {"enum": list(get_args(AttemptOutcome))},
+        "deadline": MAYBE_INSTANT,
+        "reasons": listed(
+            members({"code": WORD, "cites": CITES, "facts": FACTS, "sentence": WORD})
+        ),
+    }
+)
+
+_TIMELINE_ROW: Final = members(
+    {
+        "occurred_at": MAYBE_INSTANT,
+        "received_at": INSTANT,
+        "event": WORD,
+        "source": WORD,
+        "digest": WORD,
+        "kind": WORD,
+        "claim": {"enum": list(CLAIM_KINDS)},
+        "attempt": told(MAYBE_WORD, "Of which it speaks; null where it could be several."),
+        "money": MAYBE_MONEY,
+        "deliveries": COUNT,
+        "note": WORD,
+    }
+)
+
+_BEFORE: Final = maybe(members({"outcome": _OUTCOME, "fulfillable": FLAG}))
+
+_OUTCOME_ENTRY: Final = members(
+    {
+        "id": told({"type": "integer", "minimum": 1}, "Rises; none is given twice."),
+        "order": REFERENCE,
+        "outcome": _OUTCOME,
+        "fulfillable": FLAG,
+        "before": told(_BEFORE, "What was published before; null at first."),
+        "because": TEXTS,
+        "at": INSTANT,
+    }
+)
+
+_TOLD_REFERENCES: Final[Schema] = {
+    "type": ["array", "null"],
+    "maxItems": MAX_REFERENCES,
+    "description": "What a provider calls the order's payments, or their sessions: its events of "
+    "them are the order's, also where they do not name it. Each is one order's, for good. A "
+    "session's amount counts where the provider answers without one.",
+    "items": {
+        "type": "object",
+        "required": ["source"],
+        "additionalProperties": False,
+        "properties": {
+            "source": {"type": "string", "description": "The source's name, as in /webhooks/NAME."},
+            "session": REFERENCE,
+            "payment": REFERENCE,
+            "amount": told(AMOUNT, "What the session was opened for, in major units."),
+            "currency": CURRENCY,
+        },
+        "oneOf": [
+            {"required": ["session"]},
+            {"required": ["payment"], "not": {"required": ["amount"]}},
+        ],
+        "dependentRequired": {"amount": ["currency"], "currency": ["amount"]},
+        "examples": [{"source": "shop", "payment": "pay_1"}],
+    },
+}
+
+_TOLD: Final[Schema] = {
+    "type": "object",
+    "required": ["amount", "currency"],
+    "additionalProperties": False,
+    "properties": {
+        "amount": AMOUNT,
+        "currency": CURRENCY,
+        "placed_at": MAYBE_INSTANT,
+        "canceled_at": MAYBE_INSTANT,
+        "fulfilled_at": MAYBE_INSTANT,
+        "references": _TOLD_REFERENCES,
+    },
+    "examples": [
+        {"amount": "1500.00", "currency": "KES", "placed_at": "2026-10-05T14:30:00Z"},
+    ],
+}
+
+_CHECKOUT: Final[Schema] = {
+    "type": "object",
+    "required": ["order"],
+    "additionalProperties": False,
+    "properties": {
+        "order": {
+            "type": "object",
+            "required": ["reference", "amount", "currency"],
+            "additionalProperties": False,
+            "properties": {"reference": REFERENCE, "amount": AMOUNT, "currency": CURRENCY},
+        },
+        "customer": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "phone": {"type": ["string", "null"], "examples": ["254712345678"]},
+            },
+        },
+        "return_urls": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "success": {
+                    "type": ["string", "null"],
+                    "format": "uri",
+                    "examples": ["https://shop.example/paid"],
+                },
+                "cancel": {
+                    "type": ["string", "null"],
+                    "format": "uri",
+                    "examples": ["https://shop.example/basket"],
+                },
+            },
+        },
+        "new_payment": {
+            "type": "boolean",
+            "description": "The earlier payment is over and the customer tries again.",
+        },
+    },
+}
+
+_SESSION: Final = members(
+    {
+        "reference": told(MAYBE_WORD, "The service's own."),
+        "status": {"enum": ["open", "paid", "expired", "unknown"]},
+        "checkout_url": MAYBE_WORD,
+        "expires_at": MAYBE_INSTANT,
+        "order": members({"reference": REFERENCE}),
+        "idempotency_key": told(
+            MAYBE_WORD,
+            "For questions to the service; null where no payment was started here.",
+        ),
+        "detail": WORD,
+    },
+    optional=("detail",),
+)
+
+_PROPOSAL: Final = members(
+    {
+        "id": WORD,
+        "kind": WORD,
+        "subject": told(WORD, "What it would be done to."),
+        "sentence": told(WORD, "What would be done, with the money."),
+        "state": {"enum": ["waiting", "expired", "approved", "rejected", "withdrawn"]},
+        "by": told(WORD, "The proposer."),
+        "reason": WORD,
+        "at": INSTANT,
+        "until": told(INSTANT, "From then on nobody can approve it."),
+        "given": {
+            "type": "object",
+            "additionalProperties": True,
+            "description": "What the act needs besides.",
+        },
+        "decided_by": MAYBE_WORD,
+        "decided_at": MAYBE_INSTANT,
+        "decided_because": MAYBE_WORD,
+    }
+)
+
+_ARRIVAL: Final = {
+    "delivery": word("dlv_1"),
+    "received_at": INSTANT,
+    "source": WORD,
+    "verdict": {"enum": list(VERDICTS)},
+    "event": MAYBE_WORD,
+    "size": COUNT,
+    "problem": told(MAYBE_WORD, "Why it was refused or could not be read."),
+}
+
+_WHOLE_ARRIVAL: Final = members(
+    {
+        **_ARRIVAL,
+        "order": MAYBE_WORD,
+        "digest": WORD,
+        "phones": told(TEXTS, "Its customers' numbers, masked."),
+        "pruned_at": told(MAYBE_INSTANT, "When its body was deleted."),
+        "headers": told(
+            TEXTS, "As `name: value`; secrets are hidden, and numbers of customers masked."
+        ),
+    }
+)
+
+_SENT: Final = members(
+    {
+        "id": told({"type": "integer", "minimum": 1}, "That of the change in the feed."),
+        "order": REFERENCE,
+        "outcome": _OUTCOME,
+        "state": {"enum": ["waiting", "delivered", "dead"]},
+        "tries": COUNT,
+        "published_at": INSTANT,
+        "due_at": MAYBE_INSTANT,
+        "delivered_at": MAYBE_INSTANT,
+        "problem": told(MAYBE_WORD, "Why the last try failed, a code."),
+    }
+)
+
+_PROBLEM: Final = members(
+    {
+        "type": {
+            "type": "string",
+            "format": "uri",
+            "pattern": f"^{TYPE}[a-z0-9_]+$",
+            "description": f"What kind of problem it is: `{TYPE}` and the code. It names, "
+            "and leads nowhere.",
+            "examples": [f"{TYPE}order_unknown"],
+        },
+        "title": word("Not Found"),
+        "status": {"type": "integer", "minimum": 400, "maximum": 599, "examples": [404]},
+        "code": {"type": "string", "pattern": "^[a-z0-9_]+$", "examples": ["order_unknown"]},
+        "detail": told(
+            word("Nothing is known of an order of this reference."), "One sentence for a person."
+        ),
+        "scope": told(WORD, "With 403: the scope that the token lacks."),
+        "order": told(WORD, "With 409 of a reference: the order that has it."),
+        "read_from": told(COUNT, "With 410 of the outcome feed: the cursor to read on from."),
+        "ask_again_at": told(INSTANT, "With 409 of a payment that is not over, where it is known."),
+        "before": told(MAYBE_MONEY, "With 409 of other money: what the payment is of."),
+        "asked": told(MAYBE_MONEY, "With 409 of other money: what was asked for."),
+        "problems": told(
+            listed(members({"field": WORD, "sentence": WORD})),
+            "With 422 of a payment: every field that is not right.",
+        ),
+        "idempotency_key": told(MAYBE_WORD, "With 422 of a session that the service refused."),
+    },
+    optional=(
+        "scope",
+        "order",
+        "read_from",
+        "ask_again_at",
+        "before",
+        "asked",
+        "problems",
+        "idempotency_key",
+    ),
+)
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "Money": members(
+        {
+            "amount": {
+                "type": "string",
+                "pattern": "^-?[0-9]+(\\.[0-9]+)?$",
+                "description": "In major units, with the currency's own number of decimals.",
+                "examples": ["1500.00"],
+            },
+            "currency": CURRENCY,
+        }
+    ),
+    "Totals": _TOTALS,
+    "Attempt": _ATTEMPT,
+    "Entry": members(
+        {
+            "at": INSTANT,
+            "kind": {"enum": list(get_args(EntryKind))},
+            "money": MONEY,
+            "attempt": MAYBE_WORD,
+            "cites": CITES,
+        }
+    ),
+    "TimelineRow": _TIMELINE_ROW,
+    "Finding": members(
+        {
+            "code": _FINDING,
+            "severity": {"enum": list(get_args(Severity))},
+            "cites": CITES,
+            "facts": FACTS,
+            "sentence": WORD,
+        }
+    ),
+    "Ledger": _LEDGER,
+    "Told": _TOLD,
+    "OrderRow": members(
+        {
+            "order": REFERENCE,
+            "outcome": _OUTCOME,
+            "fulfillable": FLAG,
+            "totals": ref("Totals"),
+            "findings": listed(_FINDING),
+            "plain": told(WORD, "For a customer, without ids."),
+            "explanation": WORD,
+            "next_decision_at": MAYBE_INSTANT,
+        }
+    ),
+    "OrderPage": page("orders", "OrderRow", MAYBE_WORD),
+    "Outcome": _OUTCOME_ENTRY,
+    "OutcomePage": members(
+        {
+            "outcomes": listed(ref("Outcome")),
+            "cursor": told(COUNT, "Ask the next page with it as `after`."),
+            "alarms": told(
+                TEXTS,
+                "Sentences on what goes wrong that no outcome tells, such as that no verified "
+                "event comes any more. Missing while nothing does.",
+            ),
+        },
+        optional=("alarms",),
+    ),
+    "Notification": members(
+        {"type": {"const": "order.revised"}, "timestamp": INSTANT, "data": ref("Outcome")},
+        description="What the shop is told of one published change.",
+    ),
+    "Arrival": members(_ARRIVAL),
+    "ArrivalPage": page("deliveries", "Arrival", MAYBE_WORD),
+    "WholeArrival": _WHOLE_ARRIVAL,
+    "Sent": _SENT,
+    "SentPage": page("notifications", "Sent", MAYBE_COUNT),
+    "Checkout": _CHECKOUT,
+    "Session": _SESSION,
+    "Proposal": _PROPOSAL,
+    "ProposalPage": page("proposals", "Proposal", MAYBE_WORD),
+    "Because": {
+        "type": "object",
+        "required": ["reason"],
+        "additionalProperties": False,
+        "properties": {
+            "reason": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": REASON_MAX,
+                "examples": ["Agreed with the customer"],
+            }
+        },
+    },
+    "Problem": _PROBLEM,
+}
+
+
+def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
+    """A value that the schema allows, made of the examples in it. Raises KeyError for a schema
+    that gives nothing to make one of."""
+    if "$ref" in schema:
+        return example_of(schemas[schema["$ref"].rpartition("/")[2]], schemas)
+    if "examples" in schema:
+        return schema["examples"][0]
+    if "enum" in schema or "const" in schema:
+        return schema["enum"][0] if "enum" in schema else schema["const"]
+    if "anyOf" in schema:
+        return example_of(schema["anyOf"][0], schemas)
+    kinds = schema["type"]
+    kind = kinds if isinstance(kinds, str) else kinds[0]
+    if kind == "object":
+        inner = schema.get("properties", {})
+        return {name: example_of(each, schemas) for name, each in inner.items()}
+    if kind == "array":
+        return [example_of(schema["items"], schemas)]
+    return {"string": "…", "integer": schema.get("minimum", 0), "boolean": False}[kind]

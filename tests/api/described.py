@@ -1,0 +1,81 @@
+"""What the API's description says, held against what is answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import httpx2
+from openapi_schema_validator import OAS31Validator, oas31_format_checker
+
+from app.api.openapi import API_DOCUMENT
+
+SCHEMAS: Mapping[str, Any] = API_DOCUMENT["components"]["schemas"]
+METHODS = ("get", "put", "post", "delete", "patch")
+
+
+def closed(schema: Any) -> Any:
+    """The same, where an object may have no members but those that are described."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {name: closed(each) for name, each in schema.items()}
+    # A property of that name is a schema, and no list of members.
+    if isinstance(schema.get("properties"), dict) and "additionalProperties" not in schema:
+        inner["additionalProperties"] = False
+    return inner
+
+
+@cache
+def _closed_components() -> Any:
+    return closed(dict(SCHEMAS))
+
+
+def faults(schema: Mapping[str, Any], value: Any) -> list[str]:
+    """What of a value its schema does not allow; a member that is not described, too."""
+    whole = {**closed(dict(schema)), "components": {"schemas": _closed_components()}}
+    checker = OAS31Validator(whole, format_checker=oas31_format_checker)
+    return [f"{each.json_path}: {each.message[:200]}" for each in checker.iter_errors(value)]
+
+
+def operations() -> dict[tuple[str, str], dict[str, Any]]:
+    """Every operation by method and path."""
+    return {
+        (method.upper(), path): described
+        for path, methods in API_DOCUMENT["paths"].items()
+        for method, described in methods.items()
+        if method in METHODS
+    }
+
+
+def operation_of(method: str, path: str) -> dict[str, Any]:
+    """The operation at an address as it was asked for."""
+    found = []
+    for (asked, template), described in operations().items():
+        inner = "[^/]+" if template.count("/") > 4 or "{reference}" not in template else ".+"
+        if asked == method and re.fullmatch(re.sub(r"\{\w+\}", inner, template), path):
+            found.append((template.count("{"), described))
+    return min(found, key=lambda each: each[0])[1]
+
+
+def not_as_described(answer: httpx2.Response) -> list[str]:
+    """What of an answer its operation does not describe: its status, its kind, its headers that
+    are ours, its members."""
+    operation = operation_of(answer.request.method, answer.request.url.path)
+    described = operation["responses"].get(str(answer.status_code))
+    if described is None:
+        return [f"{operation['operationId']}: no {answer.status_code}"]
+    ours = {"etag", "retry-after", "tallyhook-behind", "www-authenticate"} & set(answer.headers)
+    named = {name.lower() for name in described.get("headers", {})}
+    wrong = [f"header {name}" for name in sorted(ours - named)]
+    kind = str(answer.headers.get("content-type"))
+    if "content" not in described:
+        return wrong + (["a body"] if answer.content else [])
+    if kind not in described["content"]:
+        return [*wrong, f"kind {kind}"]
+    if "json" not in kind:
+        return wrong
+    return wrong + faults(described["content"][kind]["schema"], answer.json())

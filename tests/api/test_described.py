@@ -1,0 +1,303 @@
+"""The description of the API is true: what every operation answers is what its schema says, and
+nothing besides."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from openapi_spec_validator import validate
+
+from app.access.operators import Proven
+from app.access.tokens import TOKEN_SCOPES, issue_token
+from app.api.openapi import API_DOCUMENT, api_document
+from app.core.problems import TYPE, problem_body
+from app.finance import closed_periods
+from app.finance.match_rules import rules_document, save_rules
+from app.finance.period_store import Closed
+from app.orders.notify_shop import notification_body
+from app.orders.published_store import Published
+from app.orders.refold import refold_until_quiet
+from reconcile.instants import SECOND, Instant, format_instant
+from reconcile.ledger.explain import ledger_document, ledger_summary
+from reconcile.ledger.plain import plain_document
+from tests.api.described import SCHEMAS, faults, not_as_described, operation_of, operations
+from tests.api.driving import Driver, of_order
+from tests.api.test_checkouts import ASKED, shop
+from tests.api.test_deciding import People
+from tests.api.test_finance import keep_books
+from tests.api.test_log_routes import Desk, desk_in
+from tests.checkout.service import opened
+from tests.reconcile.build import T
+from tests.reconcile.test_golden import LEDGERS
+
+
+def test_it_is_valid_and_says_what_a_maker_of_clients_needs() -> None:
+    """By its own standard; with an id, a tag and a summary at each operation, no id twice."""
+    validate(json.loads(json.dumps(api_document(page_max=50, longpoll_max_s=5))))
+    tags = {each["name"] for each in API_DOCUMENT["tags"]}
+    assert all(set(each["tags"]) <= tags and each["summary"] for each in operations().values())
+    identities = [each["operationId"] for each in operations().values()]
+    assert len(identities) == len(set(identities)) == len(operations())
+
+
+def test_an_instance_tells_its_own_limits() -> None:
+    paths = api_document(page_max=50, longpoll_max_s=5)["paths"]
+    of_feed = {
+        each["name"]: each["schema"] for each in paths["/api/v1/outcomes"]["get"]["parameters"]
+    }
+    assert (of_feed["limit"]["maximum"], of_feed["limit"]["default"]) == (50, 50)
+    assert of_feed["wait"]["maximum"] == 5
+
+
+def test_what_a_parameter_may_be_is_what_it_says() -> None:
+    """Moments of the years that there are, words, numbers up to the most; or no value, as a form
+    sends it."""
+    given = {each["name"]: each for each in operations()["GET", "/api/v1/orders"]["parameters"]}
+    assert all(each["allowEmptyValue"] for each in given.values())
+    for name, allowed, refused in (
+        ("from", "2026-10-05T14:30:00Z", "0601-04-25T09:45:00Z"),
+        ("to", "1970-01-01T00:00:00Z", "yesterday"),
+        ("outcome", "succeeded", "Succeeded"),
+        ("limit", 1_000, 1_001),
+    ):
+        assert faults(given[name]["schema"], allowed) == []
+        assert faults(given[name]["schema"], refused) != [], (name, refused)
+
+
+def _media(value: Any) -> Iterator[dict[str, Any]]:
+    """Every `schema` with an `example` beside it."""
+    if isinstance(value, dict):
+        if "schema" in value and "example" in value:
+            yield value
+        for each in value.values():
+            yield from _media(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _media(each)
+
+
+def test_examples_are_what_their_schemas_allow() -> None:
+    given = list(_media({name: API_DOCUMENT[name] for name in ("paths", "webhooks")}))
+    assert len(given) > 30
+    for each in given:
+        assert faults(each["schema"], each["example"]) == [], each["schema"]
+
+
+def _open_objects(schema: Any, where: str) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and not (
+            "properties" in schema or schema.get("additionalProperties")
+        ):
+            yield where
+        for name, each in schema.items():
+            yield from _open_objects(each, f"{where}.{name}")
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _open_objects(each, where)
+
+
+def test_no_object_is_left_open() -> None:
+    """Its members are named, or it says that they may be any."""
+    assert list(_open_objects(dict(SCHEMAS), "")) == []
+
+
+def test_every_ledger_there_is_an_example_of_is_as_described() -> None:
+    """With refunds, disputes, several attempts and currencies; so is its row in a list."""
+    for make in LEDGERS:
+        ledger = make()
+        told = ledger_document(ledger) | {"plain": plain_document(ledger)}
+        assert faults(SCHEMAS["Ledger"], told) == [], make
+        assert faults(SCHEMAS["OrderRow"], ledger_summary(ledger)) == [], make
+
+
+def test_a_member_that_is_not_described_is_found() -> None:
+    ledger = LEDGERS[0]()
+    told = ledger_document(ledger) | {"plain": plain_document(ledger)}
+    told["totals"]["expected"]["tax"] = "1"
+    assert any("tax" in each for each in faults(SCHEMAS["Ledger"], told | {}))
+    assert faults(SCHEMAS["Ledger"], {**told, "more": 1})
+
+
+def test_what_else_is_told_is_as_described() -> None:
+    """A notification, a closed month, rules that nobody saved, and every problem."""
+    published = Published(
+        seq=1, order="ORD-1", at=T, outcome="succeeded", fulfillable=True,
+        before_outcome="pending", before_fulfillable=False, because=("Paid.",),
+    )  # fmt: skip
+    assert faults(SCHEMAS["Notification"], json.loads(notification_body(published))) == []
+    month = Closed(period="2026-10", as_of=T, closed_at=T, by="ann", digest="sha256:" + "5f" * 32)
+    assert faults(SCHEMAS["Period"], month.document()) == []
+    assert faults(SCHEMAS["Rules"], rules_document(None)) == []
+    told = json.loads(problem_body(404, "order_unknown", "Nothing."))
+    assert told["type"] == f"{TYPE}order_unknown"
+    assert faults(SCHEMAS["Problem"], told) == []
+
+
+class _Asking:
+    """Asks with a token of every scope, and holds each answer against the description.
+
+    seen  ids of the operations that did what they were asked for
+    """
+
+    def __init__(self, driver: Driver, token: str) -> None:
+        self._driver = driver
+        self._bearer = {"Authorization": f"Bearer {token}"}
+        self.seen: set[str] = set()
+
+    async def ask(self, path: str, status: int = 200, method: str = "GET", **words: Any) -> Any:
+        """The document that is answered."""
+        answer = await self._driver.client.request(
+            method, f"/api/v1/{path}", headers=self._bearer, **words
+        )
+        assert answer.status_code == status, (path, answer.text)
+        return self.held(answer).json()
+
+    def held(self, answer: httpx2.Response) -> httpx2.Response:
+        """The same, which is as described."""
+        request = answer.request
+        assert not_as_described(answer) == [], (request.method, request.url.path, answer.text)
+        if answer.status_code < 300:
+            self.seen.add(operation_of(request.method, request.url.path)["operationId"])
+        return answer
+
+
+async def _orders(asking: _Asking, driver: Driver) -> None:
+    await driver.send(of_order("ORD-7", "evt_7", "declined"))
+    await driver.send(of_order("ORD-7", "evt_8", "disputed"))
+    told = {"amount": "9.00", "currency": "KES", "placed_at": format_instant(T)}
+    references = [{"source": "shop", "payment": "pay-own"}]
+    await asking.ask("orders/ORD-8", method="PUT", json={**told, "references": references})
+    refused = await asking.ask(
+        "orders/ORD-9", 409, method="PUT", json={**told, "references": references}
+    )
+    assert refused["order"] == "ORD-8"
+    for status, body in ((422, {}), (400, [])):
+        await asking.ask("orders/ORD-9", status, method="PUT", json=body)
+    await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
+    listed = (await asking.ask("orders"))["orders"]
+    assert len(listed) >= 3
+    for each in listed:
+        await asking.ask(f"orders/{each['order']}")
+    await asking.ask("orders/nobody", 404)
+    await asking.ask("orders?limit=0", 422)
+    assert (await asking.ask("outcomes?wait=60"))["outcomes"]
+    await asking.ask("outcomes?after=99999", 410)
+
+
+async def _finance(asking: _Asking) -> None:
+    for path, name, one in (
+        ("records/lines", "lines", ""), ("records/imports", "imports", ""),
+        ("statement/lines", "lines", ""), ("statement/imports", "imports", ""),
+        ("bank/lines", "lines", "line"), ("bank/imports", "imports", ""),
+        ("runs", "runs", "run"), ("breaks", "breaks", "id"), ("late?all=true", "late", ""),
+        ("periods", "periods", "period"), ("schedule", "entries", ""),
+    ):  # fmt: skip
+        listed = (await asking.ask(path))[name]
+        assert listed, path
+        for each in listed if one else ():
+            await asking.ask(f"{path}/{each[one]}")
+    await asking.ask("rules")
+    for path in ("runs/x", "breaks/x", "bank/lines/x", "periods/2020-01"):
+        await asking.ask(path, 404)
+
+
+async def _checkout(asking: _Asking) -> None:
+    path = "checkout/sessions"
+    await asking.ask(path, 201, method="POST", json=ASKED)
+    await asking.ask(path, method="POST", json=ASKED)
+    other = ASKED | {"order": ASKED["order"] | {"amount": "1"}}
+    for status, body in ((409, other), (422, {}), (422, {"more": 1}), (400, [])):
+        await asking.ask(path, status, method="POST", json=body)
+    again = await asking.ask(path, 409, method="POST", json=ASKED | {"new_payment": True})
+    assert again["code"] == "payment_not_over"
+
+
+async def _proposals(asking: _Asking, driver: Driver) -> None:
+    people = People(driver)
+    await people.begin()
+    for who, method, path, status in (
+        ("Ben", "GET", "", 200), ("Ben", "GET", f"/{people.proposal}", 200),
+        ("Ben", "GET", "/none", 404), ("Sue", "GET", "", 403), ("Ben", "GET", "?limits=1", 422),
+        ("Ben", "POST", f"/{people.proposal}/reject", 422),
+    ):  # fmt: skip
+        words: dict[str, Any] = {"json": {}} if method == "POST" else {}
+        answer = asking.held(await people.ask(who, method, path, **words))
+        assert answer.status_code == status, answer.text
+    for who, what, status in (
+        ("Sue", "approve", 403), ("Ann", "approve", 409), ("Ben", "approve", 200),
+        ("Ben", "reject", 409),
+    ):  # fmt: skip
+        assert asking.held(await people.decide(who, what)).status_code == status
+    for who, what in (("Ben", "reject"), ("Ann", "withdraw")):
+        driver.clock.put(Instant(driver.clock.now() + SECOND))
+        other = await save_rules(driver.context, f"# {what}\n", by=Proven("Ann"), reason="clearer")
+        people.proposal = getattr(other, "id", "")
+        assert asking.held(await people.decide(who, what)).status_code == 200
+
+
+async def _logs(asking: _Asking, desk: Desk) -> None:
+    for path, name, one in (
+        ("deliveries", "deliveries", "delivery"),
+        ("notifications",) * 2 + ("",),
+    ):
+        listed = asking.held(await desk.ask("Sue", path)).json()[name]
+        for each in listed if one else ():
+            asking.held(await desk.ask("Sue", f"{path}/{each[one]}"))
+    again: dict[str, Any] = {"method": "POST", "json": {"reason": "it was down"}}
+    asking.held(await desk.ask("Sue", "notifications/1/redeliver", **again))
+
+
+async def _misspelled(asking: _Asking) -> None:
+    """A parameter that there is not, or twice, is refused by every operation, and says which there
+    are; `operator` ones are asked for with a person's token, and refuse this one before."""
+    for (method, path), described in operations().items():
+        if described["security"] == [{"bearer": ["operator"]}]:
+            continue
+        address = re.sub(r"\{\w+\}", "ORD-1", path).removeprefix("/api/v1/")
+        refused = await asking.ask(f"{address}?limits=1", 422, method=method)
+        assert refused["code"] == "parameter_unknown"
+        takes = [each["name"] for each in described["parameters"] if each["in"] == "query"]
+        assert "'limits'" in refused["detail"]
+        assert (", ".join(takes) if takes else "there are none") in refused["detail"]
+        for name in takes:
+            twice = await asking.ask(f"{address}?{name}=1&{name}=1", 422, method=method)
+            assert twice["code"] == "parameter_invalid"
+
+
+async def test_every_operation_answers_as_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with what it has to tell and with what it refuses; none is left out."""
+
+    async def print_of(connection: Any, period: str, form: str) -> bytes | None:
+        return b'{"period": "2026-10"}' if period == "2026-10" else None
+
+    async def all_closed(connection: Any) -> list[Closed]:
+        return [Closed(period="2026-10", as_of=T, closed_at=T, by="ann", digest="sha256:0")]
+
+    monkeypatch.setattr(closed_periods, "print_of", print_of)
+    monkeypatch.setattr(closed_periods, "closed_periods", all_closed)
+    settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}
+    async with shop(tmp_path, opened(), **settings) as (driver, _):
+        token = await issue_token(driver.context, name="all", scopes=TOKEN_SCOPES)
+        asking = _Asking(driver, token)
+        await _checkout(asking)
+        await keep_books(driver, tmp_path, monkeypatch)
+        await _orders(asking, driver)
+        await _proposals(asking, driver)
+        await _finance(asking)
+        unheard = _Asking(driver, "none")
+        for method, path in operations():
+            address = re.sub(r"\{\w+\}", "x", path).removeprefix("/api/v1/")
+            assert (await unheard.ask(address, 401, method=method))["code"] == "token_invalid"
+        await _misspelled(asking)
+    (tmp_path / "logs").mkdir()
+    async with desk_in(tmp_path / "logs") as desk:
+        await _logs(asking, desk)
+    assert asking.seen == {each["operationId"] for each in operations().values()}

@@ -1,0 +1,189 @@
+"""What came and what the shop was told, by the API, for people: by role, masked, without bodies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.access.operators import register_operator
+from app.access.tokens import issue_own_token, issue_token
+from app.orders.refold import refold_until_quiet
+from reconcile.instants import SECOND
+from tests.api.described import not_as_described
+from tests.api.driving import Driver, driving, event, of_order, signed
+from tests.reconcile.build import T
+
+PEOPLE = (("Boss", "admin"), ("Ann", "finance"), ("Sue", "support"), ("Vic", "viewer"))
+PHONE = "254712345678"
+REASON = {"reason": "their server was down"}
+
+
+class Desk:
+    """Operators with tokens of their own, before what came and what the shop is told."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.tokens: dict[str, str] = {}
+
+    async def begin(self) -> None:
+        """Three deliveries of two orders, and one that is refused; three notifications."""
+        driver = self.driver
+        for name, role in PEOPLE:
+            await register_operator(driver.context, name=name, role=role, by="Boss")  # type: ignore[arg-type]
+            token, _ = await issue_own_token(driver.context, operator=name, until="30d", by="Boss")
+            self.tokens[name] = token
+        phone = {"phone": PHONE}
+        forged = [(b"webhook-signature", b"v1,AA==")]
+        for number, (document, changed) in enumerate((
+            (event("e1", customer=phone), []), (of_order("ORD-2", "e2", "pending"), []),
+            (event("e3", "disputed"), []), (event("e4", customer=phone), forged),
+        )):  # fmt: skip
+            driver.clock.put(T + number * SECOND)
+            body = httpx2.Request("POST", "http://x", json=document).content
+            headers = [
+                each for each in signed(body, at=driver.clock.now())
+                if not changed or each[0] != changed[0][0]
+            ]  # fmt: skip
+            more = [(b"x-customer", PHONE.encode()), (b"x-api-key", b"hush")]
+            await driver.send(body, [*headers, *changed, *more])
+            await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
+
+    async def ask(self, who: str, path: str, method: str = "GET", **words: Any) -> httpx2.Response:
+        """An answer to one of them, which is as described."""
+        answer = await self.driver.client.request(
+            method,
+            f"/api/v1/{path}",
+            headers={"Authorization": f"Bearer {self.tokens[who]}"},
+            **words,
+        )
+        assert not_as_described(answer) == [], answer.text
+        return answer
+
+
+@asynccontextmanager
+async def desk_in(folder: Path) -> AsyncIterator[Desk]:
+    """A service with a shop to tell, of which nothing is sent by itself."""
+    settings: dict[str, Any] = {
+        "SHOP__URL": "https://shop.example/told",
+        "SHOP__SECRET": "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=",
+    }
+    async with driving(folder, with_worker=False, **settings) as driver:
+        desk = Desk(driver)
+        await desk.begin()
+        yield desk
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with desk_in(tmp_path) as found:
+        yield found
+
+
+async def test_what_arrived_newest_first_in_pages(desk: Desk) -> None:
+    whole = (await desk.ask("Sue", "deliveries")).json()
+    assert [each["event"] for each in whole["deliveries"]] == [None, "e3", "e2", "e1"]
+    assert whole["next"] is None
+    found: list[Any] = []
+    following: str | None = ""
+    while following is not None:
+        page = (await desk.ask("Sue", f"deliveries?limit=1&before={following}")).json()
+        found += page["deliveries"]
+        following = page["next"]
+    assert found == whole["deliveries"]
+    for query, events in (
+        ("verdict=stored", ["e3", "e2", "e1"]), ("verdict=signature_mismatch", [None]),
+        ("source=shop&verdict=stored&limit=1", ["e3"]), ("source=other", []),
+    ):  # fmt: skip
+        narrowed = (await desk.ask("Ann", f"deliveries?{query}")).json()
+        assert [each["event"] for each in narrowed["deliveries"]] == events, query
+    for wrong in ("verdict=x", "limit=0", "after=x"):
+        assert (await desk.ask("Ann", f"deliveries?{wrong}")).status_code == 422
+
+
+async def test_one_arrival_is_masked_and_has_no_body(desk: Desk) -> None:
+    listed = (await desk.ask("Sue", "deliveries")).json()["deliveries"]
+    one = await desk.ask("Vic", f"deliveries/{listed[-1]['delivery']}")
+    told = one.json()
+    assert (told["order"], told["event"], told["verdict"]) == ("ORD-1", "e1", "stored")
+    assert told | listed[-1] == told
+    for secret in (PHONE, "hush", "1500"):
+        assert secret not in one.text
+    assert len(told["phones"]) == 1
+    assert any(each.startswith("webhook-id: ") for each in told["headers"])
+    assert (await desk.ask("Sue", "deliveries/dlv_x")).json()["code"] == "delivery_unknown"
+
+
+async def test_refused_ones_are_for_who_may_see_them_and_the_trail_says_who_did(
+    desk: Desk,
+) -> None:
+    """Nobody vouches for them: they may hold anybody's data."""
+    everything = (await desk.ask("Sue", "deliveries")).json()["deliveries"]
+    seen = (await desk.ask("Vic", "deliveries")).json()["deliveries"]
+    assert seen == everything[1:]
+    asked = (await desk.ask("Vic", "deliveries?verdict=signature_mismatch")).json()
+    assert asked["deliveries"] == []
+    path = f"deliveries/{everything[0]['delivery']}"
+    refused = await desk.ask("Vic", path)
+    assert (refused.status_code, refused.json()["code"]) == (403, "role_missing")
+    noted = "SELECT who, subject FROM audit WHERE action='rejection_read'"
+    assert desk.driver.rows(noted) == []
+    told = await desk.ask("Sue", path)
+    assert (told.status_code, told.json()["phones"]) == (200, [])
+    assert PHONE not in told.text
+    assert desk.driver.rows(noted) == [("Sue", everything[0]["delivery"])]
+
+
+async def test_what_the_shop_is_told_newest_first_in_pages(desk: Desk) -> None:
+    whole = (await desk.ask("Ann", "notifications")).json()
+    assert [each["order"] for each in whole["notifications"]] == ["ORD-1", "ORD-2", "ORD-1"]
+    first = (await desk.ask("Ann", "notifications?limit=2")).json()
+    then = (await desk.ask("Ann", f"notifications?limit=2&before={first['next']}")).json()
+    assert first["notifications"] + then["notifications"] == whole["notifications"]
+    assert then["next"] is None
+    of_one = (await desk.ask("Ann", "notifications?order=ORD-2&state=waiting")).json()
+    assert [each["order"] for each in of_one["notifications"]] == ["ORD-2"]
+    assert (await desk.ask("Ann", "notifications?state=dead")).json()["notifications"] == []
+    assert (await desk.ask("Ann", "notifications?state=x")).status_code == 422
+    assert (await desk.ask("Vic", "notifications")).json()["code"] == "role_missing"
+
+
+async def test_a_notification_is_sent_again_by_a_person_with_a_reason(desk: Desk) -> None:
+    """One that was given up waits again; the trail says who had it sent, and why."""
+    driver = desk.driver
+    listed = (await desk.ask("Sue", "notifications")).json()["notifications"]
+    number = listed[-1]["id"]
+    path = f"notifications/{number}/redeliver"
+    for who, words, status in (
+        ("Vic", REASON, 403), ("Sue", {}, 422), ("Sue", {"reason": "x" * 2_001}, 422),
+    ):  # fmt: skip
+        assert (await desk.ask(who, path, "POST", json=words)).status_code == status
+    trail = "SELECT who, subject, reason FROM audit WHERE action='notifications_redelivered'"
+    assert driver.rows(trail) == []
+    driver.clock.put(T + 100 * SECOND)
+    again = await desk.ask("Sue", path, "POST", json=REASON)
+    assert again.status_code == 200
+    assert (again.json()["id"], again.json()["state"]) == (number, "waiting")
+    assert again.json()["due_at"] != listed[-1]["due_at"]
+    assert driver.rows(trail) == [("Sue", str(number), REASON["reason"])]
+    for none in ("99", "x", "0"):
+        missing = await desk.ask("Sue", f"notifications/{none}/redeliver", "POST", json=REASON)
+        assert (missing.status_code, missing.json()["code"]) == (404, "notification_unknown")
+
+
+async def test_a_programs_token_sees_none_of_it(desk: Desk) -> None:
+    """Whatever its scopes: it names no person."""
+    token = await issue_token(
+        desk.driver.context, name="shop", scopes=["read", "evidence"], by="Boss"
+    )
+    desk.tokens["shop"] = token
+    for path, method in (
+        ("deliveries", "GET"), ("deliveries/dlv_x", "GET"), ("notifications", "GET"),
+        ("notifications/1/redeliver", "POST"),
+    ):  # fmt: skip
+        refused = await desk.ask("shop", path, method)
+        assert (refused.status_code, refused.json()["code"]) == (403, "scope_missing")
