@@ -267,8 +267,8 @@ async def few_breaks(context: AppContext, where: str) -> Chosen:
         raise UsageError(". ".join(told).rstrip("."))
     if len(chosen.of) > MOST_AT_ONCE:
         raise UsageError(
-            f"{counted(len(chosen.of), 'break')} are meant, and a page decides about {MOST_AT_ONCE} at "
-            "most: say more of them, or use `tallyhook breaks accept --where`"
+            f"{counted(len(chosen.of), 'break')} are meant, and a page decides about "
+            f"{MOST_AT_ONCE} at most: say more of them, or use `tallyhook breaks accept --where`"
         )
     chosen.of.sort(key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
     return chosen
