@@ -99,6 +99,18 @@ def destination(settings: Settings) -> str | None:
     return None if url is None else destination_of(url)
 
 
+def watched(context: AppContext, settings: Settings, ages: RefusedAges | None = None) -> Watched:
+    """What the alarms are about. `ages`: what was refused for its age, which only the service that
+    refused it knows; None for others."""
+    return Watched(
+        context,
+        RefusedAges() if ages is None else ages,
+        destination(settings),
+        settings.inbox_alarm_s,
+        scheduled=[entry.name for entry in entries_of(settings.schedule)],
+    )
+
+
 def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> PeriodicTask:
     """The background task that tells the shop."""
     notifier = Notifier(context=context, shop=shop, client=client)
@@ -136,10 +148,7 @@ def _receiver(
 def _watchdog(
     context: AppContext, settings: Settings, ages: RefusedAges
 ) -> tuple[Watchdog, PeriodicTask]:
-    names = [entry.name for entry in entries_of(settings.schedule)]
-    watchdog = Watchdog(
-        Watched(context, ages, destination(settings), settings.inbox_alarm_s, scheduled=names)
-    )
+    watchdog = Watchdog(watched(context, settings, ages))
     looking = PeriodicTask(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
     return watchdog, looking
 

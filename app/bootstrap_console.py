@@ -16,7 +16,7 @@ import uvicorn
 
 from app.access.proposal import Proposal
 from app.access.sessions import somebody_can_sign_in
-from app.bootstrap import destination
+from app.bootstrap import watched
 from app.bootstrap_console_work import work_elsewhere, work_here
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import evidence_providers, key_path, signer_of
@@ -34,12 +34,10 @@ from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.seal import rotate_key
-from app.monitoring.watchdog import Watched
 from app.privacy.erase import ErasureRequest, erase, propose_erasure
 from app.privacy.erase_finding import Erasure, ErasureRules
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from app.receiving.refusals import RefusedAges
 from app.worker_process import leave_signals_to_parent
 
 log = structlog.get_logger()
@@ -96,13 +94,7 @@ def console_of(
         sources=sources,
         phone_country=settings.phone_country,
         accounts=accounts(settings),
-        watched=Watched(
-            context,
-            RefusedAges(),
-            destination(settings),
-            settings.inbox_alarm_s,
-            scheduled=[entry.name for entry in entries_of(settings.schedule)],
-        ),
+        watched=watched(context, settings),
         closing_margin_days=settings.closing_margin_days,
         receiver=settings.public_url,
         mark_key=new_token(""),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
@@ -160,28 +161,24 @@ async def _withdraw(
 async def _against(
     context: AppContext, settings: Settings, month: str, by: str
 ) -> tuple[Blocker, ...]:
-    request = CloseRequest(
+    request = replace(_closing(settings, month, by), still_s=0)
+    return await against_closing(context, request, progress=lambda _: None)
+
+
+def _closing(settings: Settings, month: str, by: str) -> CloseRequest:
+    return CloseRequest(
         period=month,
         by=by,
         as_of=None,
         margin_days=settings.closing_margin_days,
         sources=compile_sources(settings),
-        still_s=0,
     )
-    return await against_closing(context, request, progress=lambda _: None)
 
 
 async def _close(
     context: AppContext, settings: Settings, month: str, by: str, reason: str
 ) -> Proposal | None:
-    request = CloseRequest(
-        period=month,
-        by=by,
-        as_of=None,
-        margin_days=settings.closing_margin_days,
-        sources=compile_sources(settings),
-        reason=reason,
-    )
+    request = replace(_closing(settings, month, by), reason=reason)
     done = await close_period(context, request, progress=lambda _: None)
     if isinstance(done, tuple):
         raise UsageError(" ".join(each.sentence for each in done))

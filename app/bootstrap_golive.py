@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 
 from app.access.tokens import ending_soon
-from app.bootstrap import destination
+from app.bootstrap import watched
 from app.bootstrap_context import erasure_journal_path, phone_key_path, policy_of, store_settings
 from app.bootstrap_evidence import key_path
 from app.bootstrap_sources import checkout_settings, compile_sources, shop_of
@@ -18,7 +18,6 @@ from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.http import outgoing_client
-from app.core.schedule import entries_of
 from app.database.facts import database_facts
 from app.golive.golive import (
     TRIAL_LIMIT_S,
@@ -32,7 +31,7 @@ from app.golive.golive import (
 from app.golive.rehearse import Plan, RehearsedScenario, numbers_for, rehearse
 from app.monitoring import preflight
 from app.monitoring.preflight import Check
-from app.monitoring.watchdog import Watched, alarms
+from app.monitoring.watchdog import alarms
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
 from app.privacy.replay_erasures import journal_state
@@ -41,7 +40,6 @@ from app.providers.provider_client import PROBE_LIMIT_S, probe
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.phone_store import a_note
-from app.receiving.refusals import RefusedAges
 from app.receiving.store import open_store
 from app.sandbox.settings import SANDBOX_TOKEN
 from app.sealing.log_store import identity
@@ -143,15 +141,7 @@ async def _database(settings: Settings) -> list[Check]:
                 )
             )
             checks += preflight.of_erasure_journal(JOURNAL, await journal_state(context))
-            # What a running service refused for its age only that service knows.
-            watched = Watched(
-                context,
-                RefusedAges(),
-                destination(settings),
-                settings.inbox_alarm_s,
-                scheduled=[entry.name for entry in entries_of(settings.schedule)],
-            )
-            raised = await alarms(watched)
+            raised = await alarms(watched(context, settings))
             checks += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
             checks += preflight.of_tokens(await ending_soon(context))
             free = store.writer.space.free_bytes()

@@ -18,9 +18,9 @@ from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
 from app.orders.delivery_log import (
     VERDICTS,
-    delivery_document,
     is_refused,
     list_deliveries,
+    listed_delivery,
     masked_parts,
     note_reading,
     order_of,
@@ -70,7 +70,7 @@ class LogRoutes:
         )
         following = found[-1].delivery_id if len(found) == limit else None
         return JSONResponse(
-            {"deliveries": [delivery_document(each) for each in found], "next": following}
+            {"deliveries": [listed_delivery(each) for each in found], "next": following}
         )
 
     async def delivery(self, request: Request, operator: Holder) -> Response:
@@ -89,7 +89,7 @@ class LogRoutes:
             await note_reading(self._context, entry, by=operator.name)
         phones, headers = await masked_parts(self._context, entry, sources=self._sources)
         return JSONResponse(
-            delivery_document(entry)
+            listed_delivery(entry)
             | {
                 "order": await order_of(self._context, entry),
                 "digest": entry.digest,

@@ -300,9 +300,9 @@ def _tell(
     added: tuple[str, ...],
     form: Literal[Format.table, Format.json, Format.jsonl],
 ) -> None:
-    from app.providers.connecting import setup_told
+    from app.providers.connecting import setup_facts
 
-    told = setup_told(profile)
+    told = setup_facts(profile)
     address = f"{settings.public_url or 'https://<your public name>'}/webhooks/{source}"
     if form is not Format.table:
         whole: dict[str, Any] = {"source": source, "file": str(path), "added": list(added)}

@@ -40,14 +40,14 @@ def list_deliveries(
     form: FormatOption = Format.table,
 ) -> None:
     """List arrivals, newest first: stored, duplicate, unreadable and refused alike."""
-    from app.orders.delivery_log import VERDICTS, delivery_document, list_deliveries
+    from app.orders.delivery_log import VERDICTS, list_deliveries, listed_delivery
 
     if verdict is not None and verdict not in VERDICTS:
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
     entries = with_context(
         lambda context, settings: list_deliveries(context, verdict=verdict, limit=limit)
     )
-    emit_up_to(limit, [delivery_document(entry) for entry in entries], columns=COLUMNS, form=form)
+    emit_up_to(limit, [listed_delivery(entry) for entry in entries], columns=COLUMNS, form=form)
 
 
 @group.command("poisoned")
@@ -92,9 +92,9 @@ def show_delivery(
     """
     from app.bootstrap_sources import compile_sources
     from app.orders.delivery_log import (
-        delivery_document,
         is_nameless,
         is_refused,
+        listed_delivery,
         masked_parts,
         note_reading,
         order_of,
@@ -109,7 +109,7 @@ def show_delivery(
     entry, order, phones, headers = with_context(look)
     if is_refused(entry):
         with_context(lambda context, _: note_reading(context, entry, by=by), purpose="writing")
-    row = delivery_document(entry) | {
+    row = listed_delivery(entry) | {
         "order": order,
         "digest": entry.digest,
         "phone": ", ".join(phones) or None,

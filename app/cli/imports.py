@@ -117,20 +117,14 @@ def _document(done: Imported) -> dict[str, Any]:
         "changed": done.changed,
         "unchanged": done.unchanged,
         "rejected": done.rejected,
-        "problems": [
-            {"row": each.row, "column": each.column, "sentence": each.sentence}
-            for each in done.problems
-        ],
+        "problems": [each.document() for each in done.problems],
         "problems_left_out": done.left_out,
         "rejects": done.rejects,
         "columns_not_read": done.passed_over,
         "totals_left_out": done.totals,
         "preset": done.preset,
         "notes": done.notes,
-        "rows_ignored": [
-            {"column": column, "word": word or None, "rows": rows}
-            for (column, word), rows in done.ignored.items()
-        ],
+        "rows_ignored": done.ignored_documents(),
         "told_with_others": done.told_with,
     }
     return whole | ({"rows": done.rows} if done.rows else {})

@@ -30,7 +30,7 @@ def list_profiles(form: FormatOption = Format.table) -> None:
 @profiles_group.command("show")
 def show_profile_file(name: Name, form: FormatOption = Format.table) -> None:
     """Show everything a profile says, defaults included, and what its facts rest on."""
-    from app.providers.connecting import setup_told
+    from app.providers.connecting import setup_facts
     from app.providers.profile import load_profile, rows_of, show_profile
 
     shown = show_profile(name)
@@ -38,7 +38,7 @@ def show_profile_file(name: Name, form: FormatOption = Format.table) -> None:
         document(shown, form)
         return
     # People are told what the file does not say; programs see that it is not there.
-    shown["setup"] = dict(setup_told(load_profile(name)))
+    shown["setup"] = dict(setup_facts(load_profile(name)))
     rows = [{"key": key, "value": value} for key, value in rows_of(shown)]
     emit(rows, columns=("key", "value"), form=form)
 

@@ -74,7 +74,7 @@ def verify_notification(
     secrets  `whsec_…`; several while one is exchanged for another
     headers  by name, in any case
     body     as it came: not parsed and written again
-    now      seconds since 1970, as time.time() gives them
+    now      seconds since 1970 in UTC, by the shop's clock
 
     Raises Refused.
     """

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from io import BytesIO
 from typing import Final
-from zipfile import ZipFile
 
 from starlette.responses import Response
 
@@ -17,6 +15,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.evidence.bundle import Built, BundleRequest
 from app.evidence.prove_sealed import prove_each
+from app.evidence.verify import unpack
 from app.orders.notify_shop import list_notifications, redeliver
 from app.orders.read_orders import arrivals_of, order_document, published_of_order
 from app.receiving.reverify import previewed, reverify
@@ -31,14 +30,22 @@ def _order(view: View) -> str:
 
 async def ask_evidence(view: View) -> Asked:
     """What a bundle is."""
+    return await _ask_redacted(
+        view,
+        "You get one ZIP file. With it a stranger can check, without this program and without "
+        "a network, what was received and what was concluded.",
+    )
+
+
+async def _ask_redacted(view: View, what: str) -> Asked:
+    """What of an order is to be taken away, beside the answer that it rests on."""
     order, as_of = _order(view), view.instant("as_of")
     ledger = await order_document(view.context, order, as_of=as_of)
     return Asked(
         subject=order,
         lines=(
             " ".join(ledger["plain"]["answer"]),
-            "You get one ZIP file. With it a stranger can check, without this program and without "
-            "a network, what was received and what was concluded.",
+            what,
             "Phone numbers and names are masked in it. The trail keeps that you took it.",
         ),
         back=address("orders", order),
@@ -77,27 +84,17 @@ LETTER: Final = "report.html"
 
 async def ask_letter(view: View) -> Asked:
     """What a letter is."""
-    order, as_of = _order(view), view.instant("as_of")
-    ledger = await order_document(view.context, order, as_of=as_of)
-    return Asked(
-        subject=order,
-        lines=(
-            " ".join(ledger["plain"]["answer"]),
-            "You get two printed pages for a bank or a customer: what was ordered, what was paid, "
-            "and what was known when. It is the letter of the evidence bundle, by itself.",
-            "Phone numbers and names are masked in it. The trail keeps that you took it.",
-        ),
-        back=address("orders", order),
-        reason=False,
+    return await _ask_redacted(
+        view,
+        "You get two printed pages for a bank or a customer: what was ordered, what was paid, "
+        "and what was known when. It is the letter of the evidence bundle, by itself.",
     )
 
 
 async def do_letter(view: View, reason: str) -> Response:
     """The letter as a download."""
     built = await _built(view)
-    with ZipFile(BytesIO(built.archive)) as archive:
-        (name,) = [each for each in archive.namelist() if each.rpartition("/")[2] == LETTER]
-        content = archive.read(name)
+    content = unpack(built.archive)[LETTER]
     return _download(content, f"letter-{_file_name(built.order)}.html", "text/html")
 
 

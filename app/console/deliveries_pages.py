@@ -13,6 +13,7 @@ from app.orders.delivery_log import (
     is_nameless,
     is_refused,
     list_deliveries,
+    listed_delivery,
     masked_parts,
     note_reading,
     order_of,
@@ -23,15 +24,7 @@ from reconcile.instants import format_instant
 
 
 def _row(entry: Any) -> dict[str, Any]:
-    return {
-        "delivery": entry.delivery_id,
-        "received_at": format_instant(entry.received_at),
-        "source": entry.source,
-        "verdict": entry.verdict,
-        "event": entry.event_id,
-        "size": entry.size,
-        "sentence": SENTENCES[entry.verdict],
-    }
+    return listed_delivery(entry) | {"sentence": SENTENCES[entry.verdict]}
 
 
 async def deliveries_document(view: View) -> Document:

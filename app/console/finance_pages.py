@@ -9,7 +9,6 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from app.console.jobs import Job, job_document
-from app.console.looks import look
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
@@ -205,7 +204,7 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     if done is not None or under_way:
         return told | {"over": True, "checks": []}
     by, work = view.person.name, view.console.work
-    seen = await look(view, "look", month.name, work=lambda: work.against(month.name, by))
+    seen = await view.shared_job("look", month.name, work=lambda: work.against(month.name, by))
     over = month.end <= view.context.clock.now()
     return told | {
         "looked_since": format_instant(seen.began),
@@ -296,8 +295,8 @@ async def bank_document(view: View) -> Document:
     them. Raises UsageError where they cannot be matched."""
     stands = view.choice("stands", tuple(BANK_PLACES))
     skip, work = view.number("skip") or 0, view.console.work
-    seen = await look(
-        view, "bank", f"{stands} {skip}", work=lambda: work.booked(stands, skip, ROWS)
+    seen = await view.shared_job(
+        "bank", f"{stands} {skip}", work=lambda: work.booked(stands, skip, ROWS)
     )
     found = BookedPage(lines=[], counts={}, more=False) if seen.ended is None else seen.result
     return {

@@ -9,7 +9,6 @@ from typing import Final
 from app.access.operators import Action
 from app.access.proposal import Proposal
 from app.console.imports_pages import KINDS, MAX_NUMBER, money_of, state_of, upload_of
-from app.console.looks import look
 from app.console.proposals_pages import proposed
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload, mappings_in
 from app.console.view import Asked, Field, Told, View
@@ -282,8 +281,8 @@ async def ask_take_back(view: View) -> Asked:
     number, kind, file = await _of_address(view)
     by, work = view.person.name, view.console.work
     subject, back = f"import {number}, {KINDS[kind]} {file}", address("imports", str(number))
-    seen = await look(
-        view, "withdrawal", str(number), work=lambda: work.withdrawable(number, kind, by)
+    seen = await view.shared_job(
+        "withdrawal", str(number), work=lambda: work.withdrawable(number, kind, by)
     )
     if seen.ended is None:
         line = (

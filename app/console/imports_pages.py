@@ -155,18 +155,12 @@ def _told(told: Imported | None, upload: Upload) -> dict[str, Any]:
         "ready": not seen.refused and seen.read > seen.rejected,
         "refused": seen.refused,
         "money": money_of(seen),
-        "problems": [
-            {"row": each.row, "column": each.column, "sentence": each.sentence}
-            for each in told.problems
-        ],
+        "problems": [each.document() for each in told.problems],
         "problems_left_out": told.left_out,
         "rejects": told.rejects,
         "preset": seen.preset,
         "notes": seen.notes,
-        "rows_ignored": [
-            {"column": column, "word": word or None, "rows": rows}
-            for (column, word), rows in seen.ignored.items()
-        ],
+        "rows_ignored": seen.ignored_documents(),
         "told_with_others": seen.told_with,
         "columns_not_read": seen.passed_over,
         "totals_left_out": seen.totals_found,

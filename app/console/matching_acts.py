@@ -25,6 +25,7 @@ from app.finance.break_acts import (
     some_breaks,
     unmatch_break,
     why_not_alone,
+    why_not_each,
     why_not_together,
 )
 from app.finance.break_choice import Chosen, few_breaks
@@ -216,10 +217,11 @@ async def ask_accept_all(view: View) -> Asked:
 async def _against(view: View, found: list[SeenBreak]) -> list[str]:
     """Why they may not be accepted together, and what to do."""
     against = []
-    for each in found:
+    alone = await why_not_each(view.context, found)
+    for each, because in zip(found, alone, strict=True):
         if each.life.state in ("closed", "accepted"):
             against.append(f"{_named(each)} Nothing is to be done about it.")
-        elif (because := await why_not_alone(view.context, each)) is not None:
+        elif because is not None:
             against.append(f"{_named(each)} One person may not accept it alone: {because}.")
     if against:
         return [

@@ -16,7 +16,7 @@ from app.core.http import Exchange
 from app.core.ids import new_id
 from app.core.recorded import Recorded, send_on
 from app.orders.delivery_log import last_came
-from app.providers.connecting import setup_told
+from app.providers.connecting import setup_facts
 from app.providers.examples import Example, Wanted, examples_of, shape_event
 from app.providers.source import Source
 from reconcile.instants import DAY, Instant, format_instant
@@ -83,7 +83,7 @@ async def _source(view: View, source: Source) -> dict[str, Any]:
         "last_taken": None if taken is None else format_instant(taken),
         "last_refused": None if refused is None else format_instant(refused),
         "means": meaning(taken=taken, refused=refused, now=now),
-        "setup": setup_told(profile),
+        "setup": setup_facts(profile),
         "events": [
             {"kind": kind, "claim": claim} for kind, claim in profile.claims if claim != "ignored"
         ],

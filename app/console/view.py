@@ -16,10 +16,10 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.access.operators import MAY, MAY_READ, Action, Reading, Role
+from app.access.operators import AFTER_ALL, MAY, MAY_READ, Action, Reading, Role, trail
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
-from app.console.jobs import Jobs, Work
+from app.console.jobs import Job, JobKind, Jobs, Work
 from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
 from app.core.schedule import Entry
@@ -30,10 +30,14 @@ from app.privacy.erase_finding import Erasure
 from app.providers.doctor import Account
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from reconcile.instants import Instant, parse_instant
+from reconcile.instants import MINUTE, Duration, Instant, parse_instant
 
 ROWS: Final = 50
 """Rows of a listing's page; a page of them stays under 50 KB."""
+
+GOOD_FOR: Final[Duration] = MINUTE
+"""How long the result of a shared job is shown: what no person did, such as a payment that came, is
+seen after so long."""
 
 FORMS: Final = ("html", "json", "csv")
 
@@ -128,6 +132,24 @@ class View:
     def context(self) -> AppContext:
         """The open store, with policy and clock."""
         return self.console.context
+
+    async def shared_job(
+        self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
+    ) -> Job:
+        """A job whose result all who ask share: the one that is under way or still good, else it is
+        begun with `work`. It is good for GOOD_FOR, where nobody did anything since: an import, a
+        decision or a run is an entry of the trail. Waits a little for its end.
+
+        Raises UsageError where it came to nothing.
+        """
+        jobs = self.console.jobs
+        mark = str([each.number for each in await trail(self.context, before=AFTER_ALL, limit=1)])
+        job, now = jobs.newest(kind, subject), self.context.clock.now()
+        over = job is not None and job.ended is not None
+        if job is None or (over and (job.mark != mark or now - job.began >= GOOD_FOR)):
+            job = jobs.begin(kind, subject, by=self.person.name, mark=mark, work=work)
+        await jobs.wait(job)
+        return job
 
     def word(self, name: str) -> str | None:
         """A parameter of the address; None where it is left out or empty."""

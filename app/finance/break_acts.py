@@ -578,8 +578,14 @@ async def matches_of(context: AppContext, name: str) -> list[str]:
 
 async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
     """Why one person may not accept this break alone; None where they may."""
+    return (await why_not_each(context, [found]))[0]
+
+
+async def why_not_each(context: AppContext, found: Sequence[SeenBreak]) -> list[str | None]:
+    """The same of several, in their order."""
     async with context.store.reading() as connection:
-        return too_much(await rules_known(connection), found.seen)
+        rules = await rules_known(connection)
+    return [too_much(rules, each.seen) for each in found]
 
 
 async def why_not_together(context: AppContext, found: Sequence[SeenBreak]) -> str | None:
@@ -682,11 +688,7 @@ def late_document(found: SeenBreak) -> dict[str, Any]:
     """For listings: what is late, the proposal and where it stands."""
     shown = found.document(as_of=found.steps[-1].at)
     return {
-        "id": shown["id"],
-        "cause": shown["cause"],
-        "order": shown["order"],
-        "payment": shown["payment"],
-        "money": shown["money"],
+        **{name: shown[name] for name in ("id", "cause", "order", "payment", "money")},
         "proposed": proposed(found),
         "state": standing(found),
         "decided": found.life.settling,

@@ -228,6 +228,13 @@ class Imported:
         """How many problems are not among `problems`."""
         return self.found - len(self.problems)
 
+    def ignored_documents(self) -> list[dict[str, Any]]:
+        """The rows that were left out, for JSON."""
+        return [
+            {"column": column, "word": word or None, "rows": rows}
+            for (column, word), rows in self.ignored.items()
+        ]
+
     def note(self, problems: Sequence[Problem]) -> None:
         """Keep what is told, count the rest."""
         self.found += len(problems)

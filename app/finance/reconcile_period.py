@@ -276,8 +276,8 @@ async def ran(context: AppContext, done: Run) -> Ran:
     )
 
 
-def listed_run(found: Run) -> dict[str, Any]:
-    """A run in a list, for JSON."""
+def _head(found: Run | Ran) -> dict[str, Any]:
+    """What every document of a run begins with."""
     return {
         "run": found.number,
         "at": format_instant(found.at),
@@ -285,6 +285,12 @@ def listed_run(found: Run) -> dict[str, Any]:
         "from": format_known(found.since),
         "to": format_known(found.until),
         "rules": found.rules,
+    }
+
+
+def listed_run(found: Run) -> dict[str, Any]:
+    """A run in a list, for JSON."""
+    return _head(found) | {
         "kind": "lived" if found.lived else "look",
         "breaks": found.breaks,
         "ties": found.ties,
@@ -295,13 +301,7 @@ def run_document(found: Ran) -> dict[str, Any]:
     """For JSON."""
     control = found.control
     ties = control.ties()
-    return {
-        "run": found.number,
-        "at": format_instant(found.at),
-        "as_of": format_instant(found.as_of),
-        "from": format_known(found.since),
-        "to": format_known(found.until),
-        "rules": found.rules,
+    return _head(found) | {
         "lived": found.lived,
         "ties": control.holds,
         "ties_checked": len(ties),

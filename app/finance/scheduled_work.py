@@ -7,10 +7,10 @@ as of the claim's instant is the same at every try.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Final
+from typing import Final, Literal
 
 import structlog
 
@@ -111,36 +111,52 @@ async def _report(
     scope = await on_the_books(context, said)
     report = await report_period(context, scope, progress=_quiet)
     files = await asyncio.to_thread(_files, report, entry, name)
-    parcel = Parcel(
-        entry=entry.name,
-        span=name,
+    parcel = _parcel(context, run, span=name, files=files, summary=headlines(report))
+    return await _deliver(context, schedule, entry, run, parcel)
+
+
+def _parcel(
+    context: AppContext,
+    run: ScheduledRun,
+    *,
+    span: str,
+    files: Mapping[str, bytes],
+    summary: Sequence[str],
+    what: Literal["report", "checkpoint"] = "report",
+) -> Parcel:
+    return Parcel(
+        entry=run.name,
+        span=span,
         merchant=context.merchant,
         due_at=run.due_at,
         late=run.late,
         files=files,
-        summary=headlines(report),
+        summary=summary,
+        what=what,
     )
-    return await _deliver(context, schedule, entry, run, parcel)
 
 
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: Entry, run: ScheduledRun
 ) -> ScheduledRun:
-    """The newest signed head as of the claim: what somebody else keeps cannot be unsaid."""
+    """The newest signed head as of the claim: what somebody else keeps cannot be unsaid.
+
+    Its file is named by what is in it: no later one, of a log that was written anew, takes its
+    place in a folder.
+    """
     async with context.store.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
     if head is None:
-        raise NothingSealed(
+        raise NotFoundError(
             "nothing is sealed yet, and so no checkpoint: `tallyhook log seal` seals what waits"
         )
     day = Calendar(context.calendar_zone).day_of(run.due_at)
-    parcel = Parcel(
-        entry=entry.name,
+    name = f"{entry.name}-checkpoint-{day}-{head.size}-{head.head.hex()[:8]}.txt"
+    parcel = _parcel(
+        context,
+        run,
         span=day,
-        merchant=context.merchant,
-        due_at=run.due_at,
-        late=run.late,
-        files={f"{entry.name}-checkpoint-{day}.txt": head.note.encode()},
+        files={name: head.note.encode()},
         summary=(
             f"A checkpoint of the log in which everything that Tallyhook keeps is sealed, at "
             f"{counted(head.size, *LEAF)}.",
@@ -150,10 +166,6 @@ async def _checkpoint(
         what="checkpoint",
     )
     return await _deliver(context, schedule, entry, run, parcel)
-
-
-class NothingSealed(TallyhookError):
-    """There is no checkpoint to deliver."""
 
 
 async def _deliver(

@@ -129,7 +129,7 @@ async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
     return entry
 
 
-def delivery_document(entry: LogEntry) -> dict[str, Any]:
+def listed_delivery(entry: LogEntry) -> dict[str, Any]:
     """One arrival in a list, for JSON."""
     return {
         "delivery": entry.delivery_id,

@@ -1,6 +1,6 @@
 """What a person has to know to connect a provider, from section [setup] of its profile.
 
-`python -m app.cli.setup_table` prints the table of README.md, which a test compares.
+`python -m app.cli.page_tables` writes the table of README.md, which a test compares.
 Leaves out: the address to register, which only a running installation knows.
 """
 
@@ -18,10 +18,10 @@ from app.providers.sections import Profile
 UNDOCUMENTED: Final = "not documented here"
 """Said of whatever the profile does not tell: nothing is guessed."""
 
-Told = Mapping[str, str | list[str]]
+SetupFacts = Mapping[str, str | list[str]]
 
 
-def setup_told(profile: Profile) -> Told:
+def setup_facts(profile: Profile) -> SetupFacts:
     """Each part of [setup] in words: `where`, `secret`, `credentials`, `events`, `fields`,
     `traps`, `silence`. What the file does not say is UNDOCUMENTED, what there is not is absent."""
     setup = profile.setup
@@ -66,7 +66,7 @@ def setup_table() -> str:
 
 
 def _row(profile: Profile) -> str:
-    told = setup_told(profile)
+    told = setup_facts(profile)
     events = told["events"]
     counted = events if isinstance(events, str) else f"{len(events)}, `{events[0]}` the first"
     if isinstance(events, list) and len(events) == 1:

@@ -27,10 +27,10 @@ MOST_AT_ONCE: Final = 64
 METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 STATUS_OF: Final = {"timed_out": 504}
 
-Told = Callable[[Recorded, Exchange], None]
+OnExchange = Callable[[Recorded, Exchange], None]
 
 
-def build_listener(forward: str, *, client: httpx2.AsyncClient, told: Told) -> Starlette:
+def build_listener(forward: str, *, client: httpx2.AsyncClient, told: OnExchange) -> Starlette:
     """The application that hands on to `forward`; `told` hears of each request and its answer."""
     limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from app.cli.page_tables import TABLES, with_table
 from tests.architecture.public_names import unknown_commands
 from tests.docs.sessions import Command, Shell, differences, sessions
 from tests.ports import free_port
@@ -110,19 +111,19 @@ def test_a_changed_word_is_noticed() -> None:
     assert differences(shown.output, [*good, "Traceback"])
 
 
-def test_the_table_of_commands_is_what_the_program_has() -> None:
-    """app/cli/README.md holds the table that `python -m app.cli.command_list` prints, whole."""
-    page = (ROOT / "app" / "cli" / "README.md").read_text()
-    table = "".join(line + "\n" for line in page.splitlines() if line.startswith("|"))
-    printed = subprocess.run(
-        [sys.executable, "-m", "app.cli.command_list"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    ).stdout
-    assert table == printed
+@pytest.mark.parametrize("page", TABLES)
+def test_a_table_of_what_the_program_knows_is_current(page: str) -> None:
+    """`python -m app.cli.page_tables` would change nothing."""
+    text = (ROOT / "app" / page).read_text(encoding="utf-8")
+    assert with_table(text, TABLES[page]()) == text
+
+
+def test_a_table_that_is_behind_is_seen() -> None:
+    page = "# A\n\n| a | b |\n|---|---|\n| old | 1 |\n\nAfter.\n"
+    new = with_table(page, "| a | b |\n|---|---|\n| new | 2 |\n| more | 3 |\n")
+    assert new == page.replace("| old | 1 |", "| new | 2 |\n| more | 3 |")
+    with pytest.raises(ValueError, match="not in list"):
+        with_table("# A page without it\n", "| a |\n|---|\n")
 
 
 def test_the_readme_is_short() -> None:

@@ -13,16 +13,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from hashlib import sha256
-from ipaddress import ip_address
 from pathlib import Path
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from app.core.clock import SetClock
 from app.core.http import outgoing_client
@@ -32,6 +26,7 @@ from app.providers.source import Source
 from reconcile.instants import (
     parse_instant,
 )
+from tests.certificates import self_signed
 
 DUE = parse_instant("2026-11-12T03:00:00Z")
 
@@ -182,7 +177,7 @@ async def test_what_goes_to_another_machine_is_encrypted_for_whom_we_trust(
     """User, password and mail are said after STARTTLS, to a certificate that counts, or not at
     all."""
     monkeypatch.setattr("app.finance.delivering._is_this_machine", lambda host: False)
-    certificate = self_signed(tmp_path)
+    certificate = self_signed(tmp_path, began=datetime.now(UTC) - timedelta(days=1), days=2)
     with mail_server() as server:
         server.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         server.tls.load_cert_chain(certificate)
@@ -198,33 +193,6 @@ async def test_what_goes_to_another_machine_is_encrypted_for_whom_we_trust(
     assert (b"AUTH" in words) is trusted
     if trusted:
         assert words.index(b"STAR") < words.index(b"AUTH")
-
-
-def self_signed(folder: Path) -> Path:
-    """A certificate of this machine with its key, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail")])
-    day = timedelta(days=1)
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "mail.pem"
-    path.write_bytes(
-        made.public_bytes(Encoding.PEM)
-        + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
-    return path
 
 
 async def test_a_mail_server_that_is_not_there() -> None:

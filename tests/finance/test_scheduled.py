@@ -292,13 +292,19 @@ async def test_a_checkpoint_leaves_by_the_same_ways(context: AppContext, tmp_pat
     again = later(context, Instant(DUE + FIRST_PAUSE))
     done = await run_entry(again, schedule, "log", due_at=DUE)
     assert done is not None
-    assert (done.state, [each.file for each in done.delivered]) == (
-        "done", ["log-checkpoint-2026-11-12.txt"],
-    )  # fmt: skip
-    note = (tmp_path / "out" / "log-checkpoint-2026-11-12.txt").read_text()
+    assert done.state == "done"
+    (first,) = (each.file for each in done.delivered)
+    note = (tmp_path / "out" / first).read_text()
     found = verified_checkpoint(note, origin=signer.origin, public=signer.key.public)
-    assert found.size == 1
-    assert await delivered(context) == ["log-checkpoint-2026-11-12.txt"]
+    assert first == f"log-checkpoint-2026-11-12-1-{found.head.hex()[:8]}.txt"
+    assert await delivered(context) == [first]
+    async with again.store.writing() as connection:
+        await register(connection, again)
+    await seal_all(again, signer)
+    more = await run_now(later(context, Instant(DUE + DAY // 2)), schedule, "log", by=None)
+    (second,) = (each.file for each in more.delivered)
+    assert (tmp_path / "out" / first).read_text() == note  # no later one takes its place
+    assert second != first
 
 
 async def register(connection: Connection, context: AppContext) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import Column, LargeBinary, MetaData, Table, Text
 
 from app.database.tables import metadata
-from app.privacy.places import EVERY, PLACES, Place, places_table
+from app.privacy.places import EVERY, PLACES, Place
 
 PAGE = Path(__file__).parents[2] / "app" / "privacy" / "README.md"
 
@@ -45,7 +45,3 @@ def test_what_is_kept_says_why_and_what_is_personal_goes_or_says_why_not() -> No
         assert each.why, each.where
         assert (each.deed == "kept") is bool(each.because), each.where
         assert each.deed == "kept" or each.mark != "not" or each.where.startswith(GO), each.where
-
-
-def test_the_page_shows_the_list() -> None:
-    assert places_table() in PAGE.read_text()

@@ -9,7 +9,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.providers import connecting
-from app.providers.connecting import UNDOCUMENTED, setup_table, setup_told
+from app.providers.connecting import UNDOCUMENTED, setup_facts
 from app.providers.profile import SHIPPED, load_profile, read_profile, shipped_profiles
 from app.providers.questions import credentials_of
 from tests.providers.test_payloads import LINES
@@ -56,7 +56,7 @@ def test_what_is_unsigned_has_no_secret() -> None:
 
 
 def test_a_file_without_the_section_says_that_nothing_is_documented() -> None:
-    told = setup_told(read_profile(Path("mine.toml"), f"verifies_only = true\n{BARE}"))
+    told = setup_facts(read_profile(Path("mine.toml"), f"verifies_only = true\n{BARE}"))
     assert told == dict.fromkeys(("where", "secret", "events", "silence"), UNDOCUMENTED)
 
 
@@ -68,7 +68,7 @@ def test_each_shipped_profile_tells_what_is_needed(name: str) -> None:
     assert "\n[setup]\n" in (SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
     needed = credentials_of(profile.fetch_back) if profile.fetch_back else set()
     assert set(dict(profile.setup.credentials)) == needed
-    told = setup_told(profile)
+    told = setup_facts(profile)
     assert told.get("secret") != UNDOCUMENTED
     assert told.get("fields") != UNDOCUMENTED
 
@@ -87,8 +87,3 @@ def test_an_event_to_subscribe_to_is_one_that_the_profile_understands(name: str)
             for word in words
         )
         assert known or f'"{event}"' in examples, event
-
-
-def test_the_table_of_the_readme_is_current() -> None:
-    """`python -m app.cli.setup_table` prints it."""
-    assert setup_table() in README.read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import ipaddress
 import ssl
 import threading
 from collections.abc import Iterator
@@ -12,13 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from app.core.http import outgoing_client
 from app.providers.provider_client import Probe, probe
 from reconcile.instants import DAY, EARLIEST, SECOND
+from tests.certificates import self_signed
 from tests.reconcile.build import T
 
 
@@ -56,33 +53,8 @@ def served(context: ssl.SSLContext | None = None) -> Iterator[int]:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate for 127.0.0.1 that nobody but itself vouches for, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
     began = datetime.datetime.fromtimestamp((T - 400 * DAY) // SECOND, datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(began)
-        .not_valid_after(began + datetime.timedelta(days=4000))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path / "tests.pem"
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + made.public_bytes(serialization.Encoding.PEM)
-    )
-    return path
+    return self_signed(tmp_path, began=began, days=4_000)
 
 
 async def seen(url: str) -> Probe:

@@ -84,18 +84,26 @@ def seen(made: Case) -> list:  # type: ignore[type-arg]
     return list(merged(made.takings, rows))
 
 
-def test_the_report_shows_both_sides_of_it_and_ties() -> None:
-    scope = Scope(
-        start=AT - DAY, end=AT + 10 * DAY, as_of=AS_OF, basis="captured", environment="sandbox"
+def flows(made: Case, *, exchanged: list[bool]) -> dict[tuple[str, str], int]:
+    """What the report says of an order, where every tie must hold.
+
+    exchanged  of each of its settlements, whether it is in another currency
+    """
+    tally = PeriodTally(
+        Scope(
+            start=AT - DAY, end=AT + 10 * DAY, as_of=AS_OF, basis="captured", environment="sandbox"
+        )
     )
-    tally = PeriodTally(scope)
-    for each in seen(abroad(41_900, fee=900)):
-        assert [one.exchanged for one in settled(each)] == [True]
+    for each in seen(made):
+        assert [one.exchanged for one in settled(each)] == exchanged
         tally.order(each)
     report = tally.report()
     assert report.ties_hold
-    told = {(row.flow, row.currency): row.sum for row in report.money if row.sum}
-    assert told == {
+    return {(row.flow, row.currency): row.sum for row in report.money if row.sum}
+
+
+def test_the_report_shows_both_sides_of_it_and_ties() -> None:
+    assert flows(abroad(41_900, fee=900), exchanged=[True]) == {
         ("captured", "KES"): 150_000,
         ("net", "KES"): 150_000,
         ("other_currency", "KES"): 150_000,
@@ -234,17 +242,7 @@ def clearing(made: Case, rules: MatchRules = RULES) -> dict[str, int]:
 
 
 def test_the_report_shows_what_went_back_abroad_on_both_sides_and_ties() -> None:
-    scope = Scope(
-        start=AT - DAY, end=AT + 10 * DAY, as_of=AS_OF, basis="captured", environment="sandbox"
-    )
-    tally = PeriodTally(scope)
-    for each in seen(returned(-14_000)):
-        assert [one.exchanged for one in settled(each)] == [False, True]
-        tally.order(each)
-    report = tally.report()
-    assert report.ties_hold
-    told = {(row.flow, row.currency): row.sum for row in report.money if row.sum}
-    assert told == {
+    assert flows(returned(-14_000), exchanged=[False, True]) == {
         ("captured", "KES"): 150_000,
         ("refunded", "KES"): 50_000,
         ("fees", "KES"): 2_250,

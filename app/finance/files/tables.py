@@ -22,7 +22,7 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from app.core.cells import csv_line, plain_text, safe_cell
 from app.core.errors import UsageError
@@ -113,6 +113,10 @@ class Problem:
     row: int
     column: str | None
     sentence: str
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"row": self.row, "column": self.column, "sentence": self.sentence}
 
 
 class UnclearCell(ValueError):

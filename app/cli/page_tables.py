@@ -1,14 +1,20 @@
-"""Command reference in Markdown: `python -m app.cli.command_list` prints the table of README.md."""
+"""The tables of pages that are made of what the program knows: `python -m app.cli.page_tables`
+writes them anew, from their heading to their last row; tests hold that they are as it would."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import typer
 
 from app.cli.help import SECTIONS
 from app.cli.main import application
+from app.privacy.places import places_table
+from app.providers.connecting import setup_table
+
+ROOMS: Final = Path(__file__).parents[1]
 
 
 def command_table() -> str:
@@ -37,5 +43,23 @@ def _row(path: str, command: Any) -> str:
     return f"| `{' '.join([path, *arguments])}` | {' '.join(options)} | {sentence} |"
 
 
+TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "cli/README.md": command_table,
+    "privacy/README.md": places_table,
+    "providers/README.md": setup_table,
+}
+
+
+def with_table(page: str, table: str) -> str:
+    """The page with this table in the place of the one that has its heading. Raises ValueError
+    where there is none."""
+    lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
+    begin = lines.index(rows[0])
+    end = next((n for n in range(begin, len(lines)) if not lines[n].startswith("|")), len(lines))
+    return "\n".join([*lines[:begin], *rows, *lines[end:]])
+
+
 if __name__ == "__main__":
-    print(command_table(), end="")
+    for name, table in TABLES.items():
+        path = ROOMS / name
+        path.write_text(with_table(path.read_text("utf-8"), table()), "utf-8")
