@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -29,6 +28,7 @@ from app.console.jobs import Jobs, Work
 from app.console.uploads import Uploads
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
+from app.core.http import is_loopback
 from app.core.ids import new_token
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
@@ -44,16 +44,6 @@ log = structlog.get_logger()
 
 SHUTDOWN_S: Final = 3
 """Seconds that requests under way have to finish when the console is told to stop."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_reachable(settings: Settings, *, host: str) -> None:

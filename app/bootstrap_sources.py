@@ -225,11 +225,6 @@ def _refuse_long_tolerance(profile: Profile) -> None:
         )
 
 
-def keeps_everything(settings: Settings) -> bool:
-    """Whether no class of data is ever deleted unless a person asks."""
-    return retention_of(settings, {}) is None
-
-
 def retention_of(settings: Settings, sources: dict[str, Source]) -> Retention | None:
     """How long each class of data is kept; None where everything is. Raises ConfigurationError."""
     return retention_for(

@@ -15,9 +15,10 @@ import structlog
 
 from app.core.errors import StoreUnavailable
 from app.core.schedule import Entry
-from app.finance.scheduled import LEASE, due_now, note_ended
+from app.finance.scheduled import LEASE, claim, due_now, note_failed
+from app.finance.scheduled_store import ScheduledRun
 from app.receiving.context import AppContext
-from reconcile.instants import SECOND, Instant, format_instant
+from reconcile.instants import SECOND, format_instant
 
 log = structlog.get_logger()
 
@@ -27,8 +28,8 @@ LOOK_S: Final = 15.0
 STOPPED: Final = "the service was stopped while it was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
-Begin = Callable[[str, Instant], Awaitable[int]]
-"""Has the work of an entry's time done; what its process ended with."""
+Begin = Callable[[ScheduledRun], Awaitable[int]]
+"""Has the work of a claimed time done; what its process ended with."""
 
 
 class Scheduler:
@@ -71,16 +72,14 @@ class Scheduler:
         for entry, due_at in await due_now(self._context, self._entries):
             if self._stopping.is_set():
                 return
-            code = await self._begin(entry.name, due_at)
+            claimed = await claim(self._context, entry, due_at=due_at, asked=False)
+            if claimed is None:
+                continue  # another worker has it, or has done it
+            code = await self._begin(claimed)
             stopped = self._stopping.is_set()
             if code or stopped:
-                await note_ended(
-                    self._context,
-                    entry,
-                    due_at=due_at,
-                    problem=STOPPED if stopped else DIED,
-                    at_once=stopped,
-                )
+                problem = STOPPED if stopped else DIED
+                await note_failed(self._context, claimed, problem, at_once=stopped)
 
     async def _pause(self) -> None:
         try:
@@ -89,8 +88,9 @@ class Scheduler:
         except TimeoutError:
             return
 
-    async def _in_process(self, name: str, due_at: Instant) -> int:
-        words = ("schedule", "run", name, "--due", format_instant(due_at))
+    async def _in_process(self, claimed: ScheduledRun) -> int:
+        due = format_instant(claimed.due_at)
+        words = ("schedule", "run", claimed.name, "--due", due, "--try", str(claimed.tries))
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "app", *words),
             stdin=asyncio.subprocess.DEVNULL,

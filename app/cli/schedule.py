@@ -72,13 +72,16 @@ def run_one(
         str | None,
         typer.Option(hidden=True, help="When it was due: what the service gives its own process."),
     ] = None,
+    tries: Annotated[
+        int, typer.Option("--try", hidden=True, help="And which try of it the service has claimed.")
+    ] = 1,
 ) -> None:
     """Do one entry now: reconcile, report, deliver. Exit code 1 where it came to nothing."""
     from app.bootstrap_schedule import schedule_of
     from app.core.http import outgoing_client
     from app.finance.delivering import LIMIT_S
-    from app.finance.scheduled import run_document
-    from app.finance.scheduled_work import run_entry, run_now
+    from app.finance.scheduled import claimed_run, run_document
+    from app.finance.scheduled_work import run_claimed, run_now
     from reconcile.instants import parse_instant
 
     async def work(context: AppContext, settings: Settings) -> Mapping[str, Any] | None:
@@ -89,8 +92,11 @@ def run_one(
             try:
                 due_at = parse_instant(due)
             except ValueError:
-                raise UsageError("--due is no moment") from None
-            return run_document(await run_entry(context, schedule, name, due_at=due_at))
+                raise UsageError("--due is no moment; to do an entry now, leave it out") from None
+            claimed = await claimed_run(context, name, due_at=due_at, tries=tries)
+            if claimed is None:
+                return None
+            return run_document(await run_claimed(context, schedule, claimed))
 
     ended = with_context(work, purpose="writing")
     if ended is None or due is not None:

@@ -6,6 +6,7 @@ followed: a credential goes to the configured host or nowhere.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +23,16 @@ MAX_CONNECTIONS: Final = 32
 """Connections to one service at one moment; more callers wait for one."""
 
 USER_AGENT: Final = "tallyhook/1"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import eq, ge, gt, le, lt
@@ -330,32 +330,57 @@ async def accept_chosen(
     context: AppContext, chosen: Chosen, *, reason: str, by: str | None
 ) -> None:
     """Write them off."""
-    for part in _parts(chosen):
+
+    async def act(part: list[SeenBreak]) -> None:
         names = [each.identity for each in part]
         await accept_breaks(context, names, reason=reason, by=by, seen=mark_of(part))
+
+    await _by_parts(chosen, act)
 
 
 async def assign_chosen(context: AppContext, chosen: Chosen, *, to: str, by: str | None) -> None:
     """Make them somebody's."""
-    for part in _parts(chosen):
+
+    async def act(part: list[SeenBreak]) -> None:
         names = [each.identity for each in part]
         await assign_breaks(context, names, to=to, by=by, seen=mark_of(part))
+
+    await _by_parts(chosen, act)
 
 
 async def comment_chosen(context: AppContext, chosen: Chosen, *, note: str, by: str | None) -> None:
     """Say something about each of them."""
-    for part in _parts(chosen):
+
+    async def act(part: list[SeenBreak]) -> None:
         names = [each.identity for each in part]
         await comment_breaks(context, names, note=note, by=by, seen=mark_of(part))
+
+    await _by_parts(chosen, act)
 
 
 async def match_chosen(context: AppContext, chosen: Chosen, *, reason: str, by: str | None) -> None:
     """Match each with its suggestion, one after the other."""
-    for each in chosen.of:
-        line = chosen.lines[each.identity]
-        await match_break(context, each.identity, line=line, reason=reason, by=by)
+
+    async def act(part: list[SeenBreak]) -> None:
+        (one,) = part
+        line = chosen.lines[one.identity]
+        await match_break(context, one.identity, line=line, reason=reason, by=by)
+
+    await _by_parts(chosen, act, at_once=1)
 
 
-def _parts(chosen: Chosen) -> Iterator[list[SeenBreak]]:
-    for start in range(0, len(chosen.of), MOST_AT_ONCE):
-        yield chosen.of[start : start + MOST_AT_ONCE]
+async def _by_parts(
+    chosen: Chosen, act: Callable[[list[SeenBreak]], Awaitable[None]], at_once: int = MOST_AT_ONCE
+) -> None:
+    """Each part in a transaction of its own. Raises UsageError where one is refused, and says how
+    many were done before."""
+    for done in range(0, len(chosen.of), at_once):
+        try:
+            await act(chosen.of[done : done + at_once])
+        except UsageError as error:
+            if not done:
+                raise
+            raise UsageError(
+                f"{done:,} of {counted(len(chosen.of), 'break')} were done, and then: {error}. Say "
+                "the same again for the others"
+            ) from None

@@ -16,8 +16,8 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.message import EmailMessage
+from email.utils import format_datetime
 from hashlib import sha256
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -25,17 +25,17 @@ import httpx2
 
 from app.core.clock import Clock
 from app.core.errors import TallyhookError
-from app.core.http import exchange
+from app.core.http import exchange, is_loopback
 from app.core.private_files import sync_folder, write_all
 from app.core.schedule import Way
 from app.providers.source import Source
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import Instant, format_instant, moment_of
 
 LIMIT_S: Final = 60.0
 """Seconds that one request, or one answer of a mail server, may take."""
 
 BYTES_MAX: Final = 20 * 1024 * 1024
-"""Of all files of a mail, and of one that is posted: what servers commonly take."""
+"""Of a mail as it is sent, and of a file that is posted: what servers commonly take."""
 
 TLS_FROM_THE_START: Final = 465
 """The port on which a mail server is spoken to encrypted at once (RFC 8314)."""
@@ -132,12 +132,13 @@ class MailWay:
 
     async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
         """See `Delivers`."""
-        if sum(len(parcel.files[name]) for name in files) > BYTES_MAX:
+        message = self.message(parcel, files)
+        if len(message.as_bytes()) > BYTES_MAX:
             raise DeliveryFailed(
-                "the files are more than 20 MiB, too large for a mail: name fewer forms, or have "
-                "them put into a folder"
+                "the files are too large for a mail, which may have 20 MiB as it is sent: name "
+                "fewer forms, or have them put into a folder"
             )
-        await asyncio.to_thread(self._send, self.message(parcel, files))
+        await asyncio.to_thread(self._send, message)
 
     def message(self, parcel: Parcel, files: Sequence[str]) -> EmailMessage:
         """The mail."""
@@ -147,6 +148,7 @@ class MailWay:
         message["Subject"] = f"{whose}{parcel.what} {parcel.span}{late}"
         message["From"] = self.sender
         message["To"] = ", ".join(self.to)
+        message["Date"] = format_datetime(moment_of(parcel.due_at))
         domain = self.sender.rpartition("@")[2]
         message["Message-ID"] = f"<{parcel.id_of(' '.join(files))}@{domain}>"
         lines = [*parcel.summary, _when(parcel)]
@@ -164,7 +166,7 @@ class MailWay:
         trusted = self.trusted or ssl.create_default_context()
         try:
             with self._opened(trusted) as server:
-                if self.port != TLS_FROM_THE_START and not _is_this_machine(self.host):
+                if self.port != TLS_FROM_THE_START and not is_loopback(self.host):
                     server.starttls(context=trusted)
                 if self.user is not None and self.password is not None:
                     server.login(self.user, self.password)
@@ -271,15 +273,6 @@ def posted(parcel: Parcel, name: str) -> bytes:
 def _when(parcel: Parcel) -> str:
     told = f"Made by the schedule's entry {parcel.entry}, due {format_instant(parcel.due_at)}"
     return f"{told}, and made late." if parcel.late else f"{told}."
-
-
-def _is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 Ways = Mapping[Way, Delivers]

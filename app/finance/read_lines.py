@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Generic, TypeVar
@@ -17,7 +17,7 @@ from reconcile.matching.books import BookLine, StatementLine, match_key
 from reconcile.matching.rows import NO_KEY
 from reconcile.money import Money, to_json
 
-Line = TypeVar("Line")
+Line = TypeVar("Line", bound=BookLine | StatementLine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ async def book_page(
             rows = book_rows(connection, as_of=at, first=first)
             return await _page(rows, book_line_of, after=after, limit=limit)
         found = await book_lines_of(connection, [match_key(reference)], as_of=at)
-        return LinePage(lines=[line for _, line in found[:limit]])
+        return _cut([line for _, line in found], after=after, limit=limit)
 
 
 async def list_book(
@@ -76,7 +76,7 @@ async def statement_page(
         found = await statement_lines_of(
             connection, [match_key(reference)], payments=[reference], as_of=at
         )
-        return LinePage(lines=found[:limit])
+        return _cut(found, after=after, limit=limit)
 
 
 async def list_statement(
@@ -96,6 +96,14 @@ async def lines_naming(
     books = await book_lines_of(connection, [key], as_of=as_of)
     statements = await statement_lines_of(connection, [key], payments=payments, as_of=as_of)
     return [line for _, line in books], list(statements)
+
+
+def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
+    """A page of the lines that one name found, by id: they are few, and all at hand."""
+    last = after.rpartition(" ")[2]
+    left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
+    more = left[limit - 1].line_id if len(left) > limit else None
+    return LinePage(lines=left[:limit], following=more)
 
 
 async def _page(

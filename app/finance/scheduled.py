@@ -84,7 +84,6 @@ async def _watch(context: AppContext, entry: Entry, *, now: Instant) -> None:
                 asked=False, late=False, tries=0, as_of=now,
             ),
         )  # fmt: skip
-        await forget_runs(connection, before=Instant(now - KEPT))
 
 
 # --- who does it, and what became of it -----------------------------------------------------------
@@ -99,8 +98,20 @@ async def claim(
         now = context.clock.now()
         before = await run_at(connection, entry.name, due_at)
         if before is None:
-            fresh = _fresh(entry, due_at=due_at, now=now, asked=asked)
-            return fresh if await add_run(connection, fresh) else None
+            fresh = ScheduledRun(
+                name=entry.name,
+                due_at=due_at,
+                cron=entry.cron,
+                state="running",
+                asked=asked,
+                late=is_late(due_at, began=now),
+                tries=1,
+                as_of=now,
+                until=Instant(now + LEASE),
+            )
+            is_ours = await add_run(connection, fresh)
+            await forget_runs(connection, before=Instant(now - KEPT))
+            return fresh if is_ours else None
         open_again = before.state in ("running", "failed") and now >= (before.until or now)
         if not open_again:
             return None
@@ -114,53 +125,34 @@ async def claim(
         return again if await change_run(connection, again, before=before) else None
 
 
-async def note_failed(context: AppContext, claimed: ScheduledRun, problem: str) -> ScheduledRun:
-    """The try has come to nothing, unless another has taken the work over."""
-    async with context.store.writing() as connection:
-        run = await run_at(connection, claimed.name, claimed.due_at) or claimed
-        failed = _come_to_nothing(run, problem, now=context.clock.now())
-        if run.tries == claimed.tries and await change_run(connection, failed, before=run):
-            log.error("a scheduled run came to nothing", component=run.name, reason=problem)
-    return failed
+async def claimed_run(
+    context: AppContext, name: str, *, due_at: Instant, tries: int
+) -> ScheduledRun | None:
+    """The row as it was claimed for this try; None where that is over, or another has it."""
+    async with context.store.reading() as connection:
+        run = await run_at(connection, name, due_at)
+    return run if run is not None and _is_under_way(run, tries) else None
 
 
-def _come_to_nothing(
-    run: ScheduledRun, problem: str, *, now: Instant, at_once: bool = False
+def _is_under_way(run: ScheduledRun, tries: int) -> bool:
+    return (run.state, run.tries) == ("running", tries)
+
+
+async def note_failed(
+    context: AppContext, claimed: ScheduledRun, problem: str, *, at_once: bool = False
 ) -> ScheduledRun:
-    pause = min(FIRST_PAUSE * 4 ** min(run.tries - 1, 10), LONGEST_PAUSE)
-    again = None if run.asked else Instant(now if at_once else now + pause)
-    return replace(run, state="failed", ended_at=now, until=again, problem=problem)
-
-
-async def note_ended(
-    context: AppContext, entry: Entry, *, due_at: Instant, problem: str, at_once: bool = False
-) -> None:
-    """The process that was to do it has ended, and not said how: the work has come to nothing. It
-    is tried again after a pause, or at once."""
+    """The try has come to nothing, unless it has ended otherwise, or another has taken the work
+    over. It is made again after a pause, or at once."""
     async with context.store.writing() as connection:
         now = context.clock.now()
-        run = await run_at(connection, entry.name, due_at)
-        if run is None:
-            run = _fresh(entry, due_at=due_at, now=now, asked=False)
-            await add_run(connection, run)
-        if run.state == "running":
-            failed = _come_to_nothing(run, problem, now=now, at_once=at_once)
-            await change_run(connection, failed, before=run)
+        run = await run_at(connection, claimed.name, claimed.due_at) or claimed
+        pause = min(FIRST_PAUSE * 4 ** min(run.tries - 1, 10), LONGEST_PAUSE)
+        again = None if run.asked else Instant(now if at_once else now + pause)
+        failed = replace(run, state="failed", ended_at=now, until=again, problem=problem)
+        under_way = _is_under_way(run, claimed.tries)
+        if under_way and await change_run(connection, failed, before=run):
             log.error("a scheduled run came to nothing", component=run.name, reason=problem)
-
-
-def _fresh(entry: Entry, *, due_at: Instant, now: Instant, asked: bool) -> ScheduledRun:
-    return ScheduledRun(
-        name=entry.name,
-        due_at=due_at,
-        cron=entry.cron,
-        state="running",
-        asked=asked,
-        late=is_late(due_at, began=now),
-        tries=1,
-        as_of=now,
-        until=Instant(now + LEASE),
-    )
+    return failed
 
 
 class LeaseLost(TallyhookError):

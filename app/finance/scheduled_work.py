@@ -55,13 +55,12 @@ class Schedule:
         return found
 
 
-async def run_entry(
-    context: AppContext, schedule: Schedule, name: str, *, due_at: Instant
-) -> ScheduledRun | None:
-    """Do an entry's work of one time; None where another worker has it, or has done it."""
-    entry = schedule.entry(name)
-    claimed = await claim(context, entry, due_at=due_at, asked=False)
-    return None if claimed is None else await _try(context, schedule, entry, claimed)
+async def run_claimed(
+    context: AppContext, schedule: Schedule, claimed: ScheduledRun
+) -> ScheduledRun:
+    """Do the work of a time that was claimed. Raises NotFoundError for an entry that there is
+    not."""
+    return await _try(context, schedule, schedule.entry(claimed.name), claimed)
 
 
 async def run_now(

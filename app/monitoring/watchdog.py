@@ -47,6 +47,7 @@ from reconcile.instants import (
     Duration,
     Instant,
     format_instant,
+    plain_instant,
 )
 from reconcile.ledger.ledger import FindingCode
 
@@ -372,12 +373,20 @@ async def _schedule(watched: Watched) -> Alarm | None:
         failed = await failed_runs(connection, watched.scheduled)
     if not failed:
         return None
-    each = "; ".join(f"{run.name}: {run.problem}" for run in failed)
+    each = "; ".join(
+        f"{run.name}: {run.problem}; "
+        + (
+            "not tried again by itself"
+            if run.until is None
+            else f"again at {plain_instant(run.until)}"
+        )
+        for run in failed
+    )
     entries = counted(len(failed), "scheduled run", "scheduled runs")
     return Alarm(
         reason="scheduled_run_failed",
-        sentence=f"{entries} came to nothing ({each}). It is tried again by itself; `tallyhook "
-        "schedule` shows when, and `tallyhook schedule run NAME` does it at once.",
+        sentence=f"{entries} came to nothing ({each}). `tallyhook schedule run NAME` does it at "
+        "once.",
         pressing=False,
         since=min([run.due_at for run in failed]),
     )

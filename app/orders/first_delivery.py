@@ -52,19 +52,22 @@ async def wait_for_delivery(
 
     began  called once what was there before is known
     """
-    latest = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
-    seen = {each.delivery_id for each in latest}
+    own = await list_deliveries(context, verdict=None, source=source, limit=_LOOKED_AT)
+    others = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
+    seen = {each.delivery_id for each in (*own, *others)}
     began()
-    stranger: LogEntry | None = None
     for _ in range(max(1, round(seconds / LOOK_EVERY_S))):
-        latest = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
-        for each in reversed([each for each in latest if each.delivery_id not in seen]):
-            if each.source == source:
-                return await _told(context, each, accounts=accounts)
-            if each.source not in accounts:
-                stranger = each  # perhaps ours under a wrong name, perhaps anybody's
+        own = await list_deliveries(context, verdict=None, source=source, limit=_LOOKED_AT)
+        fresh = [each for each in own if each.delivery_id not in seen]
+        if fresh:
+            return await _told(context, fresh[-1], accounts=accounts)
         await sleep(LOOK_EVERY_S)
-    return None if stranger is None else await _told(context, stranger, accounts=accounts)
+    others = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
+    # Perhaps ours under a wrong name, perhaps anybody's.
+    strangers = [
+        each for each in others if each.delivery_id not in seen and each.source not in accounts
+    ]
+    return await _told(context, strangers[0], accounts=accounts) if strangers else None
 
 
 async def _told(

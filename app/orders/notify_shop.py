@@ -179,11 +179,11 @@ async def _settle(
             await note_away(connection, destination, health)
         elif before is not None and await note_back(connection, destination):
             await call_all_up(connection, now=now)
-    await _log_delivered(context, [one.sent for one in results if one.delivered])
     if before is None and health is not None:
         log.error("the shop takes no notifications", reason=health.problem)
     elif before is not None and health is None:
         log.info("the shop takes notifications again", count=before.failures)
+    await _log_delivered(context, [one.sent for one in results if one.delivered])
 
 
 async def _log_delivered(context: AppContext, sent: Sequence[Notification]) -> None:

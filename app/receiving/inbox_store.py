@@ -111,7 +111,6 @@ BEAT: Final = "reader beat"
 IDENTITY: Final = "inbox"
 """The fact that says which file the position is of: an id of its own that the file carries, too."""
 
-ROW_COLUMNS: Final = ("count", "received_at", "size", "records")
 _SUSPECT_COLUMNS: Final = ("received_at", "tries", "aside", "orders", "record")
 
 

@@ -126,9 +126,6 @@ def _signer(each: Mapping[str, Any], secret: str) -> Source:
         ) from None
 
 
-TIMEOUT_S: Final = 10.0
-"""Seconds for one answer."""
-
 _PASSING: Final = (
     re.compile(r"\brec_[0-9a-z]+"),
     re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"),

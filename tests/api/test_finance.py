@@ -165,6 +165,8 @@ async def test_lists_are_narrowed(books: Books) -> None:
     assert (await books.get("breaks?assignee=nobody"))["breaks"] == []
     of_order = await books.get("records/lines?reference=ord-2")
     assert of_order["lines"] == await books.told("records", "list", "--reference", "ord-2")
+    paged = await books.pages("records/lines?reference=ord-2", "lines")
+    assert paged == of_order["lines"]
     before = f"records/lines?as_of={format_instant(T)}"
     assert (await books.get(before))["lines"] == []
 

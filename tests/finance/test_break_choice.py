@@ -10,7 +10,7 @@ import pytest
 
 from app.core.errors import UsageError
 from app.finance.break_acts import SeenBreak, too_much_together
-from app.finance.break_choice import Chosen, few_breaks, read_choice, sums_of
+from app.finance.break_choice import Chosen, _by_parts, few_breaks, read_choice, sums_of
 from app.finance.match_rules import Rules
 from reconcile.instants import DAY
 from reconcile.matching.breaks import Break, BreakCause, Step, life
@@ -188,3 +188,19 @@ def test_a_mark_is_of_what_is_shown() -> None:
     assert chosen.mark == Chosen(of=[seen("a")], lines={"a": "stm_1"}).mark
     assert len({each.mark for each in (chosen, *others)}) == 5
     assert len(chosen.mark) == 16
+
+
+async def test_where_a_later_part_is_refused_the_earlier_ones_are_told() -> None:
+    """Nothing is said to be undone that was done; the first part's refusal stands as it is."""
+    chosen = Chosen(of=ALL[:3])
+    taken: list[int] = []
+
+    async def act(part: list[SeenBreak]) -> None:
+        if len(taken) == 2:
+            raise UsageError("they have changed")
+        taken.append(len(part))
+
+    with pytest.raises(UsageError, match="2 of 3 breaks were done, and then: they have changed"):
+        await _by_parts(chosen, act, at_once=1)
+    with pytest.raises(UsageError, match=r"^they have changed$"):
+        await _by_parts(chosen, act, at_once=1)

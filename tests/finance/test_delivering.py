@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
+from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from app.finance.delivering import DeliveryFailed, MailWay, Parcel, PostWay
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.instants import (
+    moment_of,
     parse_instant,
 )
 from tests.certificates import self_signed
@@ -131,6 +133,7 @@ async def test_a_mail_has_the_files_and_says_what_they_are() -> None:
     assert first["Subject"] == "Salt & Sons: report 2026-10 (late)"
     assert first["To"] == "cfo@shop.example, finance@shop.example"
     assert first["Message-ID"] == second["Message-ID"]
+    assert parsedate_to_datetime(first["Date"]) == moment_of(DUE)
     _, text, file = first.walk()
     assert "All 23 control sums agree." in str(text.get_payload())
     assert "made late" in str(text.get_payload())
@@ -161,7 +164,7 @@ async def test_nothing_is_said_unencrypted_to_another_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server that offers no STARTTLS hears neither password nor report."""
-    monkeypatch.setattr("app.finance.delivering._is_this_machine", lambda host: False)
+    monkeypatch.setattr("app.finance.delivering.is_loopback", lambda host: False)
     with mail_server() as server:
         way = mailing(server, user="tallyhook", password="pw")
         with pytest.raises(DeliveryFailed, match="offers no encryption"):
@@ -176,7 +179,7 @@ async def test_what_goes_to_another_machine_is_encrypted_for_whom_we_trust(
 ) -> None:
     """User, password and mail are said after STARTTLS, to a certificate that counts, or not at
     all."""
-    monkeypatch.setattr("app.finance.delivering._is_this_machine", lambda host: False)
+    monkeypatch.setattr("app.finance.delivering.is_loopback", lambda host: False)
     certificate = self_signed(tmp_path, began=datetime.now(UTC) - timedelta(days=1), days=2)
     with mail_server() as server:
         server.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -24,9 +24,16 @@ from app.database.engine import Connection
 from app.evidence.keys import write_key
 from app.evidence.seal import CheckpointSigner, seal_all, verified_checkpoint
 from app.finance.delivering import Delivers, FolderWay, MailWay, Parcel
-from app.finance.scheduled import FIRST_PAUSE, LEASE, claim, due_now, schedule_document
-from app.finance.scheduled_store import ScheduledRun, newest_runs
-from app.finance.scheduled_work import Schedule, run_entry, run_now
+from app.finance.scheduled import (
+    FIRST_PAUSE,
+    LEASE,
+    claim,
+    claimed_run,
+    due_now,
+    schedule_document,
+)
+from app.finance.scheduled_store import KEPT, ScheduledRun, newest_runs
+from app.finance.scheduled_work import Schedule, run_claimed, run_now
 from app.monitoring.watchdog import Watched, alarms
 from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
@@ -71,6 +78,14 @@ def with_folder(folder: Path, *entries: Entry) -> Schedule:
     """These entries, delivered into a folder."""
     folder.mkdir(exist_ok=True)
     return Schedule(entries=entries or (MONTH,), ways={"folder": FolderWay(folder=folder)})
+
+
+async def run_entry(
+    context: AppContext, schedule: Schedule, name: str, *, due_at: Instant
+) -> ScheduledRun | None:
+    """What a worker and its process do of one time; None where another has it, or has done it."""
+    claimed = await claim(context, schedule.entry(name), due_at=due_at, asked=False)
+    return None if claimed is None else await run_claimed(context, schedule, claimed)
 
 
 async def delivered(context: AppContext) -> list[str]:
@@ -361,8 +376,8 @@ async def test_the_worker_has_done_what_is_due_and_notes_who_dies(context: AppCo
     begun: list[tuple[str, Instant]] = []
     now = await at_due(context)
 
-    async def dies(name: str, due_at: Instant) -> int:
-        begun.append((name, due_at))
+    async def dies(claimed: ScheduledRun) -> int:
+        begun.append((claimed.name, claimed.due_at))
         return 1
 
     await Scheduler(now, (MONTH,), begin=dies).look()
@@ -373,13 +388,59 @@ async def test_the_worker_has_done_what_is_due_and_notes_who_dies(context: AppCo
     again = later(now, Instant(DUE + FIRST_PAUSE))
     scheduler: Scheduler
 
-    async def stops(name: str, due_at: Instant) -> int:
+    async def stops(claimed: ScheduledRun) -> int:
         scheduler.stop()
         return -15
 
     scheduler = Scheduler(again, (MONTH,), begin=stops)
     await scheduler.look()
-    assert (await newest(again))[1] == DIED  # its process had not begun: nothing to note
+    assert await newest(again) == ("failed", STOPPED, DUE + FIRST_PAUSE)
+
+
+async def test_who_is_stopped_leaves_the_work_of_another_alone(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """A try that has taken the work over is neither failed by the one before it, nor begun by that
+    one's process."""
+    now = await at_due(context)
+    over = later(now, Instant(DUE + LEASE))
+    scheduler: Scheduler
+    others: list[ScheduledRun] = []
+
+    async def stops(claimed: ScheduledRun) -> int:
+        taken = await claim(over, MONTH, due_at=DUE, asked=False)
+        assert taken is not None
+        others.append(taken)
+        assert await claimed_run(now, "month", due_at=DUE, tries=claimed.tries) is None
+        scheduler.stop()
+        return -15
+
+    scheduler = Scheduler(now, (MONTH,), begin=stops)
+    await scheduler.look()
+    (other,) = others
+    assert await claimed_run(over, "month", due_at=DUE, tries=other.tries) == other
+    done = await run_claimed(over, with_folder(tmp_path / "out"), other)
+    assert done.state == "done"
+
+
+async def test_rows_of_long_ago_go_with_each_new_time(context: AppContext, tmp_path: Path) -> None:
+    schedule = with_folder(tmp_path / "out")
+    now = await at_due(context)
+    assert await run_entry(now, schedule, "month", due_at=DUE) is not None
+    much_later = Instant(DUE + KEPT + 40 * DAY)
+    for at in (Instant(DUE + 30 * DAY), much_later):
+        assert await run_entry(later(context, at), schedule, "month", due_at=at) is not None
+    kept = await rows(context.store, "SELECT due_at FROM scheduled_runs")
+    assert [row[0] for row in kept] == [much_later]
+
+
+async def test_what_a_person_asked_for_is_not_said_to_be_tried_again(
+    context: AppContext, tmp_path: Path
+) -> None:
+    (entry,) = entries_of("log | 0 6 12 * * | checkpoint folder")
+    await run_now(context, with_folder(tmp_path / "out", entry), "log", by=None)
+    raised = await alarms(Watched(context, RefusedAges(), None, 60, scheduled=["log"]))
+    assert "not tried again by itself" in raised["schedule"].sentence
 
 
 async def newest(context: AppContext) -> tuple[str, str | None, int | None]:
@@ -393,7 +454,7 @@ async def test_who_is_stopped_is_followed_at_once(context: AppContext) -> None:
     now = await at_due(context)
     scheduler: Scheduler
 
-    async def stops(name: str, due_at: Instant) -> int:
+    async def stops(claimed: ScheduledRun) -> int:
         scheduler.stop()
         return -15
 

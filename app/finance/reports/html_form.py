@@ -41,6 +41,7 @@ _FOLDED: Final = frozenset({"times", "delays"})
 
 def html(report: PeriodReport) -> bytes:
     """The page in UTF-8."""
+    shown = parts(report)
     values = {
         "title": " · ".join((*_named(report.scope), f"Period report {period_words(report.scope)}")),
         "merchant": report.scope.merchant,
@@ -49,10 +50,10 @@ def html(report: PeriodReport) -> bytes:
         "on_each_sheet": _css_text(" · ".join(masthead(report.scope))),
         "headlines": [whole(each) for each in headlines(report)],
         "notes": [whole(note.sentence) for note in report.notes],
-        "sections": [_section(part, report) for part in parts(report)],
+        "sections": [_section(part, report) for part in shown],
         "elsewhere": "; ".join(
             f"{part.table.title}: {counted(len(part.rows), 'row')}"
-            for part in parts(report)
+            for part in shown
             if _folded(part, report)
         ),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import PlainValidator, create_model
 
@@ -72,7 +72,6 @@ def accounts_of(text: str, *, name: str = "the mapping of accounts") -> Mapping[
 
 
 JournalFormat = Literal["beancount", "csv"]
-JOURNAL_FORMATS: Final[tuple[JournalFormat, ...]] = get_args(JournalFormat)
 
 Accounts = Mapping[Role, str]
 
