@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from anyio import CapacityLimiter
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
@@ -159,11 +160,14 @@ FINANCE: Final = {
 
 
 def _of_finance(api: Api, finance: Callable[[], Awaitable[FinanceRoutes]]) -> Iterator[ApiRoute]:
-    """Loaded when the first of them is asked for: a receiver needs none of it."""
+    """Loaded when the first of them is asked for: a receiver needs none of it. One is answered at a
+    time: many lines take seconds of a processor that acknowledges deliveries meanwhile."""
+    limiter = CapacityLimiter(1)
 
     def endpoint(name: str) -> Endpoint:
         async def ask(request: Request, program: str) -> Response:
-            answer: Response = await getattr(await finance(), name)(request, program)
+            async with limiter:
+                answer: Response = await getattr(await finance(), name)(request, program)
             return answer
 
         return ask

@@ -21,6 +21,7 @@ import typer
 from app.cli.deliveries import unexplained
 from app.cli.output import DocumentOption, Format, document, note, say
 from app.cli.running import with_context
+from app.config.reading import PREFIX, secrets_in
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, UsageError
 from app.core.ids import new_id
@@ -31,16 +32,12 @@ if TYPE_CHECKING:
     from app.providers.sections import Profile
     from app.receiving.context import AppContext
 
-PREFIX: Final = "TALLYHOOK_"
 DEFAULT_FILE: Final = Path("tallyhook.env")
 MAX_SECRET_BYTES: Final = 64 * 1024
 """More than any list of keys in PEM."""
 
 MAX_WAIT_S: Final = 24 * 3600
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,40}")
-_ONE_SECRET: Final = re.compile(
-    r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]*", re.DOTALL
-)
 
 TITLES: Final = {
     "where": "Where to register it",
@@ -120,6 +117,8 @@ def _source_name(
 ) -> str:
     """As given; else that of the file's one source with this profile; else the profile's own, with
     something that nobody can guess where the address is all that protects it."""
+    from app.providers.schemes import UNSIGNED
+
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
             raise UsageError("--name is 1 to 40 of a-z, 0-9, _ and -")
@@ -136,7 +135,7 @@ def _source_name(
     stem = re.sub(r"[^a-z0-9_-]", "-", profile.name.lower())[:23]
     return (
         f"{stem}_{new_id('', SystemClock().now())[-16:]}"
-        if profile.signature.mac == "none"
+        if profile.signature.mac == UNSIGNED
         else stem
     )
 
@@ -168,13 +167,14 @@ def _secrets(
 ) -> dict[str, str]:
     """Secrets and credentials that are not configured yet, or were given by a file."""
     from app.providers.connecting import UNDOCUMENTED, credentials_told, takes_keys
+    from app.providers.schemes import UNSIGNED
 
     own = f"{PREFIX}SOURCES__{source.upper()}__"
     configured = {**before, **os.environ}
     if secret_file == credentials_file == Path("-"):
         raise UsageError("standard input holds one thing: name a file for the other")
     found = {}
-    if profile.signature.mac == "none":
+    if profile.signature.mac == UNSIGNED:
         if secret_file is not None:
             raise UsageError(f"{profile.name} has no secret: leave --secret-file out")
     elif secret_file or not any(
@@ -200,7 +200,7 @@ def _as_setting(text: str) -> tuple[str, str]:
     """Secrets one a line, newest first, keys in PEM as they are; or keys by their id as JSON."""
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
-    listed = [found.group().strip() for found in _ONE_SECRET.finditer(text)]
+    listed = secrets_in(text)
     if not listed:
         raise UsageError("there is no secret in what was given")
     plain = len(listed) == 1 and not re.search(r"^\[|,|\n", listed[0])

@@ -33,7 +33,6 @@ DEFAULT_PORT: Final = 8085
 MAX_SHOWN: Final = 300
 """Characters of an answer that are shown."""
 
-_SENDS_THE_SECRET: Final = ("token", "basic")
 
 ToOption = Annotated[
     str | None, typer.Option(help="Where to send it. [http://127.0.0.1:8080/webhooks/SOURCE]")
@@ -120,8 +119,7 @@ def trigger(
     example = find_example(provider, event)
     name, settings, signer = _signer(provider, source)
     address = to or f"{SERVE}/webhooks/{name}"
-    secret_goes = signer.profile.signature.mac in _SENDS_THE_SECRET
-    check_target(address, yes=yes or not secret_goes, what="the secret itself")
+    check_target(address, yes=yes or not _sends_its_secret(signer), what="the secret itself")
     money = _money(amount, currency, example.event)
     reference = order
     if reference is None and session is None and signer.profile.event.order:
@@ -135,6 +133,12 @@ def trigger(
             "Events of this provider count only after it was asked, and it does not know of this "
             "one: the order stays pending."
         )
+
+
+def _sends_its_secret(signer: Source) -> bool:
+    from app.providers.schemes import TOKENS
+
+    return signer.profile.signature.mac in TOKENS
 
 
 def _signer(provider: str, given: str | None) -> tuple[str, Settings, Source]:

@@ -3,5 +3,6 @@
 __all__ = (
     "config_file",
     "load",
+    "reading",
     "settings",
 )

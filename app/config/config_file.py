@@ -1,10 +1,11 @@
-"""Adds settings to a configuration file, and never changes what stands in it.
+"""Adds settings to a configuration file, and never changes a value that stands in it.
 
     file, wanted ──▶ added: written at the end │ same: there already │ differing: told, not written
 
-The file gets its new content in one step, or keeps the old one. Secrets stand in it: a new one is
-for its owner alone, one that is there keeps its owner and group, and nobody else may read it.
-Leaves out: what a value means (`load.py`).
+A name that stands there without a value gets its value in that line. The file gets its new content
+in one step, or keeps the old one. Secrets stand in it: a new one is for its owner alone, one that
+is there keeps its owner and group, and nobody else may read it. Leaves out: what a value means
+(`load.py`).
 """
 
 from __future__ import annotations
@@ -45,20 +46,30 @@ class Plan:
 
 
 def plan_settings(path: Path, wanted: Mapping[str, str]) -> Plan:
-    """Compare with the file, which need not be there. Raises ConfigurationError where it cannot be
-    read as NAME=value lines."""
+    """Compare with the file, which need not be there. A name without a value is not given, as the
+    service reads it, and its line gets the value.
+
+    Raises ConfigurationError where the file cannot be read as NAME=value lines, and for a name that
+    it gives twice, which the service would refuse.
+    """
     before = _text(path)
-    there = _values(path, before)
+    lines = _lines(path, before)
+    there = {name: value for name, value, _ in lines if name and value}
+    blank = {name for name, value, _ in lines if name and not value}
     added = tuple(name for name in wanted if name not in there)
-    lines = "".join(f"{name}={_written(wanted[name])}\n" for name in added)
-    gap = "" if not before or before.endswith("\n") else "\n"
+    kept = "".join(
+        f"{name}={_written(wanted[name])}\n" if name in blank and name in wanted else text
+        for name, _, text in lines
+    )
+    new = "".join(f"{name}={_written(wanted[name])}\n" for name in added if name not in blank)
+    gap = "" if not kept or not new or kept.endswith("\n") else "\n"
     return Plan(
         added=added,
         same=tuple(name for name in wanted if there.get(name) == wanted[name]),
         differing=tuple(name for name in wanted if there.get(name, wanted[name]) != wanted[name]),
         values={**there, **{name: wanted[name] for name in added}},
         before=before,
-        after=before + gap + lines,
+        after=kept + gap + new,
     )
 
 
@@ -123,14 +134,24 @@ def _text(path: Path) -> str:
         raise ConfigurationError([f"{path}: cannot be read ({error.strerror})"]) from None
 
 
-def _values(path: Path, text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
+    """Name, value and text of each part of the file, which together are all of it; a comment has no
+    name."""
+    found: dict[str, int] = {}
+    parts = []
     for binding in parse_stream(io.StringIO(text)):
+        line = binding.original.line
         if binding.error or (binding.key and binding.value is None):
-            raise ConfigurationError([f"{path}:{binding.original.line}: is not NAME=value"])
-        if binding.key is not None and binding.value is not None:
-            found[binding.key.upper()] = binding.value
-    return found
+            raise ConfigurationError([f"{path}:{line}: is not NAME=value"])
+        name = (binding.key or "").upper()
+        if name in found:
+            raise ConfigurationError(
+                [f"{path}:{line}: {name} is given twice, first in line {found[name]}; keep one"]
+            )
+        if name:
+            found[name] = line
+        parts.append((name, binding.value or "", binding.original.string))
+    return parts
 
 
 def _written(value: str) -> str:

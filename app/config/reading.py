@@ -149,6 +149,11 @@ def _dotenv(path: Path, reading: SettingsReading) -> list[tuple[str, str]]:
     return [(b.key, b.value) for b in bindings if b.key is not None and b.value is not None]
 
 
+def secrets_in(text: str) -> list[str]:
+    """Each line, and each block of PEM as one."""
+    return [found.group().strip() for found in _ONE_SECRET.finditer(text)]
+
+
 def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> list[str]:
     """The secrets of a file, one a line, newest first; blank lines do not count.
 
@@ -157,7 +162,7 @@ def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> lis
     reported under `variable`; the answer is then what could be read.
     """
     text = _text(path, variable, reading)
-    secrets = [found.group().strip() for found in _ONE_SECRET.finditer(text)]
+    secrets = secrets_in(text)
     if not secrets and variable not in reading.problems:
         reading.problem(variable, "names a file without a secret; write one on each line")
     _check_mode(path, variable, reading)

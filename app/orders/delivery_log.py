@@ -23,7 +23,7 @@ from app.receiving.delivery_log_store import (
     raw_delivery,
     refused_naming,
 )
-from app.receiving.header_codec import URL
+from app.receiving.header_codec import URL, is_left_out
 from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
@@ -199,7 +199,9 @@ def _shown(name: str, value: str, masking: Masking) -> str:
         return (
             f"{path}?{'&'.join(f'{each}={_shown(each, said, masking)}' for each, _, said in pairs)}"
         )
-    if any(word in name for word in _SECRETS) and not value.startswith("(left out"):
+    if any(word in name for word in _SECRETS) and not is_left_out(
+        value.encode("latin-1", "replace")
+    ):
         return "(hidden)"
     found = _NUMBER.search(value)
     if found is not None and not any(word in name for word in _TIMES):

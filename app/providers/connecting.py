@@ -12,7 +12,7 @@ from typing import Final
 from app.providers.keys import KEYS_BY_CODE
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.questions import credentials_of
-from app.providers.schemes import SCHEMES
+from app.providers.schemes import SCHEMES, UNSIGNED
 from app.providers.sections import Profile
 
 UNDOCUMENTED: Final = "not documented here"
@@ -26,7 +26,7 @@ def setup_facts(profile: Profile) -> SetupFacts:
     `traps`, `silence`. What the file does not say is UNDOCUMENTED, what there is not is absent."""
     setup = profile.setup
     told: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
-    if profile.signature.mac != "none":
+    if profile.signature.mac != UNSIGNED:
         told["secret"] = setup.secret or UNDOCUMENTED
     if credentials := credentials_told(profile):
         told["credentials"] = [f"{name}: {what}" for name, what in credentials.items()]

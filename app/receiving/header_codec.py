@@ -7,6 +7,7 @@ read, method and address, stands before them under names that no header can have
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -15,6 +16,9 @@ from app.providers.request import Headers
 _LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 """Headers that may hold credentials; their values are never kept."""
 
+
+_PLACE_OF = re.compile(rb"\(left out(?:, sha256 [0-9a-f]{64})?\)")
+"""What stands where a value is not kept."""
 
 METHOD: Final = ":method"
 URL: Final = ":url"
@@ -61,6 +65,11 @@ def read_headers(text: str) -> Kept:
         elif line:
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
     return Kept(headers, method, url)
+
+
+def is_left_out(value: bytes) -> bool:
+    """Whether this stands in the place of a value that is not kept."""
+    return _PLACE_OF.fullmatch(value) is not None
 
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:

@@ -5,7 +5,7 @@ Leaves out: sending, and whether the request was genuine.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError, UsageError
@@ -13,10 +13,8 @@ from app.core.recorded import Recorded, of_request
 from app.core.text import counted
 from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import find_in_log, raw_delivery
-from app.receiving.header_codec import read_headers
+from app.receiving.header_codec import is_left_out, read_headers
 from app.receiving.refusal_store import find_rejection
-
-_LEFT_OUT: Final = b"(left out"
 
 
 class Kept(NamedTuple):
@@ -58,10 +56,8 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
             facts={"bytes": counted(len(body), "byte")},
         )
     kept = read_headers(entry.headers)
-    whole = [(name, value) for name, value in kept.headers if not value.startswith(_LEFT_OUT)]
-    left_out = [
-        name.decode("latin-1") for name, value in kept.headers if (name, value) not in whole
-    ]
+    whole = [(name, value) for name, value in kept.headers if not is_left_out(value)]
+    left_out = [name.decode("latin-1") for name, value in kept.headers if is_left_out(value)]
     request = Recorded(method=kept.method, url=kept.url, headers=of_request(whole), body=body)
     return Kept(request, left_out)
 

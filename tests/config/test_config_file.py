@@ -38,6 +38,24 @@ def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_name_without_a_value_gets_one_where_it_stands(tmp_path: Path) -> None:
+    """As the service reads it: not given. A copy of the example's file has many of them."""
+    path = tmp_path / "t.env"
+    path.write_text("# where we are\nTALLYHOOK_PUBLIC_URL=\n\nTALLYHOOK_PORT=8080\n")
+    plan = plan_settings(path, {"TALLYHOOK_PUBLIC_URL": "https://pay.shop.example"})
+    assert (plan.added, plan.differing) == (("TALLYHOOK_PUBLIC_URL",), ())
+    write_plan(path, plan)
+    said = "TALLYHOOK_PUBLIC_URL=https://pay.shop.example\n"
+    assert path.read_text() == f"# where we are\n{said}\nTALLYHOOK_PORT=8080\n"
+
+
+def test_a_name_that_stands_twice_is_refused_as_the_service_would(tmp_path: Path) -> None:
+    path = tmp_path / "t.env"
+    path.write_text("TALLYHOOK_PORT=1\n# x\ntallyhook_port=2\n")
+    with pytest.raises(ConfigurationError, match="twice, first in line 1; keep one"):
+        plan_settings(path, {"A": "1"})
+
+
 def test_owner_and_group_stay(tmp_path: Path) -> None:
     """As the service's group reads it, whoever added to it."""
     path = tmp_path / "t.env"
@@ -81,7 +99,8 @@ def test_who_may_not_give_it_back_writes_nothing(
 def test_every_value_comes_back(value: str) -> None:
     """Quotes, backslashes, dollars, hashes, line ends: the file's reader gives back all of it."""
     written = config_file._written(value)
-    assert config_file._values(Path("f"), f"A={written}\nB=1\n") == {"A": value, "B": "1"}
+    lines = config_file._lines(Path("f"), f"A={written}\nB=1\n")
+    assert [(name, given) for name, given, _ in lines] == [("A", value), ("B", "1")]
 
 
 def test_the_service_reads_what_was_written(tmp_path: Path) -> None:
