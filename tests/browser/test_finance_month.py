@@ -112,6 +112,10 @@ async def prepared(folder: Path) -> str:
         return await invite_operator(context, name="Ann", role="admin", by=None)
 
 
+COMPLETE = "main:not(:has([data-again]))"
+"""A page that does not load itself again, as one does whose answer is still being made."""
+
+
 class Story:
     """What Ann does, one page after another. Each page that is new to the story is measured."""
 
@@ -135,8 +139,8 @@ class Story:
     def sends(self, path: Path, *, kind: str, mapping: str) -> str:
         """A file, by the menu; what its dry run says."""
         page = self._page
-        page.click("nav >> text=Finance")
-        page.click("nav.beside >> text=Imports")
+        self._leads("nav >> text=Finance")
+        self._leads("nav.beside >> text=Imports")
         self._measured(page, "imports")
         page.click("text=Send a file")
         page.set_input_files("#field-file", str(path))
@@ -157,7 +161,7 @@ class Story:
         self._measured(page, "import done")
         told = str(page.locator("main").inner_text())
         if page.locator("text=Take it back").count():
-            page.click("text=Take it back")
+            self._leads("text=Take it back")
             self._measured(page, "taking back form")
             page.go_back()
         return told
@@ -179,22 +183,22 @@ class Story:
     def checks(self) -> str:
         """What is against closing the month."""
         page = self._page
-        page.click("nav.beside >> text=Months")
+        self._leads("nav.beside >> text=Months")
         self._measured(page, "months")
-        page.click(f"a:has-text('{MONTH}')")
+        self._leads(f"a:has-text('{MONTH}')")
         self._measured(page, "checklist")
         return str(page.locator("main").inner_text())
 
     def accepts(self) -> None:
         """What the checklist leads to: chosen on the list, seen with its money, confirmed once."""
         page = self._page
-        page.click("li:has-text('unresolved') >> text=Look at it")
+        self._leads("li:has-text('unresolved') >> text=Look at it")
         self._measured(page, "breaks")
-        page.click("tbody a.row >> nth=0")
+        self._leads("tbody a.row >> nth=0")
         self._measured(page, "break")
         page.go_back()
         page.check("input[name=break] >> nth=0")
-        page.click("text=Accept the chosen")
+        self._leads("text=Accept the chosen")
         self._measured(page, "accept form")
         page.fill("#reason", "one shilling, not worth a letter")
         page.click("button:has-text('Accept all of them')")
@@ -203,7 +207,7 @@ class Story:
     def decides(self) -> str:
         """About the money that came twice."""
         page = self._page
-        page.click("nav.beside >> text=Late money")
+        self._leads("nav.beside >> text=Late money")
         self._measured(page, "late money")
         page.click("text=Decide…")
         page.fill("#reason", "it came twice")
@@ -215,14 +219,14 @@ class Story:
     def tries_rules(self) -> None:
         """What a tolerance would change."""
         page = self._page
-        page.click("nav.beside >> text=Runs")
-        page.click("text=Try rules")
+        self._leads("nav.beside >> text=Runs")
+        self._leads("text=Try rules")
         self._measured(page, "rules form")
         page.fill("#field-rules", '[tolerance]\nKES = "100.00"\n')
         page.click("button:has-text('Compare')")
         self._arrives(r"/previews/job_")
         self._measured(page, "preview")
-        page.click("text=Put them in force")
+        self._leads("text=Put them in force")
         self._measured(page, "rules to be in force")
         page.go_back()
 
@@ -244,9 +248,16 @@ class Story:
             page.click("text=Its report")
         return Path(waiting.value.path()).read_bytes()
 
+    def _leads(self, link: str) -> None:
+        """To another page, which is there before anything is measured: a click alone returns while
+        the old document is being replaced."""
+        with self._page.expect_navigation():
+            self._page.click(link)
+        self._page.wait_for_selector(COMPLETE)
+
     def _arrives(self, where: str) -> None:
         self._page.wait_for_url(re.compile(where))
-        self._page.wait_for_selector("main:not(:has([data-again]))")
+        self._page.wait_for_selector(COMPLETE)
 
 
 CHECKED = ((1280, "light"), (390, "dark"))

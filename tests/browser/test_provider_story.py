@@ -35,18 +35,18 @@ class Connecting(Story):
 
     def reads(self) -> str:
         """What the provider has to be told."""
-        self._page.click("nav >> text=Service")
-        self._page.click("nav.beside >> text=Setting up")
+        self._leads("nav >> text=Service")
+        self._leads("nav.beside >> text=Setting up")
         self._measured(self._page, "setting up")
         return str(self._page.locator("main").inner_text())
 
     def tests(self, service: str) -> str:
         """An event, signed as the provider signs; what became of it."""
-        self._page.click("text=Send a signed test event")
+        self._leads("text=Send a signed test event")
         self._page.select_option("#field-event", "succeeded")
         self._page.fill("#field-service", service)
         self._measured(self._page, "test event")
-        self._page.click("button:has-text('Send it')")
+        self._leads("button:has-text('Send it')")
         self._measured(self._page, "test event sent")
         return str(self._page.locator("main").inner_text())
 
@@ -67,8 +67,8 @@ class Connecting(Story):
 
     def signs(self) -> str:
         """What a person must state before real money moves."""
-        self._page.click("nav >> text=Service")
-        self._page.click("nav.beside >> text=Going live")
+        self._leads("nav >> text=Service")
+        self._leads("nav.beside >> text=Going live")
         self._measured(self._page, "going live")
         self._page.click("li:has-text('turned off again') >> a:has-text('Sign')")
         self._page.fill("#reason", "rehearsed with the shop on Monday; in the runbook")
