@@ -184,6 +184,7 @@ def _for_people(api: Api, logs: LogRoutes, proposals: ProposalRoutes) -> Iterato
     yield route("deliveries/{delivery}", GET=logs.delivery)
     yield route("notifications", GET=logs.notifications)
     yield route("notifications/{notification}/redeliver", POST=logs.redeliver)
+    yield route("log/witnesses", GET=logs.witnesses)
     yield route("proposals", GET=proposals.list)
     yield route("proposals/{proposal}", GET=proposals.one)
     yield route("proposals/{proposal}/approve", POST=proposals.approve)

@@ -473,6 +473,14 @@ _LOG_PATHS: Final[dict[str, Any]] = {
             },
         ),
     },
+    "/api/v1/log/witnesses": {
+        "get": _for_person(
+            "log.listWitnesses",
+            "The witnesses that cosign the log's checkpoints, and the last checkpoint that left by "
+            "each way",
+            answers={"200": _good("Witnesses, and what left", "Witnesses")},
+        )
+    },
 }
 
 # --- what the shop is told ------------------------------------------------------------------------
@@ -525,6 +533,7 @@ _TAGS: Final = {
     "finance": "Imports, reconciliation, breaks and closed months.",
     "proposals": "What waits for a second person.",
     "notifications": "What the shop is told of by itself.",
+    "log": "The log in which everything is sealed.",
 }
 
 API_DOCUMENT: Final[dict[str, Any]] = {

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import problem
 from app.evidence.keys import PublicKey, public_key_line
-from app.evidence.prove_sealed import newest_checkpoint, prove_growth
+from app.evidence.prove_sealed import prove_growth, shown_checkpoint
 from app.evidence.seal import known_log, verifier_key
 from app.receiving.context import AppContext
 
@@ -79,7 +79,7 @@ class PublishedLog:
         """The newest signed head: C2SP tlog-checkpoint."""
         try:
             async with self._limiter:
-                found = await newest_checkpoint(self._context)
+                found = await shown_checkpoint(self._context)
         except NotFoundError:
             return problem(404, "not_found", "Nothing is sealed yet.")
         return PlainTextResponse(found.note, headers=_CACHE)

@@ -12,6 +12,7 @@ from app.console.words import ACTIONS, NOTIFICATIONS
 from app.core.errors import NotFoundError
 from app.evidence.prove_sealed import newest_checkpoint
 from app.evidence.seal import fingerprint_of, known_log
+from app.evidence.witnesses import witness_document
 from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist
 from app.monitoring.health import overview
 from app.orders.notify_shop import STATES, list_notifications
@@ -140,6 +141,7 @@ async def log_document(view: View) -> Document:
         "checkpoint": None
         if newest is None
         else {"size": newest.size, "at": format_instant(newest.at), "note": newest.note},
+        **await witness_document(view.context, view.console.watched.witnesses),
     }
 
 

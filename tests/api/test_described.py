@@ -251,6 +251,7 @@ async def _logs(asking: _Asking, desk: Desk) -> None:
             asking.held(await desk.ask("Sue", f"{path}/{each[one]}"))
     again: dict[str, Any] = {"method": "POST", "json": {"reason": "it was down"}}
     asking.held(await desk.ask("Sue", "notifications/1/redeliver", **again))
+    asking.held(await desk.ask("Vic", "log/witnesses"))
 
 
 async def _misspelled(asking: _Asking) -> None:

@@ -9,7 +9,9 @@ import pytest
 from app.bootstrap_evidence import signer_of
 from app.config.load import load_settings
 from app.evidence.keys import read_public_key
-from app.evidence.seal import seal_all, verified_checkpoint
+from app.evidence.seal import read_checkpoint, seal_all, verified_checkpoint
+from app.evidence.verify_log import verify_log
+from reconcile.instants import MINUTE, Instant
 from reconcile.transparency.merkle import consistency_holds
 from tests.api.driving import Driver, driving, environ, event
 
@@ -41,6 +43,24 @@ async def test_a_stranger_follows_the_log_without_a_token(tmp_path: Path) -> Non
         old=old.size, old_head=old.head, size=new.size, head=new.head,
         proof=[bytes.fromhex(each) for each in proof["path"]],
     )  # fmt: skip
+
+
+async def test_that_it_was_shown_is_noted_once_an_hour(tmp_path: Path) -> None:
+    """What was shown cannot be unsaid: `log verify` compares with it."""
+    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+        shown = []
+        for name, later in (("e1", 0), ("e2", 59), ("e3", 1), ("e4", 200)):
+            driver.clock.put(Instant(driver.clock.now() + later * MINUTE))
+            await driver.send(event(name))
+            await sealed(driver, tmp_path)
+            for _ in range(2):
+                note = (await driver.client.get(f"{PLACE}/checkpoint")).text
+            shown.append(read_checkpoint(note).size)
+        noted = driver.rows("SELECT size, way FROM log_departures ORDER BY size")
+        found = await verify_log(driver.context, progress=lambda done, of: None)
+    assert noted == [(shown[place], "published") for place in (0, 2, 3)]
+    assert found.left is not None
+    assert found.left.size == shown[3]
 
 
 async def test_before_anything_is_sealed_there_is_nothing(tmp_path: Path) -> None:

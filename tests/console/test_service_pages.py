@@ -62,11 +62,14 @@ async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> Non
         )
         await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
         found = (await client.get("/log.json")).json()
+        page = shown((await client.get("/log")).text)
         fits = shown((await send(client, "/do/verify-log")).text)
         async with console.context.store.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET source='other' WHERE 1=1")
         broken = shown((await send(client, "/do/verify-log")).text)
     assert found["checkpoint"]["size"] == found["leaves"] > 0
+    assert (found["witnesses"], found["left"]) == ([], [])
+    assert "None are set up: nobody but the shop has a say in its log" in page
     assert "The log fits" in fits
     assert "Something does not fit" in broken
 
