@@ -87,6 +87,8 @@ def build(
         note("The order is still to be folded: what its systems are told next is not in it.")
     if built.unsealed:
         note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
+    if built.cosigned_by_too_few:
+        note("Too few witnesses have cosigned its checkpoint yet: build it again in some minutes.")
 
 
 WitnessOption = Annotated[
@@ -327,7 +329,8 @@ def list_witnesses(form: DocumentOption = Format.table) -> None:
         note("TALLYHOOK_EVIDENCE__WITNESSES names none: config.example.env shows how.")
     else:
         leaves = counted(told["cosigned"], *LEAF)
-        note(f"Cosigned by {told['quorum']} of {len(told['witnesses'])}, as must be: {leaves}.")
+        have = f"{told['quorum']} of {counted(len(told['witnesses']), 'witness', 'witnesses')}"
+        note(f"{have} have to cosign, and so many have cosigned {leaves}.")
     for each in told["left"]:
         note(f"Left ({each['way']}): {counted(each['leaves'], *LEAF)}, at {each['at']}.")
 

@@ -399,7 +399,9 @@ class _Verification:
         self._heads.extend(await heads_after(self._connection, size, limit=AT_ONCE))
 
     async def _check_left(self, left: Departure) -> None:
-        self.verified.left = left
+        last = self.verified.left
+        if last is None or (last.size, last.at) < (left.size, left.at):
+            self.verified.left = left
         problem = self._tree.wrong_departure(left)
         if problem is not None:
             self.verified.add(problem)

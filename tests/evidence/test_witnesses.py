@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse, Response
 
+from app.bootstrap import working_parts
 from app.bootstrap_evidence import evidence_providers, key_path, signer_of
 from app.cli import main
 from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.core.http import outgoing_client
-from app.evidence.bundle import BundleRequest, build_evidence
+from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.cosigning import FIRST_PAUSE, LONGEST_PAUSE, TRIES, Cosigning
 from app.evidence.keys import load_key
 from app.evidence.seal import read_checkpoint, rotate_key, seal_all
@@ -101,15 +101,18 @@ class House:
         found = (await alarms(watched)).get("witnesses")
         return None if found is None else (found.reason, found.sentence)
 
-    async def bundle(self, order: str, **asked: Any) -> bytes:
+    async def bundle(self, order: str) -> bytes:
+        built = await self.built(order)
+        return built.archive
+
+    async def built(self, order: str) -> Built:
         settings = load_settings(environ(self.folder))
-        built = await build_evidence(
+        return await build_evidence(
             self.context,
-            BundleRequest(order=order, **asked),
+            BundleRequest(order=order),
             providers=replace(evidence_providers(settings), witnesses=self.settled()),
             signer=await signer_of(self.context, settings),
         )
-        return built.archive
 
 
 @asynccontextmanager
@@ -326,6 +329,18 @@ async def test_witnesses_that_were_just_set_up_are_no_alarm(tmp_path: Path) -> N
         assert await own.alarm() is not None
 
 
+async def test_the_worker_has_a_task_for_it_where_there_are_witnesses(tmp_path: Path) -> None:
+    key = TestWitness(ONE, lambda: 0).key
+    async with house(tmp_path) as own, outgoing_client(timeout_s=5) as client:
+        for given, wanted in ((f"{key} https://{ONE}", True), ("", False)):
+            settings = load_settings(environ(tmp_path, EVIDENCE__WITNESSES=given))
+            parts = working_parts(
+                own.context, settings, sources={}, client=client, askers={}, signer=None
+            )
+            names = [name for name, _ in parts]
+            assert ("the task that has checkpoints cosigned" in names) is wanted
+
+
 # --- bundles --------------------------------------------------------------------------------------
 
 
@@ -345,12 +360,16 @@ def first_lines(found: VerifiedBundle) -> str:
 async def test_a_bundle_carries_the_cosignatures_and_they_are_verified(tmp_path: Path) -> None:
     async with house(tmp_path, ONE, TWO, THREE) as own:
         await own.sealed("e1")
-        bare = await own.bundle("ORD-e1")
+        early = await own.built("ORD-e1")
+        assert early.cosigned_by_too_few
+        bare = early.archive
         await own.sealed("e2", "e3")
         del own.transport.there["three.example"]
         await own.asked()
         at = format_instant(Instant(own.driver.clock.now() // SECOND * SECOND))
-        cosigned = await own.bundle("ORD-e1")
+        enough = await own.built("ORD-e1")
+        assert not enough.cosigned_by_too_few
+        cosigned = enough.archive
         keys = [each.key for each in own.witnesses]
         # It is the first that so many have cosigned, for ever.
         await own.sealed("e4")
