@@ -328,12 +328,13 @@ class Application:
 
 
 def _to_show(given: Mapping[str, str]) -> dict[str, str]:
-    """What was sent, as the form shows it again: a reason in which a number stands is left out,
+    """What was sent, as the form shows it again: what was typed with a number in it is left out,
     whatever else the form was refused for."""
+    typed = ("reason", "orders")
     return {
         name: value
         for name, value in given.items()
-        if name != "reason" or not looks_like_a_phone(value)
+        if name not in typed or not looks_like_a_phone(value)
     }
 
 

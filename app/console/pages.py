@@ -43,6 +43,8 @@ class Pages:
             words=words.marked,
             moment=words.moment_in(console.zone),
             size=words.size,
+            code=words.with_code,
+            sentence=words.whole_sentence,
         )
         self._templates.globals.update(
             address=words.address,

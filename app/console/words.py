@@ -59,6 +59,7 @@ TONES: Final[Mapping[str, str]] = {
     "to_confirm": "look",
     "importing": "wait",
     "imported": "good",
+    "ok": "good",
     "info": "quiet",
     "warning": "look",
     "error": "bad",
@@ -203,6 +204,12 @@ PROPOSALS: Final[Mapping[str, str]] = {
 BEGUN: Final = "Another operator approved it, and it was begun."
 """And what `approved` means where it is not done to its end."""
 
+OPEN: Final = "Another operator approved it. Its proposer, and nobody else, may do it for a while."
+"""And what `approved` means of what the proposer does afterwards."""
+
+DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers"}
+"""The action by which a proposer does what was approved, where approving does not do it."""
+
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is at it",
     "waiting": "waits for somebody else",
@@ -254,6 +261,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "note_added": "noted something on an order",
     "alarm_taken": "took an alarm",
     "test_event_sent": "sent a test event",
+    "golive_checked": "had the go-live checks run",
     "signed_in": "signed in to the console",
     "sign_in_failed": "did not prove who they are",
 }
@@ -273,6 +281,23 @@ def badge(word: str) -> Markup:
     return Markup('<span class="badge {}"><span aria-hidden="true">{}</span> {}</span>').format(
         tone, sign, said
     )
+
+
+def with_code(text: str) -> Markup:
+    """A sentence in which what stands between backquotes, such as a command, is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a backquote by itself is one
+        return escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    )
+
+
+def whole_sentence(text: str) -> Markup:
+    """What went wrong, such as an error says it, as a sentence of a page: with its period, and its
+    commands as code."""
+    return with_code(text if text.endswith(".") else f"{text}.")
 
 
 def major(amount: str) -> str:
