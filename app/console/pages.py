@@ -40,6 +40,7 @@ class Pages:
         self._templates.filters.update(
             badge=words.badge,
             money=words.money,
+            money_cell=words.money_cell,
             words=words.marked,
             moment=words.moment_in(console.zone),
             size=words.size,

@@ -66,11 +66,8 @@ TONES: Final[Mapping[str, str]] = {
     "matched": "good",
     "break": "look",
 }
-"""How a word is coloured; its sign and its text say the same without colour."""
-
-SIGNS: Final[Mapping[str, str]] = {
-    "good": "✓", "wait": "…", "look": "!", "bad": "✕", "back": "↩", "quiet": "–",
-}  # fmt: skip
+"""How a word is coloured; its sign, which the style sheet has, and its text say the same without
+colour."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Taken: its signature is right, and it is kept.",
@@ -275,12 +272,9 @@ def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
 
 
 def badge(word: str) -> Markup:
-    """A word of the vocabulary with its sign."""
-    tone = TONES.get(word, "bad")
-    sign, said = SIGNS[tone], word.replace("_", " ")
-    return Markup('<span class="badge {}"><span aria-hidden="true">{}</span> {}</span>').format(
-        tone, sign, said
-    )
+    """A word of the vocabulary, to which the style of its tone gives a sign."""
+    tone, said = TONES.get(word, "bad"), word.replace("_", " ")
+    return Markup('<span class="badge {}">{}</span>').format(tone, said)
 
 
 def with_code(text: str) -> Markup:
@@ -309,7 +303,14 @@ def money(value: Mapping[str, Any] | None) -> Markup:
     """An amount of money, its currency quieter; a dash where none is known."""
     if value is None:
         return Markup('<span class="none">—</span>')
-    shown = Markup('<span class="money"><small>{}</small> {}</span>')
+    return Markup('<span class="money">{}</span>').format(money_cell(value))
+
+
+def money_cell(value: Mapping[str, Any] | None) -> Markup:
+    """The same for a cell of numbers, which no line breaks."""
+    if value is None:
+        return Markup('<span class="none">—</span>')
+    shown = Markup("<small>{}</small> {}")
     return shown.format(value["currency"], major(value["amount"]))
 
 
@@ -325,9 +326,9 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
         if value is None:
             return Markup('<span class="none">—</span>')
         local = datetime.fromisoformat(value).astimezone(zone)
-        shown = Markup('<time datetime="{}" title="{} UTC"><span class="day">{}</span> {}</time>')
+        shown = Markup('<time title="{} UTC"><span class="day">{}</span> {}</time>')
         utc = value.replace("T", " ").rstrip("Z")
-        return shown.format(value, utc, f"{local:%Y-%m-%d}", f"{local:%H:%M:%S}")
+        return shown.format(utc, f"{local:%Y-%m-%d}", f"{local:%H:%M:%S}")
 
     return moment
 

@@ -210,11 +210,14 @@ async def test_what_is_refused_before_it_is_proposed(
 async def test_which_orders_stand_in_the_form(numbers: RunningConsole) -> None:
     """Those that were ticked, those of the list's filters, or none."""
     async with numbers.signed_in("support") as client:
-        listed = (await client.get("/orders?outcome=failed")).text
+        listed = (await client.get("/orders?outcome=failed&choose=numbers")).text
+        plain = (await client.get("/orders?outcome=failed")).text
         ticked = (await client.get("/do/unmask-many", params={"order": ["ORD-1", AWKWARD]})).text
         failed = (await client.get("/do/unmask-many?list=orders&outcome=failed")).text
         none = (await client.get("/do/unmask-many")).text
     assert f'name="order" value="{AWKWARD}"' in listed
+    assert 'href="/orders?outcome=failed&amp;choose=numbers"' in plain
+    assert 'type="checkbox" name="order"' not in plain
     assert 'href="/do/unmask-many?outcome=failed&amp;list=orders"' in listed
     written = [
         re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", each, re.S)
@@ -222,7 +225,9 @@ async def test_which_orders_stand_in_the_form(numbers: RunningConsole) -> None:
     ]
     assert written == [[f"ORD-1\n{AWKWARD}"], [AWKWARD], [""]]
     async with numbers.signed_in("viewer") as client:
-        assert "unmask-many" not in (await client.get("/orders")).text
+        for address in ("/orders", "/orders?choose=numbers"):
+            refused = (await client.get(address)).text
+            assert ("numbers of" in refused, 'name="order"' in refused) == (False, False)
 
 
 async def test_a_proposer_who_may_no_more_sees_nothing(numbers: RunningConsole) -> None:
