@@ -13,7 +13,7 @@ from app.access.proposals import ProposalKind
 from app.console.pages import as_csv, as_json
 from app.console.proposals_pages import proposal_shown, proposed
 from app.console.view import Asked, Field, Table, Told, View
-from app.console.words import address, moment_in
+from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.orders.unmask_many import (
@@ -141,12 +141,11 @@ async def do_see_numbers(view: View, reason: str) -> Told | Response:
             (each.order, ", ".join(f"+{phone}" for phone in each.phones) or each.note)
             for each in seen
         )
-        until = moment_in(view.console.zone)(document["open_until"])
         return Told(
             title=f"Numbers of {found.subject}",
             lines=(
                 f"{counted(sum(bool(each.phones) for each in seen), 'order')} with a number, of "
-                f"{len(seen)}. You may look again until {until.striptags()}.",
+                f"{len(seen)}. You may look again until {document['open_until']}.",
             ),
             back=address("proposals", found.id),
             table=Table(columns=("Order", "Numbers"), rows=rows),

@@ -18,6 +18,7 @@ from app.core.pages.charts import Series, stacked
 from app.core.zones import wall_clock
 from app.evidence.letter import Drawing, Spoken, drawing
 from reconcile.instants import Instant
+from reconcile.reporting.words import BUCKET_WORDS
 
 FOLDER: Final = Path(__file__).parent
 
@@ -44,8 +45,8 @@ class Pages:
             words=words.marked,
             moment=words.moment_in(console.zone),
             size=words.size,
-            code=words.with_code,
-            sentence=words.whole_sentence,
+            prose=words.prose_in(console.zone),
+            ended=words.ended,
         )
         self._templates.globals.update(
             address=words.address,
@@ -60,6 +61,7 @@ class Pages:
             step_words=words.STEPS,
             action_words=words.ACTIONS,
             import_words=KINDS,
+            bucket_words=BUCKET_WORDS,
             taken_words=words.TAKEN,
             environment=console.environment,
             zone=str(console.zone),

@@ -5,6 +5,7 @@ Leaves out: what is said of an order; those sentences are the engine's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
 from decimal import Decimal
@@ -55,6 +56,8 @@ TONES: Final[Mapping[str, str]] = {
     "settled": "good",
     "passed": "good",
     "to_sign": "wait",
+    "not_yet": "wait",
+    "to_do": "look",
     "reading": "wait",
     "to_confirm": "look",
     "importing": "wait",
@@ -277,21 +280,36 @@ def badge(word: str) -> Markup:
     return Markup('<span class="badge {}">{}</span>').format(tone, said)
 
 
-def with_code(text: str) -> Markup:
-    """A sentence in which what stands between backquotes, such as a command, is code."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:  # a backquote by itself is one
-        return escape(text)
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
-        for place, part in enumerate(parts)
-    )
+_INSTANT: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z")
 
 
-def whole_sentence(text: str) -> Markup:
-    """What went wrong, such as an error says it, as a sentence of a page: with its period, and its
-    commands as code."""
-    return with_code(text if text.endswith(".") else f"{text}.")
+def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
+    """The filter for a sentence of ours: what stands between backquotes, such as a command, is
+    code, and moments are shown as `moment_in` shows them."""
+    moment = moment_in(zone)
+
+    def plain(text: str) -> Markup:
+        shown, last = Markup(), 0
+        for found in _INSTANT.finditer(text):
+            shown += escape(text[last : found.start()]) + moment(found[0])
+            last = found.end()
+        return shown + escape(text[last:])
+
+    def prose(text: str) -> Markup:
+        parts = text.split("`")
+        if len(parts) % 2 == 0:  # a backquote by itself is one
+            return plain(text)
+        return Markup().join(
+            Markup("<code>{}</code>").format(part) if place % 2 else plain(part)
+            for place, part in enumerate(parts)
+        )
+
+    return prose
+
+
+def ended(text: str) -> str:
+    """What went wrong, as an error says it, with a sentence's period."""
+    return text if text.endswith(".") else f"{text}."
 
 
 def major(amount: str) -> str:

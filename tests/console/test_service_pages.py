@@ -6,6 +6,7 @@ import asyncio
 import io
 import re
 import zipfile
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -15,7 +16,7 @@ from app.bootstrap_evidence import signer_of
 from app.bootstrap_golive import examine
 from app.config.load import load_settings
 from app.console.service_pages import ITEM_TITLES, problem_sentence
-from app.console.words import ACTIONS, NOTIFICATIONS
+from app.console.words import ACTIONS, NOTIFICATIONS, prose_in
 from app.evidence.seal import seal_all
 from app.golive.golive import ITEMS
 from app.monitoring.preflight import Check
@@ -32,6 +33,16 @@ def test_every_word_has_a_sentence() -> None:
     assert set(ITEM_TITLES) == set(ITEMS)
     assert problem_sentence("status_503") == "The shop answered with status 503."
     assert problem_sentence("timed_out") == "The last try failed: timed out."
+
+
+def test_a_sentence_of_a_page_has_commands_as_code_and_moments_in_its_zone() -> None:
+    """What is written by others stays text; a backquote by itself stays one."""
+    prose = prose_in(ZoneInfo("Africa/Nairobi"))
+    assert prose("by 2026-12-31T22:00:00.5Z, run `tallyhook <x>` & look") == (
+        'by <time title="2026-12-31 22:00:00.5 UTC"><span class="day">2027-01-01</span> 01:00:00'
+        "</time>, run <code>tallyhook &lt;x&gt;</code> &amp; look"
+    )
+    assert prose("a ` and <b>") == "a ` and &lt;b&gt;"
 
 
 async def test_the_trail_is_newest_first_and_pages_without_gap(
