@@ -37,6 +37,9 @@ CHOOSE: Final = ("numbers",)
 FOUND: Final = 20
 """Orders that a search shows."""
 
+SUGGESTED: Final = 8
+"""Orders that are named to who is still typing: what a small screen shows at once."""
+
 _CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
 
 

@@ -18,7 +18,7 @@ from app.console.words import address
 from app.finance.break_acts import accept_break
 from app.finance.match_rules import save_rules
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
-from tests.console.conftest import AWKWARD, PHONE, RunningConsole
+from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole
 
 ABOUT_A_FILE = ("import", "discard", "withdraw-import", "save-rules")
 
@@ -259,3 +259,19 @@ async def test_judging_again_asks_for_a_reason_and_previews(console: RunningCons
         page = await client.get("/do/reverify")
     assert "1 refused delivery is kept" in shown(page.text)
     assert "There is nothing to do" in shown(page.text)
+
+
+async def test_who_types_is_told_of_orders_that_begin_so(console: RunningConsole) -> None:
+    """By a POST that no other site sends, to who is signed in; nothing for a phone number."""
+    async with console.signed_in("viewer") as client:
+        found = [
+            (await client.post("/orders/beginning", data={"text": text})).json()["orders"]
+            for text in ("ORD-", "ORD-2", "nothing", "", f"+{PHONE}", "ORD-\n")
+        ]
+        page = (await client.get("/orders")).text
+    assert found == [["ORD-1", AWKWARD], [AWKWARD], [], [], [], []]
+    assert 'list="beginning"' in page
+    async with console.client(**SAME_SITE) as client:
+        assert (await client.post("/orders/beginning", data={"text": "O"})).status_code == 401
+    async with console.client() as client:
+        assert (await client.post("/orders/beginning", data={"text": "O"})).status_code == 403
