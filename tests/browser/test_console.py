@@ -67,8 +67,8 @@ PATHS = (
 FURTHER = (
     "/breaks", "/runs", "/notifications", "/golive", "/log", "/audit", "/people", "/setup",
     "/privacy", "/do/erase", "/do/note?order=ORD-1", "/do/save-list?list=orders", "/imports",
-    "/orders?choose=numbers", "/do/unmask-many?list=orders", "/periods", "/reports", "/bank", "/late",
-    "/tokens",
+    "/orders?choose=numbers", "/do/unmask-many?list=orders", "/periods", "/reports", "/bank",
+    "/late", "/tokens",
 )  # fmt: skip
 """Looked at narrow and in the dark alone, where most goes wrong."""
 
