@@ -293,8 +293,7 @@ NUMBERS = ("order", "phones", "note")
 
 @orders_group.command(
     "unmask",
-    epilog="Such as: tallyhook --token-file my.token orders unmask --finding refund_failed "
-    "--purpose refund --reason 'their banks sent it back'",
+    epilog="Such as: tallyhook orders unmask ORD-1 ORD-2 --purpose refund --reason X",
 )
 def unmask_orders(
     purpose: Annotated[
@@ -339,7 +338,7 @@ def unmask_orders(
 
 
 @orders_group.command(
-    "numbers", epilog="Such as: tallyhook --token-file my.token orders numbers prp_… --format csv"
+    "numbers", epilog="Such as: tallyhook --token-file my.token orders numbers ID --format csv"
 )
 def numbers(
     proposal: Annotated[str, typer.Argument(metavar="ID", help="The approved proposal's id.")],
