@@ -299,7 +299,12 @@ class Service:
             api=api,
             checkouts=Checkouts(self.context, self.checkout),
             finance=_loading_finance(self.context, settings),
-            proposals=ProposalRoutes(_loading(self.context, settings), page_max=settings.page_max),
+            proposals=ProposalRoutes(
+                self.context,
+                _loading(self.context, settings),
+                sources=self.sources,
+                page_max=settings.page_max,
+            ),
             logs=LogRoutes(
                 self.context,
                 sources=self.sources,

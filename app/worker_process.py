@@ -43,9 +43,9 @@ STOP_S: Final = 20.0
 """A child has so long to end; then it is killed. What it leaves unread is read at the next
 start."""
 
-NICENESS: Final = 10
-"""More than the receiver's: a tenth of a core that both want, and all of one that is free. Not 19,
-which leaves a hundredth: whatever else runs on the machine would stop the reading."""
+NICENESS: Final = 5
+"""More than the receiver's: a quarter of a core that both want, and all of one that is free. More
+would starve the reading beside whatever else keeps the machine busy: at 10 it came to a tenth."""
 
 _NEWS: Final = b"+"
 _STOP: Final = b"s"

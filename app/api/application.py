@@ -190,6 +190,7 @@ def _for_people(api: Api, logs: LogRoutes, proposals: ProposalRoutes) -> Iterato
     yield route("proposals/{proposal}/approve", POST=proposals.approve)
     yield route("proposals/{proposal}/reject", POST=proposals.reject)
     yield route("proposals/{proposal}/withdraw", POST=proposals.withdraw)
+    yield route("proposals/{proposal}/numbers", POST=proposals.numbers)
 
 
 async def _on_unreachable(request: Request, error: Exception) -> Response:

@@ -419,6 +419,18 @@ _PROPOSAL_PATHS: Final[dict[str, Any]] = {
     "/api/v1/proposals/{proposal}/approve": _deciding("approve", "Agree to it; it is done at once"),
     "/api/v1/proposals/{proposal}/reject": _deciding("reject", "Say that it is not to be done"),
     "/api/v1/proposals/{proposal}/withdraw": _deciding("withdraw", "Take back one's own"),
+    "/api/v1/proposals/{proposal}/numbers": {
+        "parameters": [_PROPOSAL],
+        "post": _for_person(
+            "proposals.seeNumbers",
+            "The customers' numbers of one's own approved proposal; the trail keeps each look",
+            answers={
+                **_NO_PROPOSAL,
+                "200": _good("The numbers of each order", "Numbers"),
+                "409": _problem("It is not one's own, not approved, or its time is over"),
+            },
+        ),
+    },
 }
 
 # --- what came, and what was told -----------------------------------------------------------------

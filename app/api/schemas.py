@@ -336,6 +336,26 @@ _PROPOSAL: Final = members(
         "decided_by": MAYBE_WORD,
         "decided_at": MAYBE_INSTANT,
         "decided_because": MAYBE_WORD,
+        "open_until": told(
+            MAYBE_INSTANT,
+            "Until when its proposer may do what was agreed to; `null` where approving does it.",
+        ),
+    }
+)
+
+_NUMBERS: Final = members(
+    {
+        "proposal": WORD,
+        "open_until": told(INSTANT, "Until when they may be asked for again."),
+        "orders": listed(
+            members(
+                {
+                    "order": REFERENCE,
+                    "phones": told(listed(word("254700000001")), "As E.164 digits."),
+                    "note": told(WORD, "Why there is none, such as that it was erased."),
+                }
+            )
+        ),
     }
 )
 
@@ -517,6 +537,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Checkout": _CHECKOUT,
     "Session": _SESSION,
     "Proposal": _PROPOSAL,
+    "Numbers": _NUMBERS,
     "ProposalPage": page("proposals", "Proposal", MAYBE_WORD),
     "Because": {
         "type": "object",
