@@ -319,7 +319,11 @@ class Service:
                 inbox_red_s=settings.inbox_red_s,
                 read_elsewhere=lambda: self.read_elsewhere,
             ),
-            log=PublishedLog(self.context) if settings.evidence.publish else None,
+            log=(
+                PublishedLog(self.context, witnesses=witnesses_of(settings))
+                if settings.evidence.publish
+                else None
+            ),
         )
 
     def reasons(self) -> list[str]:

@@ -434,7 +434,7 @@ async def _sealed(
     found = await proofs_of(connection, sealed, earliest=True, witnesses=witnesses)
     known = await identity(connection)
     return SealedParts(
-        checkpoint=await with_cosignatures(connection, found),
+        checkpoint=await with_cosignatures(connection, found.note),
         leaves=tuple(_leaf(each) for each in found.proofs),
         unsealed=tuple(sorted(subjects - sealed)),
         keys=() if known is None else known.keys,

@@ -14,7 +14,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
 from app.evidence.seal import Checkpoint, read_checkpoint
-from app.evidence.witnesses import Witnesses
+from app.evidence.witnesses import Witnesses, cosigned_size
 from app.receiving.context import AppContext
 from app.sealing.departure_store import (
     Departure,
@@ -124,12 +124,21 @@ async def _earliest_head(
     return await first_head_over(connection, last) if cosigned is None else cosigned
 
 
-async def with_cosignatures(connection: Connection, proofs: Proofs) -> str:
-    """The checkpoint's note, with the line of every witness that has cosigned it."""
-    found = await cosignatures_of(
-        connection, size=proofs.checkpoint.size, head=proofs.checkpoint.head
-    )
-    return proofs.note + "".join(f"{each.line}\n" for each in found)
+async def with_cosignatures(connection: Connection, note: str) -> str:
+    """A checkpoint's note, with the line of every witness that has cosigned it."""
+    said = read_checkpoint(note)
+    found = await cosignatures_of(connection, size=said.size, head=said.head)
+    return note + "".join(f"{each.line}\n" for each in found)
+
+
+async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) -> str:
+    """The newest checkpoint that enough witnesses have cosigned, with their lines. Raises
+    NotFoundError while there is none."""
+    async with context.store.reading() as connection:
+        head = await head_of(connection, await cosigned_size(connection, witnesses))
+        if head is None:
+            raise NotFoundError("no checkpoint was cosigned by enough witnesses yet")
+        return await with_cosignatures(connection, head.note)
 
 
 async def path_to(connection: Connection, number: int, *, size: int) -> list[Hash]:
