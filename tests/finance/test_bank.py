@@ -275,6 +275,33 @@ async def test_two_periods_that_meet_have_together_the_sums_of_the_whole(
     }
 
 
+async def test_a_line_without_a_date_counts_where_it_was_imported(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """Once, whatever was told of it later: it names no order of which there is a date."""
+    path = tmp_path / "statement.csv"
+    for later_s, net in ((60, "9.00"), (5 * 86_400, "8.00")):
+        path.write_text(
+            f"payment_reference,gross,net,currency,type\npay_8,10.00,{net},KES,payment\n"
+        )
+        then = replace(context, clock=context_of(context.store, at=later_s).clock)
+        assert not (await import_statement(then, ImportRequest(path=path), source="shop")).problems
+    day = T - T % DAY
+    counted = []
+    for start in (day - DAY, day, day + DAY, day + 5 * DAY):
+        scope = Scope(
+            start=start,
+            end=start + DAY,
+            as_of=then.clock.now(),
+            basis="captured",
+            environment="sandbox",
+        )
+        report = await report_period(then, scope, progress=lambda _: None)
+        assert report.ties_hold
+        counted.append([(row.count, row.net) for row in report.fees])
+    assert counted == [[], [(1, 800)], [], []]
+
+
 async def test_the_journal_posts_what_the_bank_confirms(
     context: AppContext, tmp_path: Path
 ) -> None:
