@@ -1,28 +1,24 @@
 """Wiring: what a console's jobs do, in this process or in one of their own.
 
-A job opens the store as a command does. Its process is kept for some minutes for the next one, and
-killed where the console ends before it: a run, an import or a closing that is killed has changed
-nothing, as when its command is. An approval that is killed may have been kept: an erasure is
-approved before its first row goes, and what is left of it is carried out by the next erasure.
+Its process is killed where the console ends before it (`bootstrap_elsewhere`): a run, an import or
+a closing that is killed has changed nothing, as when its command is. An approval that is killed may
+have been kept: an erasure is approved before its first row goes, and what is left of it is carried
+out by the next erasure.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
-
 from app.access.proposal import Proposal
-from app.bootstrap_context import open_context
+from app.bootstrap_elsewhere import Elsewhere, Use
 from app.bootstrap_proposals import proposals_of
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
 from app.console.jobs import Work
-from app.core.errors import TallyhookError, UnreachableError, UsageError
-from app.core.logs import configure_logging
+from app.core.errors import UsageError
 from app.finance.bank_match import BookedPage, booked_page
 from app.finance.close_period import CloseRequest, against_closing, close_period
 from app.finance.imports import (
@@ -52,8 +48,6 @@ BEGUN: Final = (
 )
 """An erasure keeps its approval before the first row goes."""
 
-Use = Callable[..., Awaitable[Any]]
-
 
 def work_here(context: AppContext, settings: Settings) -> Work:
     """Done in this process, on an open store."""
@@ -66,18 +60,10 @@ def work_here(context: AppContext, settings: Settings) -> Work:
 
 def work_elsewhere(settings: Settings) -> Work:
     """Done in processes of their own."""
-    limiter = CapacityLimiter(AT_ONCE)
+    processes = Elsewhere(settings, at_once=AT_ONCE, purpose="writing")
 
     async def do(use: Use, *words: Any) -> Any:
-        try:
-            refused, found = await to_process.run_sync(
-                _in_process, use, settings, words, cancellable=True, limiter=limiter
-            )
-        except BrokenWorkerProcess as error:
-            raise UnreachableError(BEGUN if use is _approve else UNCHANGED) from error
-        if refused is not None:
-            raise UsageError(refused)
-        return found
+        return await processes.do(use, *words, died=BEGUN if use is _approve else UNCHANGED)
 
     return _work(do)
 
@@ -94,20 +80,6 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
         against=lambda *words: do(_against, *words),
         approve=lambda *words: do(_approve, *words),
     )
-
-
-def _in_process(use: Use, settings: Settings, words: tuple[Any, ...]) -> tuple[str | None, Any]:
-    """(why it was refused, None), or (None, what came of it)."""
-    configure_logging(format=settings.log_format, level="warning")
-
-    async def work() -> Any:
-        async with open_context(settings, purpose="writing") as context:
-            return await use(context, settings, *words)
-
-    try:
-        return None, asyncio.run(work())
-    except TallyhookError as error:
-        return str(error), None
 
 
 async def _reconcile(

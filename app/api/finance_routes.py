@@ -4,16 +4,19 @@ documents are those of the commands."""
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.api.report_routes import KEPT, MakeReport, ReportRoutes
 from app.api.request_body import chosen, instant_parameter, number_parameter
 from app.core.errors import NotFoundError, UsageError
+from app.core.jobs import Jobs
 from app.core.problems import ApiProblem
+from app.core.schedule import Entry
 from app.finance.bank_match import booked_line, booked_page
 from app.finance.break_acts import (
     SeenBreak,
@@ -35,6 +38,7 @@ from app.finance.read_lines import (
     statement_page,
 )
 from app.finance.reconcile_period import listed_run, ran, run_document
+from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
@@ -45,9 +49,19 @@ GREATEST: Final = 2**63 - 1
 class FinanceRoutes:
     """The endpoints; each is for the scope `finance`."""
 
-    def __init__(self, context: AppContext, *, page_max: int) -> None:
+    def __init__(
+        self,
+        context: AppContext,
+        *,
+        page_max: int,
+        make_report: MakeReport,
+        schedule: Sequence[Entry] = (),
+    ) -> None:
+        """schedule: what is done at its times."""
         self._context = context
         self._page_max = page_max
+        self._schedule = schedule
+        self.report = ReportRoutes(context, make_report, jobs=Jobs(context.clock, kept=KEPT)).report
 
     def _limit(self, request: Request) -> int:
         return number_parameter(request, "limit", default=100, low=1, high=self._page_max)
@@ -183,6 +197,11 @@ class FinanceRoutes:
             limit=self._limit(request),
         )
         return _page("late", [late_document(each) for each in found], following)
+
+    async def schedule(self, request: Request, program: str) -> Response:
+        """GET /api/v1/schedule"""
+        found = await schedule_document(self._context, self._schedule)
+        return JSONResponse({"entries": found})
 
     # --- what is closed
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.jobs import Job, job_document
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
 from app.core.errors import NotFoundError, UsageError
+from app.core.jobs import Job, job_document
 from app.finance.bank_match import BookedPage
 from app.finance.break_acts import finished_run, finished_runs
 from app.finance.calendar import month_in_books, on_the_books

@@ -7,6 +7,7 @@ __all__ = (
     "errors",
     "http",
     "ids",
+    "jobs",
     "logs",
     "masking",
     "metrics",
