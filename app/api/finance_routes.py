@@ -4,7 +4,7 @@ documents are those of the commands."""
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -157,7 +157,7 @@ class FinanceRoutes:
         except NotFoundError:
             raise ApiProblem(404, "run_unknown", "There is no run of this name.") from None
         seen = breaks_of_run(self._context, found.number, after=_after(request))
-        breaks, following = await _first(seen, lambda each: True, limit=limit)
+        breaks, following = await _first(seen, limit=limit)
         told = [each.document(as_of=found.as_of) for each in breaks]
         return JSONResponse(run_document(found) | {"breaks": told, "next": following})
 
@@ -169,13 +169,15 @@ class FinanceRoutes:
         """GET /api/v1/breaks?cause=&state=&assignee=&after=&limit=, closed ones by their state"""
         cause, state = chosen(request, "cause", BREAK_CAUSES), chosen(request, "state", STATES)
         assignee, limit = request.query_params.get("assignee") or None, self._limit(request)
-        states = STATES[:-1] if state is None else (state,)
         now = self._context.clock.now()
         found, following = await _first(
             living_breaks(
-                self._context, causes=[] if cause is None else [cause], after=_after(request)
+                self._context,
+                causes=[] if cause is None else [cause],
+                states=STATES[:-1] if state is None else (state,),
+                assignee=assignee,
+                after=_after(request),
             ),
-            lambda each: each.life.state in states and assignee in (None, each.life.assignee),
             limit=limit,
         )
         return _page("breaks", [each.document(as_of=now) for each in found], following)
@@ -193,7 +195,6 @@ class FinanceRoutes:
         closed = chosen(request, "all", ("true", "false")) == "true"
         found, following = await _first(
             late_items(self._context, closed=closed, after=_after(request)),
-            lambda each: True,
             limit=self._limit(request),
         )
         return _page("late", [late_document(each) for each in found], following)
@@ -229,13 +230,13 @@ def _after(request: Request) -> str:
 
 
 async def _first(
-    parts: AsyncGenerator[list[SeenBreak]], fits: Callable[[SeenBreak], bool], *, limit: int
+    parts: AsyncGenerator[list[SeenBreak]], *, limit: int
 ) -> tuple[list[SeenBreak], str | None]:
-    """The first that fit, and the last one's name where others may follow."""
+    """The first of them, and the last one's name where others follow."""
     found: list[SeenBreak] = []
     async with aclosing(parts):
         async for some in parts:
-            found += filter(fits, some)
+            found += some
             if len(found) > limit:
                 return found[:limit], found[limit - 1].identity
     return found, None

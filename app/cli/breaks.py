@@ -19,6 +19,7 @@ from reconcile.instants import Instant
 if TYPE_CHECKING:
     from app.finance.break_choice import Choice, Chosen
     from app.receiving.context import AppContext
+    from reconcile.matching.breaks import State
 
 breaks_group = typer.Typer(
     help="Differences between ledgers, books and statements: their lives, and decisions.",
@@ -65,17 +66,13 @@ def list_breaks(
 
 
 async def _documents(
-    context: AppContext, causes: list[str], states: tuple[str, ...], assignee: str | None
+    context: AppContext, causes: list[str], states: tuple[State, ...], assignee: str | None
 ) -> AsyncIterator[list[dict[str, Any]]]:
     from app.finance.break_acts import living_breaks
 
     now = context.clock.now()
-    async for found in living_breaks(context, causes=causes):
-        yield [
-            each.document(as_of=now)
-            for each in found
-            if each.life.state in states and assignee in (None, each.life.assignee)
-        ]
+    async for found in living_breaks(context, causes=causes, states=states, assignee=assignee):
+        yield [each.document(as_of=now) for each in found]
 
 
 @breaks_group.command("show")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -46,11 +46,13 @@ from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import (
     SETTLINGS,
+    STATES,
     Break,
     BreakCause,
     Deed,
     Life,
     Settling,
+    State,
     Step,
     apart_words,
     break_sentence,
@@ -164,18 +166,34 @@ async def breaks_of_run(
 
 
 async def living_breaks(
-    context: AppContext, *, causes: Sequence[str] = (), after: str = ""
+    context: AppContext,
+    *,
+    causes: Sequence[str] = (),
+    states: Collection[State] = STATES,
+    assignee: str | None = None,
+    after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """All breaks that a run gave life, closed ones too, by id, some hundreds at a time."""
+    """All breaks that a run gave life, closed ones too, by id, some hundreds at a time; only of
+    these causes, in these states, and this person's, where some are named."""
     while True:
         async with context.store.reading() as connection:
-            names = await breaks_after(connection, after=after, limit=AT_ONCE, causes=causes)
+            names = await breaks_after(
+                connection,
+                after=after,
+                limit=AT_ONCE,
+                causes=causes,
+                states=states,
+                assignee=assignee,
+            )
             if not names:
                 return
             after = names[-1]
-            seen = await latest_seen(connection, names)
-            told = await _with_lives(connection, seen)
-        yield told
+            told = await seen_breaks(connection, names)
+        yield [
+            each
+            for each in told
+            if each.life.state in states and assignee in (None, each.life.assignee)
+        ]
 
 
 async def _with_lives(connection: Connection, seen: Mapping[str, Break]) -> list[SeenBreak]:
@@ -664,8 +682,9 @@ async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
     """What is late, by id, some hundreds at a time; with what is closed, or without."""
-    async for found in living_breaks(context, causes=LATE, after=after):
-        yield [each for each in found if closed or each.life.state != "closed"]
+    states = STATES if closed else STATES[:-1]
+    async for found in living_breaks(context, causes=LATE, states=states, after=after):
+        yield found
 
 
 async def settle_late(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import eq, ge, gt, le, lt
@@ -37,7 +37,7 @@ from app.finance.worklist import TO_DO
 from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
-from reconcile.matching.breaks import BREAK_CAUSES, STATES
+from reconcile.matching.breaks import BREAK_CAUSES, STATES, State
 from reconcile.matching.rows import name_of
 from reconcile.matching.suggest import the_one
 from reconcile.money import Money, MoneyError, exponent_of, from_major
@@ -82,6 +82,12 @@ class Choice:
     def causes(self) -> list[str]:
         """The cause, where one is named."""
         return [value for name, value in self.words if name == "cause"][:1]
+
+    @property
+    def states(self) -> Collection[State]:
+        """Those in which a break is meant."""
+        named = dict(self.words).get("state")
+        return TO_DO if named is None else [each for each in STATES if each == named]
 
     def fits(self, found: SeenBreak, *, as_of: Instant) -> bool:
         """Whether a break is meant. Of an amount nothing is so that is not known."""
@@ -277,7 +283,8 @@ async def few_breaks(context: AppContext, where: str) -> Chosen:
 async def every_chosen(context: AppContext, choice: Choice) -> Chosen:
     """All that are meant, by id. Raises UsageError for more than MOST."""
     now, chosen = context.clock.now(), Chosen(of=[])
-    async with aclosing(living_breaks(context, causes=choice.causes)) as parts:
+    found = living_breaks(context, causes=choice.causes, states=choice.states)
+    async with aclosing(found) as parts:
         async for some in parts:
             chosen.of += [each for each in some if choice.fits(each, as_of=now)]
             chosen.apart[NOT_KNOWN] += sum([choice.leaves_open(e, as_of=now) for e in some])
