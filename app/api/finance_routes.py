@@ -23,13 +23,12 @@ from app.finance.break_acts import (
     breaks_of_run,
     finished_run,
     finished_runs,
-    late_document,
-    late_items,
     living_breaks,
     one_break,
 )
 from app.finance.closed_periods import closed_report, list_closed
 from app.finance.imports import ImportKind, past_imports
+from app.finance.late_money import late_document, late_items
 from app.finance.match_rules import current_rules, rules_document
 from app.finance.read_lines import (
     book_document,

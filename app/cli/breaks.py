@@ -386,7 +386,7 @@ def list_late(
 async def _late_documents(
     context: AppContext, everything: bool
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    from app.finance.break_acts import late_document, late_items
+    from app.finance.late_money import late_document, late_items
 
     async for found in late_items(context, closed=everything):
         yield [late_document(each) for each in found]
@@ -405,7 +405,8 @@ def settle_late_money(
 
     To keep more than one person may accept is a proposal.
     """
-    from app.finance.break_acts import SeenBreak, settle_late
+    from app.finance.break_acts import SeenBreak
+    from app.finance.late_money import settle_late
 
     done = with_context(
         lambda context, settings: settle_late(context, name, action=action, reason=reason, by=by),

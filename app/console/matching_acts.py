@@ -13,15 +13,12 @@ from app.console.words import address, plain_money
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.finance.break_acts import (
-    LATE,
     SeenBreak,
     accept_breaks,
     assign_breaks,
     mark_of,
     match_break,
     matches_of,
-    proposed,
-    settle_late,
     some_breaks,
     unmatch_break,
     why_not_alone,
@@ -29,6 +26,7 @@ from app.finance.break_acts import (
     why_not_together,
 )
 from app.finance.break_choice import Chosen, few_breaks
+from app.finance.late_money import LATE, proposed, settle_late
 from reconcile.matching.breaks import apart_words
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json

@@ -22,13 +22,11 @@ from app.finance.break_acts import (
     assign_break,
     breaks_of_run,
     comment_break,
-    late_document,
-    late_items,
     living_breaks,
     one_break,
-    settle_late,
 )
 from app.finance.break_store import steps_of
+from app.finance.late_money import late_document, late_items, settle_late
 from app.finance.ledger_lines import refresh_takings
 from app.finance.match_rules import current_rules, rules_kind, save_rules
 from app.finance.reconcile_period import finish
