@@ -435,7 +435,10 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
         who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await seen_breaks(connection, names)
         if mark_of(found) != seen:
-            raise UsageError("they have changed since you looked: look at them again")
+            raise UsageError(
+                "they have changed since you looked, and nothing was done: look at the list again, "
+                "and decide about what it shows now"
+            )
         if doing.deed == "accepted":
             await _check_alone(connection, found)
         for each in found:

@@ -37,7 +37,7 @@ from app.finance.worklist import TO_DO
 from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
-from reconcile.matching.breaks import BREAK_CAUSES, STATES, State
+from reconcile.matching.breaks import BREAK_CAUSES, STATES, BreakCause, State
 from reconcile.matching.rows import name_of
 from reconcile.matching.suggest import the_one
 from reconcile.money import Money, MoneyError, exponent_of, from_major
@@ -129,7 +129,9 @@ def read_choice(text: str) -> Choice:
     try:
         said = [_condition(word) for word in shlex.split(text)]
     except ValueError:
-        raise UsageError("--where: a quote is not closed") from None
+        raise UsageError(
+            "--where: a quote is not closed: end it with the same mark, such as order='A 7'"
+        ) from None
     if not said:
         raise UsageError(f"--where says which breaks, by {', '.join(NAMES)}")
     words = [(name, value) for name, sign, value in said if name in _WORDS]
@@ -205,15 +207,15 @@ MOST: Final = 10_000
 class Sums:
     """How many breaks of one cause and currency, and their money."""
 
-    cause: str
+    cause: BreakCause
     count: int
     money: Money
 
 
 def sums_of(found: Sequence[SeenBreak]) -> list[Sums]:
     """By cause and currency."""
-    counts: Counter[tuple[str, str]] = Counter()
-    minors: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[BreakCause, str]] = Counter()
+    minors: Counter[tuple[BreakCause, str]] = Counter()
     for each in found:
         key = (each.seen.cause, each.seen.money.currency)
         counts[key] += 1
