@@ -17,7 +17,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Jobs
 from app.core.problems import ApiProblem
 from app.core.schedule import Entry
-from app.finance.bank_match import booked_line, booked_page
+from app.finance.bank_match import KeptMatch, booked_line, booked_page
 from app.finance.break_acts import (
     SeenBreak,
     breaks_of_run,
@@ -60,6 +60,7 @@ class FinanceRoutes:
         self._context = context
         self._page_max = page_max
         self._schedule = schedule
+        self._bank = KeptMatch()
         self.report = ReportRoutes(context, make_report, jobs=Jobs(context.clock, kept=KEPT)).report
 
     def _limit(self, request: Request) -> int:
@@ -94,6 +95,7 @@ class FinanceRoutes:
                 stands=chosen(request, "stands", BUCKETS),
                 after=request.query_params.get("after", ""),
                 limit=self._limit(request),
+                kept=self._bank,
             )
         except NotFoundError:
             raise ApiProblem(
@@ -108,7 +110,8 @@ class FinanceRoutes:
         """GET /api/v1/bank/lines/{line}?as_of="""
         as_of = instant_parameter(request, "as_of")
         try:
-            found = await booked_line(self._context, request.path_params["line"], as_of=as_of)
+            name = request.path_params["line"]
+            found = await booked_line(self._context, name, as_of=as_of, kept=self._bank)
         except NotFoundError:
             raise ApiProblem(
                 404, "bank_line_unknown", "There is no bank line of this name."
