@@ -10,8 +10,10 @@ from app.access.proposal import Proposal
 from app.finance.bank_match import BookedPage
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from app.finance.reconcile_period import RunRequest
+from app.finance.reports.render import ReportFormat
 from app.finance.withdraw_import import Foreseen
 from reconcile.reporting.closing import Blocker
+from reconcile.reporting.report import Scope
 
 JobKind = Literal[
     "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve"
@@ -33,6 +35,7 @@ class Work:
     withdraw     (import, kind, by whom, why, mark of what was seen) → the proposal, where its money
                  is above what one person may accept; None: it is taken back
     approve      (proposal, by whom, why), for what takes long
+    report       (of what, format) → a report's bytes. Raises UsageError where it cannot be made
     """
 
     reconcile: Callable[[RunRequest, str, str], Awaitable[int]]
@@ -44,3 +47,4 @@ class Work:
     withdrawable: Callable[[int, ImportKind, str], Awaitable[Foreseen]]
     withdraw: Callable[[int, ImportKind, str, str, str], Awaitable[Proposal | None]]
     approve: Callable[[str, str, str], Awaitable[None]]
+    report: Callable[[Scope, ReportFormat], Awaitable[bytes]]

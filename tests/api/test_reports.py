@@ -10,16 +10,19 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from app import bootstrap_reports
 from app.access.tokens import issue_token
 from app.cli import main
+from app.config.load import load_settings
 from app.core.clock import SystemClock
 from app.core.errors import UsageError
 from app.finance.report_period import report_period
 from app.finance.reports.render import render
 from reconcile.instants import MINUTE, Instant
 from reconcile.reporting.report import Scope
-from tests.api.driving import Driver
+from tests.api.driving import Driver, environ
 from tests.api.test_finance import Books, keep_books
+from tests.reconcile.build import T
 
 Ask = Callable[..., Awaitable[httpx2.Response]]
 
@@ -136,6 +139,19 @@ async def test_what_cannot_be_made_is_said(ask: Ask, driver: Driver, maker: Make
     assert (refused.status_code, refused.json()["code"]) == (409, "report_not_made")
     other = await issue_token(driver.context, name="shop", scopes=["read"])
     assert (await ask(token=other)).status_code == 403
+
+
+async def test_a_report_that_takes_too_long_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its process, which has not even begun by then."""
+    monkeypatch.setattr(bootstrap_reports, "MOST_S", 0.0)
+    make = bootstrap_reports.making_reports(load_settings(environ(tmp_path)))
+    scope = Scope(
+        start=Instant(T - MINUTE), end=T, as_of=T, basis="captured", environment="sandbox"
+    )
+    with pytest.raises(UsageError, match="ask for a shorter period"):
+        await make(scope)
 
 
 async def test_a_process_of_its_own_makes_it(driver: Driver) -> None:
