@@ -8,16 +8,18 @@ out by the next erasure.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
 from app.access.proposal import Proposal
 from app.bootstrap_elsewhere import Elsewhere, Use
+from app.bootstrap_golive import check_now, examine
 from app.bootstrap_proposals import proposals_of
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
-from app.console.jobs import Work
+from app.console.jobs import Checked, Work
 from app.core.errors import UsageError
 from app.finance.bank_match import BookedPage, booked_page
 from app.finance.close_period import CloseRequest, against_closing, close_period
@@ -34,6 +36,7 @@ from app.finance.reconcile_period import RunRequest, reconcile_for
 from app.finance.report_period import report_period
 from app.finance.reports.render import ReportFormat, render
 from app.finance.withdraw_import import Foreseen, withdraw_import, withdrawable
+from app.golive.golive import checklist
 from app.receiving.context import AppContext
 from reconcile.reporting.closing import Blocker
 from reconcile.reporting.report import Scope
@@ -83,6 +86,7 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
         against=lambda *words: do(_against, *words),
         approve=lambda *words: do(_approve, *words),
         report=lambda *words: do(_report, *words),
+        check=lambda: do(_check),
     )
 
 
@@ -172,3 +176,22 @@ async def _report(
     context: AppContext, settings: Settings, scope: Scope, form: ReportFormat
 ) -> bytes:
     return render(await report_period(context, scope, progress=lambda _: None), form)
+
+
+CHECKS_LIMIT_S: Final = 120.0
+"""Seconds for all checks: some forty seconds for each service that does not answer, and its
+source's trials; whoever has more of them runs the commands, which have no such limit."""
+
+
+async def _check(context: AppContext, settings: Settings) -> Checked:
+    try:
+        async with asyncio.timeout(CHECKS_LIMIT_S):
+            doctor = [check.document() for check in await examine()]
+            found = await check_now(context, settings)
+    except TimeoutError:
+        raise UsageError(
+            f"the checks took longer than {CHECKS_LIMIT_S:.0f} s, so something does not answer: "
+            "run `tallyhook doctor` and `tallyhook golive` on the machine"
+        ) from None
+    await checklist(context, found)
+    return Checked(doctor=doctor, checklist=found)

@@ -12,12 +12,26 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from app.finance.reconcile_period import RunRequest
 from app.finance.reports.render import ReportFormat
 from app.finance.withdraw_import import Foreseen
+from app.golive.golive import ChecklistItem
 from reconcile.reporting.closing import Blocker
 from reconcile.reporting.report import Scope
 
 JobKind = Literal[
-    "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve"
-]
+    "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve",
+    "checks",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What the checks before going live have found.
+
+    doctor     the rows of `tallyhook doctor --format json`
+    checklist  the items of the checklist that a program can check, unsigned
+    """
+
+    doctor: list[dict[str, Any]]
+    checklist: list[ChecklistItem]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +50,7 @@ class Work:
                  is above what one person may accept; None: it is taken back
     approve      (proposal, by whom, why), for what takes long
     report       (of what, format) → a report's bytes. Raises UsageError where it cannot be made
+    check        () → what the checks before going live find
     """
 
     reconcile: Callable[[RunRequest, str, str], Awaitable[int]]
@@ -48,3 +63,4 @@ class Work:
     withdraw: Callable[[int, ImportKind, str, str, str], Awaitable[Proposal | None]]
     approve: Callable[[str, str, str], Awaitable[None]]
     report: Callable[[Scope, ReportFormat], Awaitable[bytes]]
+    check: Callable[[], Awaitable[Checked]]

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "c5743a6523bfc0d747247420f07a0e8e24bf7c6ad5af19b1567f2d20bd0fc128",
-    "postgresql": "f3ae992f3cc152164b04e914406feef2ad958c6c9d953905f7cdffb20da3e6d2",
+    "sqlite": "b29eb1ca72a6ffcfe9d5c5b064a04ad7892a9d71119801019284c8f853874afb",
+    "postgresql": "ea7a5b23a0444b21a6797d53142db234202fe0ed9608e8b0f1950136d9f66dd9",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 
