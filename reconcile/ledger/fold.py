@@ -15,7 +15,7 @@ from reconcile.ledger.fulfilling import withheld
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger, Outcome, new_ledger
 from reconcile.ledger.movements import entries_of
-from reconcile.ledger.outcome import Judgement, judge
+from reconcile.ledger.outcome import Judgement, decide
 from reconcile.ledger.policy import Policy
 from reconcile.money import Money, new_money
 
@@ -23,7 +23,7 @@ from reconcile.money import Money, new_money
 def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
     """The ledger of an order as it could have been known at `as_of`."""
     case = arrange(history, policy=policy, as_of=as_of)
-    judgement = judge(case)
+    judgement = decide(case)
     judgement.withheld = withheld(case, judgement)
     judgement.ship_by = fulfillment_deadline(case, judgement)
     return new_ledger(

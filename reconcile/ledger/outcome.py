@@ -33,7 +33,7 @@ from reconcile.ledger.movements import (
     movements_of,
     payments_of,
 )
-from reconcile.ledger.outcome_attempts import judge_attempt
+from reconcile.ledger.outcome_attempts import decide_attempt
 from reconcile.money import Money, new_money
 
 _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
@@ -105,9 +105,9 @@ class Judgement:
         return 0 if price is None else max(0, self.counted - price.minor)
 
 
-def judge(case: Case) -> Judgement:
+def decide(case: Case) -> Judgement:
     """Attempts first, then the order from all of them. Pure; no early return anywhere."""
-    attempts = tuple([judge_attempt(evidence, case) for evidence in case.attempts])
+    attempts = tuple([decide_attempt(evidence, case) for evidence in case.attempts])
     payments = payments_of(case.attempts, case.filed)
     movements = movements_of(payments)
     captures = [m for m in movements if m.kind == "captured"]

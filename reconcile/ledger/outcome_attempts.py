@@ -28,7 +28,7 @@ _RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
 
-def judge_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
+def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
     """The highest-ranked claim; with no final one, the deadline; with neither, pending.
 
     A reversal where nothing was captured is a cancellation.

@@ -25,9 +25,9 @@ from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.candidates import Index, Searchable, entry_of
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
+from reconcile.matching.decide import MATCH_KINDS, Decision, Match
 from reconcile.matching.exchange import expected_of, implied_rate
 from reconcile.matching.funds import left_of
-from reconcile.matching.judge import MATCH_KINDS, Decision, Match
 from reconcile.matching.period import Period
 from reconcile.matching.rows import subject_of
 from reconcile.matching.rules import HandMatch, MatchRules

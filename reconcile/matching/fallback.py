@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from reconcile.instants import Duration, Instant
 from reconcile.matching.books import match_key
+from reconcile.matching.decide import Match, Pair, amounts_fit
 from reconcile.matching.funds import Capture, Funds, Left, funds_of
 from reconcile.matching.group import Deciding
-from reconcile.matching.judge import Match, Pair, amounts_fit
 from reconcile.matching.rows import BookRow, StatementRow, lines_of, subject_of
 from reconcile.matching.settling import of_one_source
 from reconcile.money import Money

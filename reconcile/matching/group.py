@@ -13,17 +13,17 @@ from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST, days_between
-from reconcile.matching.funds import Capture, Funds, Left, captures_of, funds_of, keep, left_of
-from reconcile.matching.judge import (
+from reconcile.matching.decide import (
     Decision,
     MatchKind,
     Pair,
     Verdict,
     amounts_fit,
-    judge,
-    judge_alone,
-    judge_unpaid,
+    decide,
+    decide_alone,
+    decide_unpaid,
 )
+from reconcile.matching.funds import Capture, Funds, Left, captures_of, funds_of, keep, left_of
 from reconcile.matching.rows import (
     BookRow,
     Lines,
@@ -152,7 +152,7 @@ class Deciding:
                 pair = Pair(funds, lines_of(same), self.terms, kind)
         self.tally.place_book(lines.rest, "nothing_due")
         if kind is not None or not self._may_be_of_a_group(pair):
-            self.place(judge(pair), funds=funds, lines=pair.lines)
+            self.place(decide(pair), funds=funds, lines=pair.lines)
 
     def _given(self, funds: Funds, rows: Iterable[BookRow]) -> list[BookRow]:
         """Those of the lines that people paired with the order."""
@@ -246,7 +246,7 @@ class Deciding:
         self, funds: Funds, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> None:
         """An order that has no book line."""
-        verdict = judge_alone(funds, self.terms)
+        verdict = decide_alone(funds, self.terms)
         self.tally.place_orders(funds.rows, verdict.orders)
         self._tell(verdict.told, candidates=candidates, facts=facts)
 
@@ -254,7 +254,7 @@ class Deciding:
         self, lines: Lines, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> None:
         """Book lines that have no money."""
-        verdict = judge_unpaid(lines, self.terms)
+        verdict = decide_unpaid(lines, self.terms)
         self.tally.place_book(lines.rows, verdict.lines)
         self._tell(verdict.told, candidates=candidates, facts=facts)
 

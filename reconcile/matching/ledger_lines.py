@@ -15,7 +15,7 @@ from reconcile.ledger.correlate import AttemptEvidence, Case
 from reconcile.ledger.fold import closed_at
 from reconcile.ledger.ledger import EntryKind, FindingCode, Ledger, Movement, Outcome
 from reconcile.ledger.movements import Payment, movement_date
-from reconcile.ledger.outcome import Judgement, judge, standing
+from reconcile.ledger.outcome import Judgement, decide, standing
 from reconcile.matching.books import match_key
 from reconcile.money import Money
 from reconcile.values import frozen
@@ -99,7 +99,7 @@ def taking(ledger: Ledger) -> Taking | None:
         return None
     movements = ledger.movements
     taken = _taken(movements)
-    odd = None if _is_plain(ledger) else judge(ledger.case)
+    odd = None if _is_plain(ledger) else decide(ledger.case)
     return Taking(
         key=match_key(ledger.order),
         order=ledger.order,

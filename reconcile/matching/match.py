@@ -23,10 +23,10 @@ from typing import Literal
 from reconcile.instants import Instant
 from reconcile.matching.candidates import Index, Searchable, entry_of
 from reconcile.matching.control import Control
+from reconcile.matching.decide import MATCH_KINDS, Decision, Match, MatchKind, Pair, decide
 from reconcile.matching.fallback import WAYS, Rest
 from reconcile.matching.funds import Capture, Left, funds_of
 from reconcile.matching.group import Deciding
-from reconcile.matching.judge import MATCH_KINDS, Decision, Match, MatchKind, Pair, judge
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, claims, lines_of
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.tally import Plain, Tally, merge
@@ -89,7 +89,7 @@ class End:
             rows = self._booked.pop(row.key, None)
             if rows is not None:
                 lines = lines_of(rows)
-                verdict = judge(Pair(funds, lines, self._deciding.terms))
+                verdict = decide(Pair(funds, lines, self._deciding.terms))
                 self._deciding.place(verdict, funds=funds, lines=lines)
                 del self._rest.book[rows[0].line_id]
             else:

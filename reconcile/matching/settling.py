@@ -16,9 +16,9 @@ from reconcile.ledger.ledger import EntryKind, Facts
 from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST, days_between
+from reconcile.matching.decide import Match, MatchKind
 from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Funds, Return, left_of
-from reconcile.matching.judge import Match, MatchKind
 from reconcile.matching.rows import StatementRow, subject_of
 from reconcile.matching.rules import Terms, factor_between
 from reconcile.matching.tally import Tally

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeVar
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
+from reconcile.matching.decide import Decision
 from reconcile.matching.funds import Capture, captures_of
-from reconcile.matching.judge import Decision
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 
 COUNT, SUM, FEE, NET = range(4)

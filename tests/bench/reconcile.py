@@ -22,7 +22,7 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy
-from reconcile.matching.judge import Decision, Match
+from reconcile.matching.decide import Decision, Match
 from reconcile.matching.tally import Tally
 from tests.bench.processes import Ran, last_core, run
 from tests.bench.reconciled import RULES, fill

@@ -19,7 +19,7 @@ from reconcile.matching.books import (
     match_key,
 )
 from reconcile.matching.control import Control
-from reconcile.matching.judge import Decision
+from reconcile.matching.decide import Decision
 from reconcile.matching.ledger_lines import Doubted, Taken, Taking
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import (

@@ -15,8 +15,8 @@ from reconcile.instants import DAY, HOUR, MINUTE, Instant
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import Control
+from reconcile.matching.decide import Decision
 from reconcile.matching.joined import joined_dates
-from reconcile.matching.judge import Decision
 from reconcile.matching.period import Period, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from reconcile.instants import TICK
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import FAMILIES, Bucket, Control
+from reconcile.matching.decide import Decision, Match
 from reconcile.matching.funds import Capture
-from reconcile.matching.judge import Decision, Match
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import (
     BookRow,

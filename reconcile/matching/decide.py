@@ -91,7 +91,7 @@ class Pair:
 # --- without a book line -------------------------------------------------------------------------
 
 
-def judge_alone(funds: Funds, terms: Terms) -> Verdict:
+def decide_alone(funds: Funds, terms: Terms) -> Verdict:
     """An order that no book line was found for."""
     if not funds.moved:
         return Verdict("nothing_due", "nothing_due")
@@ -118,7 +118,7 @@ def _missing(funds: Funds, terms: Terms) -> Break | Bucket:
     return _break("paid_not_in_book", funds, None, money=kept, since=funds.at, facts=facts)
 
 
-def judge_unpaid(lines: Lines, terms: Terms) -> Verdict:
+def decide_unpaid(lines: Lines, terms: Terms) -> Verdict:
     """Book lines that no money was found for."""
     if not lines.claims or not (lines.charge or lines.credit):
         return Verdict("nothing_due", "nothing_due")
@@ -142,7 +142,7 @@ def judge_unpaid(lines: Lines, terms: Terms) -> Verdict:
 # --- with book lines -----------------------------------------------------------------------------
 
 
-def judge(pair: Pair) -> Verdict:
+def decide(pair: Pair) -> Verdict:
     """An order with money, and its book lines."""
     for step in _STEPS:
         found = step(pair)
