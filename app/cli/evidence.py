@@ -28,6 +28,7 @@ from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.evidence.bundle import Built
     from app.evidence.seal import CheckpointSigner
     from app.receiving.context import AppContext
 
@@ -56,14 +57,28 @@ def build(
     reason: Annotated[
         str | None, typer.Option(help="Why personal data go in; the audit trail keeps it.")
     ] = None,
+    attachments: Annotated[
+        bool,
+        typer.Option(
+            "--attachments",
+            help="Put in what was attached to the order: the files in a full bundle, their digests "
+            "in a redacted one.",
+        ),
+    ] = False,
     by: ByOption = None,
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
     from app.bootstrap_evidence import evidence_providers, signer_of
-    from app.evidence.bundle import Built, BundleRequest, build_evidence
+    from app.evidence.bundle import BundleRequest, build_evidence
 
     asked = _reason(with_personal_data, reason)
-    request = BundleRequest(order=order, as_of=moment(as_of, "--as-of"), reason=asked, by=by)
+    request = BundleRequest(
+        order=order,
+        as_of=moment(as_of, "--as-of"),
+        reason=asked,
+        by=by,
+        attachments=attachments,
+    )
     _refuse_existing(output)
 
     async def build(context: AppContext, settings: Settings) -> Built:
@@ -76,12 +91,19 @@ def build(
 
     built = with_context(build, purpose="writing")
     _write(output, built.archive)
+    _say_built(built, output)
+
+
+def _say_built(built: Built, output: Path) -> None:
     kind = "full" if built.full else "redacted"
     note(
         f"{output}: {kind}, {counted(len(built.archive), 'byte')}, "
         f"{counted(built.deliveries, 'delivery', 'deliveries')}, as of "
         f"{format_instant(built.as_of)}."
     )
+    if built.attachments is not None:
+        what = "the files" if built.full else "the digests alone, since it is redacted,"
+        note(f"In it are {what} of {counted(built.attachments, 'attachment')}.")
     if built.due:
         note("The order is still to be folded: what its systems are told next is not in it.")
     if built.unsealed:

@@ -340,6 +340,7 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: Format) -> None:
         f"{counted(counts['session_requests'], 'session request')}; "
         f"{counted(counts['book_lines'], 'phone')} in order books; "
         f"{counted(counts['bank_lines'], 'text')} of banks; "
+        f"{counted(counts['attachments'], 'attachment')}; "
         f"{counted(counts['reasons'], 'reason')} of events. Kept: {counts['kept']}."
     )
     if erasure.by_index:

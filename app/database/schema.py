@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "c5743a6523bfc0d747247420f07a0e8e24bf7c6ad5af19b1567f2d20bd0fc128",
-    "postgresql": "f3ae992f3cc152164b04e914406feef2ad958c6c9d953905f7cdffb20da3e6d2",
+    "sqlite": "3d4e4c6ccfb215a9e03ff342302971a287a9704378a7cca53777c0bea81dcc3e",
+    "postgresql": "74f8b9a9d281bbb6a3d2903910fba4ee613399ff8a17c3092b18833bad5b0643",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

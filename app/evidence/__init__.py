@@ -1,6 +1,8 @@
 """What proves itself to strangers: the evidence key, and the two forms in which it signs."""
 
 __all__ = (
+    "attachment_store",
+    "attachments",
     "bundle",
     "gather_evidence",
     "keys",

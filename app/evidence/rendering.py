@@ -51,6 +51,10 @@ sessions.json        what the shop asked the payment service for, with the idemp
                      answer; never the shop's token
 revisions.json       what the shop's systems were told of this order, and when
 books.json           lines of the shop's order books and of settlement files that were matched
+attachments.json     files that people of the shop attached, where they were asked for: each with
+                     its digest, and the audit entry ("facts") that the log has the digest of
+attachment-ID.*      such a file as it was attached (pdf, png, jpg, txt), and what was said of it
+                     (details); only in a full bundle
 sources.json         which profile reads which source; profile-N.toml is that profile: how the
                      service signs, names, dates and prices its events
 log.json             each delivery, record and revision as a leaf of the shop's log, with its proof

@@ -21,6 +21,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.masking import hint_pattern, masked_phone, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
+from app.evidence.attachment_store import AttachmentRecord, let_attachments_go
 from app.finance.bank_store import rewrite_bank_texts
 from app.finance.book_line_store import LineKey, empty_lines, lines_with
 from app.orders.customers import phones_of
@@ -39,7 +40,13 @@ from app.privacy.erase_store import (
     unread_beside,
     with_wholes,
 )
-from app.privacy.erase_texts import BankText, bank_lines_with, bare_reasons, texts_that_stay
+from app.privacy.erase_texts import (
+    BankText,
+    attachments_with,
+    bank_lines_with,
+    bare_reasons,
+    texts_that_stay,
+)
 from app.privacy.places import PlaceTold, told_of_places
 from app.privacy.prune import Settled, prune_orders
 from app.providers.source import Source
@@ -311,6 +318,7 @@ class Erasure:
     rejections: list[str] = field(default_factory=list)
     book_lines: list[LineKey] = field(default_factory=list)
     bank_lines: list[BankText] = field(repr=False, default_factory=list)
+    attachments: list[AttachmentRecord] = field(repr=False, default_factory=list)
     reasons: int = 0
     stays: Counter[str] = field(default_factory=Counter)
     requests: int = 0
@@ -328,6 +336,7 @@ class Erasure:
             "session_requests": self.requests,
             "book_lines": len(self.book_lines),
             "bank_lines": len(self.bank_lines),
+            "attachments": len(self.attachments),
             "reasons": self.reasons,
             "kept": len(self.kept),
         }
@@ -335,6 +344,8 @@ class Erasure:
     def places(self) -> list[PlaceTold]:
         """The same by place, and what stays there."""
         went = {
+            "attachment_files.body": len({each.sha256 for each in self.attachments}),
+            "attachments.details": len(self.attachments),
             "book_lines.phone": len(self.book_lines),
             "bank_lines.told": len(self.bank_lines),
             "deliveries.body": self.counts()["deliveries"],
@@ -486,6 +497,8 @@ class ErasureFinder:
             erasure.reasons += said
             held |= {order} if said else set()
         erasure.reasons += len(await bare_reasons(connection, erasure.deliveries, erasure.phones))
+        erasure.attachments = await self._attachments(connection, erasure)
+        held |= {each.order for each in erasure.attachments}
         erasure.orders = [
             each
             for each in erasure.orders
@@ -496,6 +509,16 @@ class ErasureFinder:
         orders = [each.order for each in erasure.orders]
         erasure.stays = await texts_that_stay(connection, orders, erasure.phones)
         return erasure
+
+    async def _attachments(
+        self, connection: Connection, erasure: Erasure
+    ) -> list[AttachmentRecord]:
+        """Of orders that go, and of others that name the number; those of orders that stay are
+        needed, such as for a dispute, and stay with them."""
+        written = [written_pattern(phone) for phone in erasure.phones]
+        found = await attachments_with(connection, erasure.brought, written, until=self._until)
+        staying = {each.what for each in erasure.kept} - erasure.brought.keys()
+        return [each for each in found if each.order not in staying]
 
     async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
         histories = await gather(connection, orders)
@@ -583,6 +606,8 @@ class Erasing:
         for each in erasure.orders:
             if each.order not in gone:
                 erasure.kept.append(KeptData(what=each.order, why="changed"))
+        changed = {each.order for each in erasure.orders} - gone.keys()
+        erasure.attachments = [each for each in erasure.attachments if each.order not in changed]
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
             await self._let_go(erasure, settled)
@@ -598,6 +623,10 @@ class Erasing:
         for lines in _parts(erasure.book_lines):
             async with self._context.store.writing() as connection:
                 await empty_lines(connection, lines)
+        for files in _parts(erasure.attachments):
+            async with self._context.store.writing() as connection:
+                names = [each.attachment_id for each in files]
+                await let_attachments_go(connection, names, now=self._context.clock.now())
         for texts in _parts(erasure.bank_lines):
             async with self._context.store.writing() as connection:
                 await rewrite_bank_texts(connection, texts)

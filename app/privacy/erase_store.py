@@ -46,6 +46,8 @@ def _contains(path: Path, sought: Sequence[bytes]) -> bool:
 
 
 TABLES: Final = (
+    "attachment_files",
+    "attachments",
     "bank_lines",
     "book_lines",
     "deliveries",

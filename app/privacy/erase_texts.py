@@ -8,6 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from app.core.masking import Masking, masked_words, written_pattern
 from app.database.engine import Connection
+from app.evidence.attachment_store import (
+    AttachmentRecord,
+    attachments_after,
+    living_attachments,
+)
 from app.finance.bank_store import ERASED, BankKey, BankTexts, bank_texts
 from app.privacy.erase_store import kept_texts, reasons_of
 from reconcile.instants import Instant
@@ -48,6 +53,25 @@ def _without(text: str, written: Sequence[re.Pattern[str]]) -> str:
     for each in written:
         text = each.sub(ERASED, text)
     return text
+
+
+async def attachments_with(
+    connection: Connection,
+    orders: Iterable[str],
+    written: Sequence[re.Pattern[str]],
+    *,
+    until: Instant | None,
+) -> list[AttachmentRecord]:
+    """What is attached to these orders and their breaks; and whatever else has one of these numbers
+    in its name, or in what is said of it. The files themselves are not read."""
+    found = {each.attachment_id: each for each in await living_attachments(connection, orders)}
+    after = ""
+    while written and (rows := await attachments_after(connection, after)):
+        after = rows[-1].attachment_id
+        for each in rows:
+            if any(pattern.search(each.details or "") for pattern in written):
+                found[each.attachment_id] = each
+    return [each for each in found.values() if until is None or each.at <= until]
 
 
 async def texts_that_stay(

@@ -140,3 +140,32 @@ def test_what_cannot_be_done_is_one_sentence(run: Run, tmp_path: Path) -> None:
         assert said in ended[2], (what, ended)
     assert not (tmp_path / "x.zip").exists()
     assert not (tmp_path / "x.json").exists()
+
+
+def test_a_file_is_attached_listed_put_in_a_bundle_and_detached(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "parcel.pdf").write_bytes(b"%PDF-1.7 signed for")
+    words = ("--kind", "delivery", "--carrier", "DHL", "--tracking", "JD01", "--note", "a porch")
+    code, out, err = run("evidence", "attach", "ORD-1", "parcel.pdf", *words)
+    name = out.strip()
+    assert (code, "the log seals its digest" in err.lower()) == (0, True)
+    (listed,) = json.loads(run("evidence", "attachments", "ORD-1", "--format", "json")[1])[
+        "attachments"
+    ]
+    assert (listed["attachment"], listed["name"], listed["tracking"]) == (
+        name, "parcel.pdf", "JD01",
+    )  # fmt: skip
+    full = ("--attachments", "--with-personal-data", "--reason", "dispute 12")
+    assert (
+        "In it are the files of 1 attachment"
+        in run("evidence", "build", "ORD-1", "-o", "a.zip", *full)[2]
+    )
+    assert unpack((tmp_path / "a.zip").read_bytes())[f"attachment-{name}.pdf"]
+    assert run("evidence", "verify", "a.zip")[0] == 0
+    assert run("evidence", "detach", name, "--reason", "another order's")[0] == 0
+    assert run("evidence", "detach", name, "--reason", "twice")[0] == 2
+    assert run("evidence", "detach", "att_0", "--reason", "none")[0] == 5
+    assert run("breaks", "attachments", "brk_1")[0] == 5
+    (tmp_path / "x.exe").write_bytes(b"MZ\0")
+    for file, kind in (("x.exe", "other"), ("parcel.pdf", "invoice"), ("missing.pdf", "other")):
+        assert run("evidence", "attach", "ORD-1", file, "--kind", kind)[0] == 2
+    assert run("evidence", "attach", "ORD-404", "parcel.pdf", "--kind", "other")[0] == 5

@@ -18,6 +18,7 @@ from app.cli.main import application
 from app.config.load import load_settings
 from app.core.logs import configure_logging
 from app.database.tables import metadata
+from app.evidence.attachments import AttachRequest, attach
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
@@ -78,6 +79,11 @@ async def everywhere(driver: Driver) -> None:
     await driver.send(failed)
     await driver.send(b"{}", [(b"x-customer", SPELLED.encode())])  # refused
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
+    letter = AttachRequest(
+        about="order", subject="ORD-5", name=f"{PHONE}.txt", content=f"call {SPELLED}".encode(),
+        kind="correspondence", note=f"from {SPELLED}", by=None,
+    )  # fmt: skip
+    await attach(driver.context, letter)
     async with driver.context.store.writing() as connection:
         for sql in (
             "INSERT INTO envelopes SELECT 'whole', body FROM deliveries "
@@ -127,6 +133,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
         assert holding(driver.path) == set()
         assert driver.rows("SELECT thing FROM phones") == [("ORD-2",)]
         assert driver.rows("SELECT count(*) FROM unanswered") == [(0,)]
+        assert driver.rows("SELECT count(*) FROM attachment_files") == [(0,)]
         driver.clock.put(LATER + MINUTE)
         assert not spoken_of(await answers(driver, tmp_path))
         context = driver.context
