@@ -79,7 +79,7 @@ def build(
         by=by,
         attachments=attachments,
     )
-    _refuse_existing(output)
+    refuse_existing(output)
 
     async def build(context: AppContext, settings: Settings) -> Built:
         return await build_evidence(
@@ -90,7 +90,7 @@ def build(
         )
 
     built = with_context(build, purpose="writing")
-    _write(output, built.archive)
+    write_private(output, built.archive)
     _say_built(built, output)
 
 
@@ -170,14 +170,14 @@ def scenario(
     from app.evidence.tell_scenario import tell_scenario
 
     instant = moment(as_of, "--as-of")
-    _refuse_existing(output)
+    refuse_existing(output)
     told = with_context(
         lambda context, settings: tell_scenario(
             context, order, as_of=instant, by=by, providers=evidence_providers(settings)
         ),
         purpose="writing",
     )
-    _write(output, (json.dumps(told.document, ensure_ascii=False, indent=1) + "\n").encode())
+    write_private(output, (json.dumps(told.document, ensure_ascii=False, indent=1) + "\n").encode())
     steps = counted(len(told.document["steps"]), "step")
     note(f"{output}: {steps}. Read it before you hand it out.")
     for each in told.left_out:
@@ -192,14 +192,15 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
     return reason
 
 
-def _refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path) -> None:
+    """Raises UsageError for a file that is there, and for a folder that is not."""
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists; name another file, or remove it")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {path.absolute().parent}")
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes) -> None:
     """For its owner alone: it may hold personal data."""
 
     try:

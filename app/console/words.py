@@ -228,6 +228,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "report_delivered": "delivered a report",
     "period_closed": "closed a month",
     "evidence_built": "took an evidence bundle",
+    "letter_taken": "took an order's letter",
     "attached": "attached a file",
     "detached": "let an attachment go",
     "attachment_read": "looked at an attachment",

@@ -207,6 +207,14 @@ async def _finance(asking: _Asking) -> None:
         await asking.ask(path, 404)
 
 
+async def _cases(asking: _Asking) -> None:
+    for path in ("cases", "letters", "attachments"):
+        await asking.ask(f"{path}/ORD-7")
+        await asking.ask(f"{path}/nobody", 404)
+    await asking.ask("cases/ORD-7?family=fraud&respond_by=2026-12-24T10:00:00Z")
+    await asking.ask("letters/ORD-7?family=none", 422)
+
+
 async def _checkout(asking: _Asking) -> None:
     path = "checkout/sessions"
     await asking.ask(path, 201, method="POST", json=ASKED)
@@ -292,6 +300,7 @@ async def test_every_operation_answers_as_described(
         await _orders(asking, driver)
         await _proposals(asking, driver)
         await _finance(asking)
+        await _cases(asking)
         unheard = _Asking(driver, "none")
         for method, path in operations():
             address = re.sub(r"\{\w+\}", "x", path).removeprefix("/api/v1/")

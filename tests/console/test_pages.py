@@ -19,7 +19,7 @@ from app.finance.break_acts import accept_break
 from app.finance.match_rules import save_rules
 from tests.console.conftest import AWKWARD, PHONE, RunningConsole
 
-ABOUT_A_FILE = ("import", "discard", "withdraw-import", "save-rules")
+ABOUT_A_FILE = ("detach", "exhibit", "import", "discard", "withdraw-import", "save-rules")
 
 LIMITS = '[accept_alone_max]\nKES = "1.00"\nUSD = "1.00"\n'
 
@@ -68,6 +68,7 @@ async def test_every_role_does_what_the_table_says(
             about = f"order=ORD-1&break={name}&number=1&operator=a+viewer&token=books"
             about += f"&month={month}&proposal={proposal}&upload=none&delivery={delivery}"
             about += "&import=1&preview=none&list=orders&label=mine&alarm=held&source=shop"
+            about += "&attachment=att_0"
             path = f"/do/{act.name}?{about}&item=rollback"
             allowed = role in may[act.permission]
             there = 404 if act.name in ABOUT_A_FILE else 200
