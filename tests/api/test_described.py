@@ -25,7 +25,7 @@ from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.ledger.explain import ledger_document, ledger_summary
-from reconcile.ledger.plain import plain_document
+from reconcile.ledger.plain import with_plain
 from tests.api.described import SCHEMAS, faults, not_as_described, operation_of, operations
 from tests.api.driving import Driver, of_order
 from tests.api.test_checkouts import ASKED, shop
@@ -111,14 +111,14 @@ def test_every_ledger_there_is_an_example_of_is_as_described() -> None:
     """With refunds, disputes, several attempts and currencies; so is its row in a list."""
     for make in LEDGERS:
         ledger = make()
-        told = ledger_document(ledger) | {"plain": plain_document(ledger)}
+        told = with_plain(ledger_document(ledger), ledger)
         assert faults(SCHEMAS["Ledger"], told) == [], make
         assert faults(SCHEMAS["OrderRow"], ledger_summary(ledger)) == [], make
 
 
 def test_a_member_that_is_not_described_is_found() -> None:
     ledger = LEDGERS[0]()
-    told = ledger_document(ledger) | {"plain": plain_document(ledger)}
+    told = with_plain(ledger_document(ledger), ledger)
     told["totals"]["expected"]["tax"] = "1"
     assert any("tax" in each for each in faults(SCHEMAS["Ledger"], told | {}))
     assert faults(SCHEMAS["Ledger"], {**told, "more": 1})
