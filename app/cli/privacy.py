@@ -381,6 +381,6 @@ def _rows(erasure: Erasure, deed: str) -> list[dict[str, Any]]:
             told = counted(place.went, "row")
             rows.append({"what": place.where, "deed": deed, "sentence": told})
         if place.stays:
-            told = f"{counted(place.stays, 'text')} with the number: {place.why}"
+            told = f"{counted(place.stays, 'text stays', 'texts stay')}: {place.why}"
             rows.append({"what": place.where, "deed": "kept", "sentence": told})
     return rows

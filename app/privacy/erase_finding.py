@@ -46,6 +46,7 @@ from app.privacy.erase_texts import (
     bank_lines_with,
     bare_reasons,
     texts_that_stay,
+    texts_that_wait,
 )
 from app.privacy.places import PlaceTold, told_of_places
 from app.privacy.prune import Settled, prune_orders
@@ -303,7 +304,9 @@ class Erasure:
     brought     the deliveries of each order, those too of which the bodies are gone already
     notes       the digests by which they are found
     reasons     of events, in which a number stands
-    stays       how many texts of these orders hold a number and stay for good, by place
+    staying     orders that are kept for now, each with its deliveries
+    stays       how many texts of all these orders hold a number and stay for good, by place
+    waits       how many rows of the orders that are kept for now stay with them, by place
     by_index    whether a number was looked for where the index leads, and in what could not be read
                 or was refused, and not in every body and header
     tidied      whether the database's log has been emptied of it
@@ -320,7 +323,9 @@ class Erasure:
     bank_lines: list[BankText] = field(repr=False, default_factory=list)
     attachments: list[AttachmentRecord] = field(repr=False, default_factory=list)
     reasons: int = 0
+    staying: dict[str, list[str]] = field(default_factory=dict)
     stays: Counter[str] = field(default_factory=Counter)
+    waits: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     kept: list[KeptData] = field(default_factory=list)
     dry_run: bool = False
@@ -354,8 +359,9 @@ class Erasure:
             "rejections.body": len(self.rejections),
             "unanswered.request": self.requests,
         }
-        kept = Counter(each.place for each in self.kept if each.why != "in_the_reference")
-        return told_of_places(went, stays=self.stays, waits=kept)
+        alone = (each for each in self.kept if each.what not in self.staying)
+        kept = Counter(each.place for each in alone if each.why != "in_the_reference")
+        return told_of_places(went, stays=self.stays, waits=kept + self.waits)
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -506,8 +512,9 @@ class ErasureFinder:
         ]
         if not any(erasure.counts().values()):
             raise NotFoundError(f"nothing is kept of {erasure.subject}")
-        orders = [each.order for each in erasure.orders]
-        erasure.stays = await texts_that_stay(connection, orders, erasure.phones)
+        all_of_them = {**erasure.staying, **erasure.brought}
+        erasure.stays = await texts_that_stay(connection, all_of_them, erasure.phones)
+        erasure.waits = await texts_that_wait(connection, erasure.staying, erasure.phones)
         return erasure
 
     async def _attachments(
@@ -529,13 +536,6 @@ class ErasureFinder:
             if mark is None or not self._asked_about(history):
                 continue
             ledger = fold(history, policy=self._context.policy, as_of=history.instant_at(now))
-            kept = kept_order(history, ledger, self._rules)
-            if kept is not None:
-                erasure.kept.append(kept)
-                continue
-            if any(written_pattern(phone).search(order) for phone in erasure.phones):
-                kept = KeptData(what=order, why="in_the_reference", place="events.order_ref")
-                erasure.kept.append(kept)
             ids = sorted(
                 {
                     delivery.delivery_id
@@ -543,6 +543,14 @@ class ErasureFinder:
                     if self._until is None or delivery.received_at <= self._until
                 }
             )
+            kept = kept_order(history, ledger, self._rules)
+            if kept is not None:
+                erasure.kept.append(kept)
+                erasure.staying[order] = ids
+                continue
+            if any(written_pattern(phone).search(order) for phone in erasure.phones):
+                kept = KeptData(what=order, why="in_the_reference", place="events.order_ref")
+                erasure.kept.append(kept)
             erasure.brought[order] = ids
             erasure.orders.append(
                 Settled(
@@ -580,7 +588,7 @@ class ErasureFinder:
         would_go = erasure.brought | {each: [each] for each in unowned.going}
         beside = await kept_wholes(connection, would_go, going=unowned.going)
         for order in erasure.brought.keys() & beside.keys():
-            del erasure.brought[order]
+            erasure.staying[order] = erasure.brought.pop(order)
         erasure.orders = [each for each in erasure.orders if each.order not in beside]
         erasure.deliveries = [each for each in unowned.going if each not in beside]
         erasure.rejections = refused.going
@@ -607,6 +615,10 @@ class Erasing:
             if each.order not in gone:
                 erasure.kept.append(KeptData(what=each.order, why="changed"))
         changed = {each.order for each in erasure.orders} - gone.keys()
+        stayed = {each: erasure.brought[each] for each in changed}
+        erasure.staying |= stayed
+        async with self._context.store.reading() as connection:
+            erasure.waits += await texts_that_wait(connection, stayed, erasure.phones)
         erasure.attachments = [each for each in erasure.attachments if each.order not in changed]
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:

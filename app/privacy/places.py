@@ -332,7 +332,7 @@ class PlaceTold:
         return {"place": self.where, "went": self.went, "stays": self.stays, "why": self.why}
 
 
-WAITS: Final = "each is listed as kept, with its own reason"
+WAITS: Final = "what it is of is listed as kept, with its own reason"
 """Of what stays for now, in a place that an erasure empties."""
 
 
