@@ -29,6 +29,7 @@ from app.evidence.dispute_case import (
     local_words,
 )
 from app.evidence.gather_evidence import DeliveryEvidence, Dossier, Providers, gather_dossier
+from app.evidence.letter import STAMP
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
@@ -126,7 +127,7 @@ class _Writer:
         facts = self._facts()
         return {
             "title": _title(case),
-            "stamp": "SANDBOX" if self._environment == "sandbox" else "",
+            "stamp": STAMP if self._environment == "sandbox" else "",
             "environment": self._environment,
             "merchant": {
                 "name": merchant.name, "address": merchant.address, "contact": merchant.contact,

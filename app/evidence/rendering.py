@@ -62,7 +62,7 @@ checkpoint.txt       the signed head of that log, to which the proofs lead
 manifest.json        SHA-256 and size of every file here, and of those that were left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem
                      the signature over the manifest, and the key, in two forms
-verify.py            does steps 1 to 3, 5 and 6 for you; some 550 lines, to be read first
+verify.py            does steps 1 to 3, 5 and 6 for you; some 650 lines, to be read first
 
 
 HOW TO CHECK IT
@@ -138,7 +138,7 @@ either to nobody but those whom the order concerns.
 
 VERIFIER: Final = Path(__file__).with_name("verify.py")
 
-_PAGES: Final = ("base.html", "evidence.html", "style.css", "timeline.html")
+_PAGES: Final = ("base.html", "evidence.html", "stamp.html", "style.css", "timeline.html")
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:

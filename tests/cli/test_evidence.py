@@ -169,3 +169,26 @@ def test_a_file_is_attached_listed_put_in_a_bundle_and_detached(run: Run, tmp_pa
     for file, kind in (("x.exe", "other"), ("parcel.pdf", "invoice"), ("missing.pdf", "other")):
         assert run("evidence", "attach", "ORD-1", file, "--kind", kind)[0] == 2
     assert run("evidence", "attach", "ORD-404", "parcel.pdf", "--kind", "other")[0] == 5
+
+
+def test_a_letter_is_written_and_says_what_is_missing(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("evidence", "letter", "ORD-1", "-o", "a.html", "--reason-family", "fraud")
+    assert (code, out) == (0, "")
+    assert stat.S_IMODE((tmp_path / "a.html").stat().st_mode) == 0o600
+    assert "Nobody has said until when" in err
+    assert "Missing: The receipt or invoice is attached." in err
+    told = json.loads(run("evidence", "letter", "ORD-1", "--format", "json")[1])
+    listed = json.loads(run("evidence", "checklist", "ORD-1", "--format", "json")[1])
+    assert told["checklist"]["items"] == listed["items"]
+    assert listed["missing"] == sum(not each["there"] for each in listed["items"]) > 0
+    for words in (
+        ("-o", "a.html"),  # it is there
+        ("-o", "a.docx"),
+        (),
+        ("-o", "b.pdf", "--reason-family", "theft"),
+        ("-o", "b.pdf", "--respond-by", "soon"),
+    ):
+        assert run("evidence", "letter", "ORD-1", *words)[0] == 2, words
+    assert run("evidence", "letter", "ORD-404", "-o", "b.html")[0] == 5
+    assert run("evidence", "checklist", "ORD-404")[0] == 5
+    assert not (tmp_path / "b.html").exists()
