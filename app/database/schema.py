@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "3d4e4c6ccfb215a9e03ff342302971a287a9704378a7cca53777c0bea81dcc3e",
-    "postgresql": "74f8b9a9d281bbb6a3d2903910fba4ee613399ff8a17c3092b18833bad5b0643",
+    "sqlite": "b29eb1ca72a6ffcfe9d5c5b064a04ad7892a9d71119801019284c8f853874afb",
+    "postgresql": "ea7a5b23a0444b21a6797d53142db234202fe0ed9608e8b0f1950136d9f66dd9",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -4,6 +4,7 @@ __all__ = (
     "attachment_store",
     "attachments",
     "bundle",
+    "cosigning",
     "dispute",
     "dispute_case",
     "dispute_letter",
@@ -18,4 +19,5 @@ __all__ = (
     "verify",
     "verify_evidence",
     "verify_log",
+    "witnesses",
 )

@@ -35,6 +35,7 @@ from app.evidence.verify import (
     SIGNATURE,
     pack,
 )
+from app.evidence.witnesses import Witnesses
 from app.orders.customers import checked_reason
 from app.orders.holds import hold_if_due
 from app.orders.published_store import Published
@@ -46,6 +47,7 @@ from reconcile.instants import SECOND, Instant, format_duration, format_instant,
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.records import Record
+from reconcile.transparency.cosignatures import signatures_of
 from reconcile.transparency.evidence import history_document, value_document
 
 SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused", "session_unknown")
@@ -339,7 +341,8 @@ class BundleRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """A bundle: its bytes, and what was put in. `due`: the order is still to be folded, so that
-    what its systems are told next is not in it. `attachments`: how many, None if not asked for."""
+    what its systems are told next is not in it. `cosigned_by_too_few`: its checkpoint is, of the
+    witnesses that there are. `attachments`: how many, None if not asked for."""
 
     archive: bytes
     order: str
@@ -349,6 +352,7 @@ class Built:
     full: bool
     due: bool
     attachments: int | None = None
+    cosigned_by_too_few: bool = False
 
     @property
     def sha256(self) -> str:
@@ -383,6 +387,7 @@ async def build_evidence(
         full=full,
         due=await _is_due(context, request.order),
         attachments=None if dossier.attached is None else len(dossier.attached),
+        cosigned_by_too_few=_by_too_few(dossier, providers.witnesses),
     )
     await _write_down(context, request, built, reason=reason)
     return built
@@ -429,6 +434,14 @@ def _came_before(dossier: Dossier, instant: Instant) -> set[str]:
         *(f"deed:{each.record.deed}" for each in dossier.attached or ()
           if each.record.at < instant),
     }  # fmt: skip
+
+
+def _by_too_few(dossier: Dossier, witnesses: Witnesses | None) -> bool:
+    lines = signatures_of(dossier.sealed.checkpoint)
+    names = {(each.name, each.key_id) for each in lines}
+    return witnesses is not None and witnesses.quorum > sum(
+        (each.key.name, each.key.id) in names for each in witnesses.each
+    )
 
 
 async def _is_due(context: AppContext, order: str) -> bool:

@@ -19,9 +19,15 @@ from app.evidence.attachment_store import (
     facts_of_deeds,
 )
 from app.evidence.attachments import bytes_of as attached_bytes
-from app.evidence.prove_sealed import AT_ONCE, InclusionProof, proofs_of
+from app.evidence.prove_sealed import (
+    AT_ONCE,
+    InclusionProof,
+    proofs_of,
+    with_cosignatures,
+)
 from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.verify import MAX_BYTES
+from app.evidence.witnesses import Witnesses
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
 from app.orders.published_store import Published
@@ -346,7 +352,10 @@ def phones_told(told: Iterable[DeliveryEvidence], sources: Mapping[str, Source])
 class Providers:
     """What is configured of the sources, by name: their secrets, how they are read, and the text
     of each one's profile; and what reads the lines of books and statements that name an order or
-    one of its payments."""
+    one of its payments.
+
+    witnesses  who cosigns checkpoints; None: nobody
+    """
 
     accounts: Mapping[str, Account] = field(repr=False)
     sources: Mapping[str, Source]
@@ -355,6 +364,7 @@ class Providers:
         [Connection, str, Collection[str], Instant],
         Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
     ]
+    witnesses: Witnesses | None = None
 
 
 async def gather_dossier(
@@ -384,7 +394,7 @@ async def gather_dossier(
         attached = await _attached(connection, order, instant) if attachments else None
         subjects = [f"revision:{each.seq}" for each in revisions]
         subjects += [f"deed:{each.record.deed}" for each in attached or ()]
-        sealed = await _sealed(connection, known, subjects)
+        sealed = await _sealed(connection, known, subjects, witnesses=providers.witnesses)
     told = retold(rows, providers.accounts)
     phones = frozenset({*asked, *phones_told(told, providers.sources)})
     masking = Masking(() if full else phones)
@@ -443,18 +453,25 @@ async def _lines(
     )
 
 
-async def _sealed(connection: Connection, history: History, others: Sequence[str]) -> SealedParts:
-    """Proofs against the first checkpoint that covers all that is sealed of it: always the same."""
+async def _sealed(
+    connection: Connection,
+    history: History,
+    others: Sequence[str],
+    *,
+    witnesses: Witnesses | None,
+) -> SealedParts:
+    """Proofs against the first checkpoint that covers all that is sealed of it and that enough
+    witnesses have cosigned, and until one is, against the first that covers it: always the same."""
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(others)
     _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
     sealed = (await leaves_of(connection, subjects)).keys()
     if not sealed:
         return SealedParts(unsealed=tuple(sorted(subjects)))
-    found = await proofs_of(connection, sealed, earliest=True)
+    found = await proofs_of(connection, sealed, earliest=True, witnesses=witnesses)
     known = await identity(connection)
     return SealedParts(
-        checkpoint=found.note,
+        checkpoint=await with_cosignatures(connection, found.note),
         leaves=tuple(_leaf(each) for each in found.proofs),
         unsealed=tuple(sorted(subjects - sealed)),
         keys=() if known is None else known.keys,

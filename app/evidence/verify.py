@@ -513,6 +513,7 @@ CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
 
 
 NOT_ANEW = "that the log was not written anew: a checkpoint that left the shop before shows it"
+COSIGNED = "that witnesses have cosigned the log"
 PROFILES = "which profile reads which source, and how (sources.json, profile-N.toml)"
 
 
@@ -543,6 +544,7 @@ def _unproven(bundle: Bundle) -> list[str]:
     return [
         "that nothing about the order was left out",
         NOT_ANEW,
+        _cosigners(bundle),
         _of(bare, f"{unread} (history.json)", len(deliveries)),
         _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
         "address, verdict, signature and what it is over (delivery-ID.json)" if deliveries else "",
@@ -563,6 +565,20 @@ def _unproven(bundle: Bundle) -> list[str]:
         f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
         if log["unsealed"] else "",
     ]  # fmt: skip
+
+
+def _cosigners(bundle: Bundle) -> str:
+    """Who has cosigned the checkpoint, as it says itself: C2SP tlog-cosignature, whose signatures
+    hold 8 bytes of a time more than others do."""
+    lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
+    words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
+    names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
+    if not names:
+        return ""
+    return (
+        f"{COSIGNED}, as checkpoint.txt says of {', '.join(names)}: `tallyhook evidence verify "
+        "--witness KEY` checks it with a key of theirs"
+    )
 
 
 def _of(count: int, what: str, whole: int) -> str:

@@ -358,6 +358,7 @@ def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, fil
         later += (
             " inbox suspects order_listings proposals proposal_decisions bank_lines scheduled_runs"
             " attachments attachment_files"
+            " log_departures log_witnesses"
         )
         for table in later.split():
             database.execute(f"DROP TABLE {table}")

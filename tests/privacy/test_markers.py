@@ -41,8 +41,8 @@ IN_TRANSIT = {"inbox.records", "suspects.orders", "suspects.record"}
 OTHERWISE = {"phones.digest", "phones.kind", "phones.thing", "unanswered.order_key"}
 """Of whom a number is: no number stands there. Rows are looked for instead."""
 
-GOES = {each.where for each in PLACES if each.deed != "kept" and each.mark != "not"}
-KEPT = {each.where for each in PLACES if each.deed == "kept" and each.mark == "possibly_personal"}
+GOES = {each.where for each in PLACES if each.effect != "kept" and each.mark != "not"}
+KEPT = {each.where for each in PLACES if each.effect == "kept" and each.mark == "possibly_personal"}
 
 
 def spoken_of(told: str) -> bool:

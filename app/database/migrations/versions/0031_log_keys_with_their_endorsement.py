@@ -1,4 +1,4 @@
-"""What the key before a key of the log signed of it: that the log goes on with it."""
+"""What the key before a key of the log signed of it, and which checkpoints have left the house."""
 
 from __future__ import annotations
 
@@ -15,5 +15,49 @@ depends_on = None
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
+def _text(name: str, *, null: bool = False) -> sa.Column[str]:
+    return sa.Column(name, TEXT, nullable=null)
+
+
+def _big(name: str, *, null: bool = False) -> sa.Column[int]:
+    kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Column(name, kind, autoincrement=False, nullable=null)
+
+
 def upgrade() -> None:
     op.add_column("log_keys", sa.Column("endorsement", TEXT, nullable=True))
+    op.create_table(
+        "log_departures",
+        _big("size"),
+        _text("way"),
+        sa.Column("head", sa.LargeBinary(), nullable=False),
+        _big("at"),
+        _text("line", null=True),
+        sa.PrimaryKeyConstraint("size", "way", name=op.f("pk_log_departures")),
+        sqlite_strict=True,
+        sqlite_with_rowid=False,
+    )
+    if op.get_context().dialect.name == "sqlite":
+        for deed in ("update", "delete"):
+            op.execute(
+                f"CREATE TRIGGER log_departures_no_{deed} BEFORE {deed.upper()} ON log_departures "
+                "BEGIN SELECT RAISE(ABORT, 'rows of log_departures are only added'); END"
+            )
+    else:
+        op.execute(
+            "CREATE TRIGGER log_departures_only_added_to BEFORE UPDATE OR DELETE OR TRUNCATE "
+            "ON log_departures FOR EACH STATEMENT EXECUTE FUNCTION only_added_to()"
+        )
+    op.create_table(
+        "log_witnesses",
+        _text("witness"),
+        _big("size"),
+        _big("cosigned_at", null=True),
+        _big("next_at"),
+        _big("failures"),
+        _big("since", null=True),
+        _text("problem", null=True),
+        sa.PrimaryKeyConstraint("witness", name=op.f("pk_log_witnesses")),
+        sqlite_strict=True,
+        sqlite_with_rowid=False,
+    )
