@@ -64,6 +64,7 @@ from app.schedule_process import Scheduler
 from app.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
+    from app.api.case_routes import CaseRoutes
     from app.api.finance_routes import FinanceRoutes
 
 log = structlog.get_logger()
@@ -238,6 +239,19 @@ def _loading_finance(
     return _once(load)
 
 
+def _loading_cases(context: AppContext, settings: Settings) -> Callable[[], Awaitable[CaseRoutes]]:
+    """What gives the API of cases."""
+
+    def load() -> CaseRoutes:
+        from app.api.case_routes import CaseRoutes
+        from app.bootstrap_evidence import evidence_providers, merchant_of
+
+        providers = evidence_providers(settings)
+        return CaseRoutes(context, providers=providers, merchant=merchant_of(settings))
+
+    return _once(load)
+
+
 def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
     """What is loaded when it is first asked for, which few receivers are, and not on the loop that
     answers webhooks."""
@@ -304,6 +318,7 @@ class Service:
             api=api,
             checkouts=Checkouts(self.context, self.checkout),
             finance=_loading_finance(self.context, settings),
+            cases=_loading_cases(self.context, settings),
             proposals=ProposalRoutes(
                 self.context,
                 _loading(self.context, settings),

@@ -18,7 +18,7 @@ from app.access.sessions import somebody_can_sign_in
 from app.bootstrap import watched
 from app.bootstrap_console_work import work_elsewhere, work_here
 from app.bootstrap_context import open_context
-from app.bootstrap_evidence import evidence_providers, key_path, signer_of
+from app.bootstrap_evidence import evidence_providers, key_path, merchant_of, signer_of
 from app.bootstrap_proposals import erasing_kind, proposals_of
 from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
@@ -34,6 +34,8 @@ from app.core.jobs import Jobs
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence
+from app.evidence.dispute_case import Case, CaseRequest, dispute_case
+from app.evidence.letter_forms import LetterForm, take_letter
 from app.evidence.seal import rotate_key
 from app.privacy.erase import ErasureRequest, erase, propose_erasure
 from app.privacy.erase_finding import Erasure, ErasureRules
@@ -91,6 +93,8 @@ def console_of(
         mark_key=new_token(""),
         proposals=proposals_of(context, settings, sources=sources),
         build_evidence=build,
+        case_of=casing(context, settings, sources),
+        write_letter=writing_letters(context, settings),
         would_erase=looking(context, settings, sources),
         propose_erasing=proposing(context, settings, sources),
         rotate_key=rotating(context, settings),
@@ -100,6 +104,36 @@ def console_of(
         uploads=Uploads(context.clock),
         schedule=entries_of(settings.schedule),
     )
+
+
+def casing(
+    context: AppContext, settings: Settings, sources: Mapping[str, Source]
+) -> Callable[[CaseRequest], Awaitable[Case]]:
+    """What gathers an order's case."""
+
+    async def gather(asked: CaseRequest) -> Case:
+        return await dispute_case(context, asked, sources=sources, merchant=merchant_of(settings))
+
+    return gather
+
+
+def writing_letters(
+    context: AppContext, settings: Settings
+) -> Callable[[CaseRequest, LetterForm], Awaitable[bytes]]:
+    """What writes an order's letter, as the command does."""
+
+    async def write(asked: CaseRequest, form: LetterForm) -> bytes:
+        _, content = await take_letter(
+            context,
+            asked,
+            form,
+            providers=evidence_providers(settings),
+            signer=await signer_of(context, settings),
+            merchant=merchant_of(settings),
+        )
+        return content
+
+    return write
 
 
 def rotating(context: AppContext, settings: Settings) -> Callable[[str], Awaitable[str]]:

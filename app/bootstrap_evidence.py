@@ -13,6 +13,7 @@ from app.config.settings import Settings
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.evidence.cosigning import REST_S as LOOK_S
 from app.evidence.cosigning import Cosigning
+from app.evidence.dispute_case import Merchant
 from app.evidence.gather_evidence import Providers
 from app.evidence.seal import REST_S, CheckpointSigner, Sealer, open_signer
 from app.evidence.witnesses import Witness, Witnesses
@@ -42,6 +43,15 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
     """The background task that seals."""
     return PeriodicTask(
         Sealer(context, signer).seal_some, component="sealing", rest=rest_when_idle(REST_S)
+    )
+
+
+def merchant_of(settings: Settings) -> Merchant:
+    """Who answers a dispute."""
+    return Merchant(
+        name=settings.merchant,
+        address=settings.merchant_address,
+        contact=settings.merchant_contact,
     )
 
 

@@ -61,6 +61,10 @@ Action = Literal[
     "report_delivered",
     "period_closed",
     "evidence_built",
+    "letter_taken",
+    "attached",
+    "detached",
+    "attachment_read",
     "unmasked",
     "erased",
     "restored_without_erasures",
@@ -115,6 +119,10 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "report_delivered": frozenset(),  # the program's own act, by schedule
     "period_closed": _FINANCE,
     "evidence_built": _FINANCE | _SUPPORT,
+    "letter_taken": _FINANCE | _SUPPORT,
+    "attached": _FINANCE | _SUPPORT,
+    "detached": _FINANCE | _SUPPORT,
+    "attachment_read": _FINANCE | _SUPPORT,
     "unmasked": _SUPPORT,
     "erased": _ADMIN,
     "restored_without_erasures": _ADMIN,
@@ -150,6 +158,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
 Reading = Literal[
     "now",
     "orders",
+    "cases",
     "deliveries",
     "refused_deliveries",
     "notifications",
@@ -177,6 +186,7 @@ _ALL: Final = frozenset(ROLES)
 MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "now": _ALL,
     "orders": _ALL,
+    "cases": _FINANCE | _SUPPORT,
     "deliveries": _ALL,
     "refused_deliveries": _FINANCE | _SUPPORT,
     "notifications": _FINANCE | _SUPPORT,

@@ -2,6 +2,7 @@
 
 __all__ = (
     "application",
+    "case_routes",
     "finance_routes",
     "health",
     "log_routes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +28,7 @@ from app.receiving.endpoint import Webhooks
 from app.receiving.receive import RETRY_AFTER_S
 
 if TYPE_CHECKING:
+    from app.api.case_routes import CaseRoutes
     from app.api.finance_routes import FinanceRoutes
 
 Endpoint = Callable[[Request, str], Awaitable[Response]]
@@ -99,6 +100,7 @@ def build_application(
     api: Api,
     checkouts: Checkouts,
     finance: Callable[[], Awaitable[FinanceRoutes]],
+    cases: Callable[[], Awaitable[CaseRoutes]],
     proposals: ProposalRoutes,
     logs: LogRoutes,
     health: Health,
@@ -125,7 +127,8 @@ def build_application(
                 GET=("read", api.get_order),
                 PUT=("orders", api.put_order),
             ),
-            *_of_finance(api, finance),
+            *_loaded_late(api, "finance", finance, FINANCE),
+            *_loaded_late(api, "evidence", cases, CASES),
             *_for_people(api, logs, proposals),
         ],
         exception_handlers={
@@ -164,7 +167,20 @@ FINANCE: Final = {
 _MADE_ELSEWHERE: Final = frozenset({"report"})
 
 
-def _of_finance(api: Api, finance: Callable[[], Awaitable[FinanceRoutes]]) -> Iterator[ApiRoute]:
+CASES: Final = {
+    "cases/{reference:path}": "case",
+    "letters/{reference:path}": "letter",
+    "attachments/{reference:path}": "attachments",
+}
+"""What an order's case has to be read, by address: which endpoint of `CaseRoutes`."""
+
+
+def _loaded_late(
+    api: Api,
+    scope: TokenScope,
+    loading: Callable[[], Awaitable[object]],
+    addresses: Mapping[str, str],
+) -> Iterator[ApiRoute]:
     """Loaded when the first of them is asked for: a receiver needs none of it. One is answered at a
     time: many lines take seconds of a processor that acknowledges deliveries meanwhile; but what
     only waits for another process."""
@@ -173,13 +189,13 @@ def _of_finance(api: Api, finance: Callable[[], Awaitable[FinanceRoutes]]) -> It
     def endpoint(name: str) -> Endpoint:
         async def ask(request: Request, program: str) -> Response:
             async with nullcontext() if name in _MADE_ELSEWHERE else limiter:
-                answer: Response = await getattr(await finance(), name)(request, program)
+                answer: Response = await getattr(await loading(), name)(request, program)
             return answer
 
         return ask
 
-    for path, name in FINANCE.items():
-        yield ApiRoute(f"/api/v1/{path}", api, GET=("finance", endpoint(name)))
+    for path, name in addresses.items():
+        yield ApiRoute(f"/api/v1/{path}", api, GET=(scope, endpoint(name)))
 
 
 def _for_people(api: Api, logs: LogRoutes, proposals: ProposalRoutes) -> Iterator[OperatorRoute]:

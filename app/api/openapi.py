@@ -7,8 +7,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from app.api.case_schemas import CASE_SCHEMAS
 from app.api.finance_schemas import FINANCE_SCHEMAS
 from app.api.schemas import INSTANT, REFERENCE, SCHEMAS, WORD, Schema, example_of, ref, told
+from app.evidence.dispute import FAMILIES
 from app.orders.delivery_log import VERDICTS
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
@@ -19,7 +21,7 @@ PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
 """What the description says where an instance has not been asked for its own."""
 
-_ALL_SCHEMAS: Final = SCHEMAS | FINANCE_SCHEMAS
+_ALL_SCHEMAS: Final = SCHEMAS | FINANCE_SCHEMAS | CASE_SCHEMAS
 
 # --- parts ----------------------------------------------------------------------------------------
 
@@ -401,6 +403,48 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
     ),
 }  # fmt: skip
 
+# --- cases ----------------------------------------------------------------------------------------
+
+_FAMILY: Final = _parameter(
+    "family", {"enum": list(FAMILIES)}, "Of which kind the dispute is, where its reason is unclear."
+)
+_RESPOND_BY: Final = _parameter(
+    "respond_by", INSTANT, "Until when the bank takes an answer, where no message says it."
+)
+
+
+def _of_case(name: str, summary: str, schema: str, *parameters: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "parameters": [_in_path("reference", REFERENCE, "The order's.")],
+        "get": _operation(
+            "evidence",
+            f"cases.{name}",
+            summary,
+            *parameters,
+            answers={
+                "200": _good("What was asked for", schema),
+                "404": _problem("Nobody has spoken of this order"),
+            },
+        ),
+    }
+
+
+_CASE_PATHS: Final[dict[str, Any]] = {
+    "/api/v1/cases/{reference}": _of_case(
+        "getCase",
+        "What a bank asks to see in an answer to an order's dispute, and what of it is missing",
+        "Case", _FAMILY, _RESPOND_BY, _AS_OF,
+    ),
+    "/api/v1/letters/{reference}": _of_case(
+        "getLetter", "What the letter about an order's dispute says, without the files behind it",
+        "Letter", _FAMILY, _RESPOND_BY, _AS_OF,
+    ),
+    "/api/v1/attachments/{reference}": _of_case(
+        "listAttachments", "What is attached to an order and its breaks; the files are not here",
+        "AttachmentList",
+    ),
+}  # fmt: skip
+
 # --- proposals ------------------------------------------------------------------------------------
 
 _PROPOSAL: Final = _in_path("proposal", {**WORD, "minLength": 1})
@@ -577,6 +621,7 @@ _TAGS: Final = {
     "checkout": "Payments started by the shop.",
     "deliveries": "What arrived from providers.",
     "finance": "Imports, reconciliation, breaks and closed months.",
+    "cases": "Disputes: what an answer takes, its letter, and what is attached.",
     "proposals": "What waits for a second person.",
     "notifications": "What the shop is told of by itself.",
     "log": "The log in which everything is sealed.",
@@ -591,7 +636,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
         "that an operation does not name is refused.",
     },
     "tags": [{"name": name, "description": words} for name, words in _TAGS.items()],
-    "paths": {**_ORDER_PATHS, **_LOG_PATHS, **_FINANCE_PATHS, **_PROPOSAL_PATHS},
+    "paths": {**_ORDER_PATHS, **_LOG_PATHS, **_FINANCE_PATHS, **_CASE_PATHS, **_PROPOSAL_PATHS},
     "webhooks": _WEBHOOKS,
     "components": {
         "securitySchemes": {

@@ -151,7 +151,8 @@ _LEDGER: Final = members(
         "next_decision_at": MAYBE_INSTANT,
         "fingerprint": told(
             DIGEST,
-            "`sha256:` and the digest of the members above, without `as_of`, as canonical JSON.",
+            "`sha256:` and the digest of the members above, without `as_of` and the `plain` of "
+            "findings, as canonical JSON.",
         ),
         "plain": members(
             {
@@ -159,7 +160,7 @@ _LEDGER: Final = members(
                 "findings": listed(members({"code": _FINDING, "sentence": WORD})),
             },
             description="What can be read to a customer: `answer`, sentences without ids, and "
-            "`findings`, a code and a sentence each. The fingerprint does not cover it.",
+            "`findings`, the `plain` of each by its code. The fingerprint does not cover it.",
         ),
         "pruned": members(
             {"deliveries": COUNT, "last_at": INSTANT, "sentence": WORD},
@@ -467,6 +468,9 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "cites": CITES,
             "facts": FACTS,
             "sentence": WORD,
+            "plain": told(
+                WORD, "The same for a customer, without ids; the fingerprint does not cover it."
+            ),
         }
     ),
     "Ledger": _LEDGER,

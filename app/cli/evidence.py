@@ -29,6 +29,7 @@ from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.evidence.bundle import Built
     from app.evidence.seal import CheckpointSigner
     from app.receiving.context import AppContext
 
@@ -57,15 +58,29 @@ def build(
     reason: Annotated[
         str | None, typer.Option(help="Why personal data go in; the audit trail keeps it.")
     ] = None,
+    attachments: Annotated[
+        bool,
+        typer.Option(
+            "--attachments",
+            help="Put in what was attached to the order: the files in a full bundle, their digests "
+            "in a redacted one.",
+        ),
+    ] = False,
     by: ByOption = None,
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
     from app.bootstrap_evidence import evidence_providers, signer_of
-    from app.evidence.bundle import Built, BundleRequest, build_evidence
+    from app.evidence.bundle import BundleRequest, build_evidence
 
     asked = _reason(with_personal_data, reason)
-    request = BundleRequest(order=order, as_of=moment(as_of, "--as-of"), reason=asked, by=by)
-    _refuse_existing(output)
+    request = BundleRequest(
+        order=order,
+        as_of=moment(as_of, "--as-of"),
+        reason=asked,
+        by=by,
+        attachments=attachments,
+    )
+    refuse_existing(output)
 
     async def build(context: AppContext, settings: Settings) -> Built:
         return await build_evidence(
@@ -76,13 +91,20 @@ def build(
         )
 
     built = with_context(build, purpose="writing")
-    _write(output, built.archive)
+    write_private(output, built.archive)
+    _say_built(built, output)
+
+
+def _say_built(built: Built, output: Path) -> None:
     kind = "full" if built.full else "redacted"
     note(
         f"{output}: {kind}, {counted(len(built.archive), 'byte')}, "
         f"{counted(built.deliveries, 'delivery', 'deliveries')}, as of "
         f"{format_instant(built.as_of)}."
     )
+    if built.attachments is not None:
+        what = "the files" if built.full else "the digests alone, since it is redacted,"
+        note(f"In it are {what} of {counted(built.attachments, 'attachment')}.")
     if built.due:
         note("The order is still to be folded: what its systems are told next is not in it.")
     if built.unsealed:
@@ -173,14 +195,14 @@ def scenario(
     from app.evidence.tell_scenario import tell_scenario
 
     instant = moment(as_of, "--as-of")
-    _refuse_existing(output)
+    refuse_existing(output)
     told = with_context(
         lambda context, settings: tell_scenario(
             context, order, as_of=instant, by=by, providers=evidence_providers(settings)
         ),
         purpose="writing",
     )
-    _write(output, (json.dumps(told.document, ensure_ascii=False, indent=1) + "\n").encode())
+    write_private(output, (json.dumps(told.document, ensure_ascii=False, indent=1) + "\n").encode())
     steps = counted(len(told.document["steps"]), "step")
     note(f"{output}: {steps}. Read it before you hand it out.")
     for each in told.left_out:
@@ -195,14 +217,15 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
     return reason
 
 
-def _refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path) -> None:
+    """Raises UsageError for a file that is there, and for a folder that is not."""
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists; name another file, or remove it")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {path.absolute().parent}")
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes) -> None:
     """For its owner alone: it may hold personal data."""
 
     try:

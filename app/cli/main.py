@@ -16,6 +16,7 @@ import typer
 from app.cli import (
     bank,
     breaks,
+    cases,
     connect,
     deliveries,
     deploy,
@@ -112,6 +113,7 @@ def _root(
 
 for module in (serving, store, privacy, golive, connect, local):
     module.register(application)
+cases.register()
 for name, group in GROUPS.items():
     application.add_typer(group, name=name, cls=Commands)
 

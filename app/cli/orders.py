@@ -42,8 +42,8 @@ def print_ledger(ledger: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
     say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
     print()
-    plain = ledger["plain"]
-    for sentence in [*plain["answer"], *[each["sentence"] for each in plain["findings"]]]:
+    findings = [each["plain"] for each in ledger["findings"]]
+    for sentence in [*ledger["plain"]["answer"], *findings]:
         say(f"  {sentence}")
     print()
     print("What it rests on, with the ids of the evidence in brackets:")

@@ -340,6 +340,7 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: Format) -> None:
         f"{counted(counts['session_requests'], 'session request')}; "
         f"{counted(counts['book_lines'], 'phone')} in order books; "
         f"{counted(counts['bank_lines'], 'text')} of banks; "
+        f"{counted(counts['attachments'], 'attachment')}; "
         f"{counted(counts['reasons'], 'reason')} of events. Kept: {counts['kept']}."
     )
     if erasure.by_index:
@@ -380,6 +381,6 @@ def _rows(erasure: Erasure, deed: str) -> list[dict[str, Any]]:
             told = counted(place.went, "row")
             rows.append({"what": place.where, "deed": deed, "sentence": told})
         if place.stays:
-            told = f"{counted(place.stays, 'text')} with the number: {place.why}"
+            told = f"{counted(place.stays, 'text stays', 'texts stay')}: {place.why}"
             rows.append({"what": place.where, "deed": "kept", "sentence": told})
     return rows

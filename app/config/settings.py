@@ -388,6 +388,9 @@ Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00
 Merchant = Annotated[
     str, StringConstraints(strip_whitespace=True, max_length=80, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
+MerchantWords = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
 Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
 
 
@@ -559,6 +562,8 @@ class Settings(BaseSettings):
     phone_country: CallingCode = ""
     timezone: TimeZone = ""
     merchant: Merchant = ""
+    merchant_address: MerchantWords = ""
+    merchant_contact: MerchantWords = ""
     schedule: Schedule = ""
 
     require_order_record: Switch = "auto"

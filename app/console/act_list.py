@@ -6,15 +6,23 @@ from typing import Final
 
 from app.console.acts import (
     ask_evidence,
-    ask_letter,
     ask_prove,
     ask_reverify,
     ask_tell_again,
     do_evidence,
-    do_letter,
     do_prove,
     do_reverify,
     do_tell_again,
+)
+from app.console.case_pages import (
+    ask_attach,
+    ask_detach,
+    ask_exhibit,
+    ask_letter,
+    do_attach,
+    do_detach,
+    do_exhibit,
+    do_letter,
 )
 from app.console.finance_acts import (
     ask_accept,
@@ -127,9 +135,36 @@ ACTS: Final = (
         name="letter",
         title="Letter",
         button="Download the letter",
-        permission="evidence_built",
+        permission="letter_taken",
         ask=ask_letter,
         do=do_letter,
+    ),
+    Act(
+        name="attach",
+        title="Attach a file",
+        button="Attach it",
+        permission="attached",
+        ask=ask_attach,
+        do=do_attach,
+        said="The file is attached.",
+        file=True,
+    ),
+    Act(
+        name="detach",
+        title="Detach a file",
+        button="Delete it",
+        permission="detached",
+        ask=ask_detach,
+        do=do_detach,
+        said="The file is gone.",
+    ),
+    Act(
+        name="exhibit",
+        title="See an attached file",
+        button="Download it",
+        permission="attachment_read",
+        ask=ask_exhibit,
+        do=do_exhibit,
     ),
     Act(
         name="prove",

@@ -1,21 +1,19 @@
-"""What people do from pages: an order's evidence bundle, letter and proofs, telling the shop again,
+"""What people do from pages: an order's evidence bundle and proofs, telling the shop again,
 judging refused deliveries again."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Final
 
 from starlette.responses import Response
 
-from app.console.view import Asked, View
+from app.console.view import Asked, Field, View
 from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.evidence.bundle import Built, BundleRequest
 from app.evidence.prove_sealed import prove_each
-from app.evidence.verify import unpack
 from app.orders.notify_shop import list_notifications, redeliver
 from app.orders.read_orders import arrivals_of, order_document, published_of_order
 from app.receiving.reverify import previewed, reverify
@@ -29,27 +27,27 @@ def _order(view: View) -> str:
 
 
 async def ask_evidence(view: View) -> Asked:
-    """What a bundle is."""
-    return await _ask_redacted(
-        view,
-        "You get one ZIP file. With it a stranger can check, without this program and without "
-        "a network, what was received and what was concluded.",
-    )
-
-
-async def _ask_redacted(view: View, what: str) -> Asked:
-    """What of an order is to be taken away, beside the answer that it rests on."""
+    """What a bundle is, and what it rests on."""
     order, as_of = _order(view), view.instant("as_of")
     ledger = await order_document(view.context, order, as_of=as_of)
     return Asked(
         subject=order,
         lines=(
             " ".join(ledger["plain"]["answer"]),
-            what,
+            "You get one ZIP file. With it a stranger can check, without this program and without "
+            "a network, what was received and what was concluded.",
             "Phone numbers and names are masked in it. The trail keeps that you took it.",
         ),
         back=address("orders", order),
         reason=False,
+        fields=(
+            Field(
+                name="attachments",
+                label="What is attached to the order",
+                choices=(("", "is not in it"), ("yes", "is in it, by its digests")),
+                required=False,
+            ),
+        ),
     )
 
 
@@ -61,7 +59,11 @@ async def do_evidence(view: View, reason: str) -> Response:
 
 async def _built(view: View) -> Built:
     asked = BundleRequest(
-        order=_order(view), as_of=view.instant("as_of"), reason=None, by=view.person.name
+        order=_order(view),
+        as_of=view.instant("as_of"),
+        reason=None,
+        by=view.person.name,
+        attachments=view.given.get("attachments") == "yes",
     )
     return await view.console.build_evidence(asked)
 
@@ -76,26 +78,6 @@ def _download(content: bytes, name: str, media: str) -> Response:
         media_type=media,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
-
-
-LETTER: Final = "report.html"
-"""The letter's name in a bundle."""
-
-
-async def ask_letter(view: View) -> Asked:
-    """What a letter is."""
-    return await _ask_redacted(
-        view,
-        "You get two printed pages for a bank or a customer: what was ordered, what was paid, "
-        "and what was known when. It is the letter of the evidence bundle, by itself.",
-    )
-
-
-async def do_letter(view: View, reason: str) -> Response:
-    """The letter as a download."""
-    built = await _built(view)
-    content = unpack(built.archive)[LETTER]
-    return _download(content, f"letter-{_file_name(built.order)}.html", "text/html")
 
 
 async def ask_prove(view: View) -> Asked:

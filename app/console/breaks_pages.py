@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, Final
 
 from app.access.bookmarks import bookmarks_of
+from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
@@ -85,6 +86,7 @@ async def break_document(view: View) -> Document:
         "late": found.seen.cause in LATE,
         "not_alone": None if closed else await why_not_alone(view.context, found),
         "proposal": await waiting_about(view, found.identity),
+        "attachments": await attachments_of_break(view, found.identity),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.console.breaks_pages import break_document, breaks_document, late_money_document
+from app.console.case_pages import case_document
 from app.console.deliveries_pages import deliveries_document, delivery_document
 from app.console.finance_pages import (
     bank_document,
@@ -58,6 +59,15 @@ PAGES: Final = (
         load=order_page_document,
         template="order.html",
         rows="published",
+    ),
+    Page(
+        path="/cases/{subject}",
+        title="Case",
+        reads="cases",
+        load=case_document,
+        template="case.html",
+        rows="items",
+        live=False,
     ),
     Page(
         path="/deliveries",

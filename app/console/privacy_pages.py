@@ -162,11 +162,12 @@ def _told(found: Erasure, deed: str) -> tuple[str, ...]:
         f"Bodies and headers of {counted(counts['deliveries'], 'delivery', 'deliveries')} of "
         f"{counted(counts['orders'], 'order')}, "
         f"{counted(counts['rejections'], 'refused delivery', 'refused deliveries')}, "
-        f"{counted(counts['session_requests'], 'session request')} and "
+        f"{counted(counts['session_requests'], 'session request')}, "
+        f"{counted(counts['attachments'], 'attached file')} and "
         f"{counted(counts['book_lines'], 'number')} in order books {deed}."
     ]
     lines += [
-        f"{each.where}: {counted(each.stays, 'text')} with the number for good: {each.why}."
+        f"{each.where}: {counted(each.stays, 'text stays', 'texts stay')}: {each.why}."
         for each in found.places()
         if each.stays and each.where in found.stays
     ]

@@ -25,6 +25,8 @@ from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
 from app.core.schedule import Entry
 from app.evidence.bundle import Built, BundleRequest
+from app.evidence.dispute_case import Case, CaseRequest
+from app.evidence.letter_forms import LetterForm
 from app.monitoring.watchdog import Watched
 from app.privacy.erase import ErasureRequest
 from app.privacy.erase_finding import Erasure
@@ -50,6 +52,7 @@ class Console:
     cookie         the name of the sessions' cookie
     phone_country  the calling code of phone numbers without one; empty where none is set
     mappings       the folder of mappings that are offered by name
+    case_of        an order's case, and write_letter its letter, with who takes it in the trail
     work           what jobs do
     would_erase    says what erasing would take, and erases nothing
     propose_erasing  proposes it to a second admin
@@ -76,6 +79,8 @@ class Console:
     receiver: str
     mark_key: str = field(repr=False)
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
+    case_of: Callable[[CaseRequest], Awaitable[Case]]
+    write_letter: Callable[[CaseRequest, LetterForm], Awaitable[bytes]]
     mappings: Path | None
     work: Work
     jobs: Jobs

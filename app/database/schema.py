@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "b29eb1ca72a6ffcfe9d5c5b064a04ad7892a9d71119801019284c8f853874afb",
-    "postgresql": "ea7a5b23a0444b21a6797d53142db234202fe0ed9608e8b0f1950136d9f66dd9",
+    "sqlite": "b27a304f5aee0dae48a169271bc4b30d3225b55152db56a00f37e334fdf18a78",
+    "postgresql": "08a31179d7eba4f2b4ce4af6ceef0c50036fdb9d9242bf81e7a576e51c122324",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -13,7 +13,9 @@ from app.access.operators import note_in_trail, permitted
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.evidence import keys
+from app.evidence.attachments import ENDINGS
 from app.evidence.gather_evidence import (
+    AttachedFile,
     DeliveryEvidence,
     Dossier,
     Proven,
@@ -63,8 +65,8 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
     """Every file but the key itself, the manifest and its signature. `key`: the key's name."""
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
     files = Files()
-    for told in dossier.told:
-        _add_delivery(files, told, dossier)
+    for delivery in dossier.told:
+        _add_delivery(files, delivery, dossier)
     files.shown |= {
         **rendered_files(ledger, _letter_facts(dossier, key)),
         "history.json": _json(
@@ -79,6 +81,9 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
     }
     for record, details in dossier.details.items():
         files.personal[f"record-{record}.details"] = details.encode()
+    if dossier.attached is not None:
+        told = [_attachment(files, each, dossier) for each in dossier.attached]
+        files.shown["attachments.json"] = _json(told)
     for number, profile in enumerate(dossier.profiles, 1):
         files.shown[f"profile-{number}.toml"] = profile.text
     if dossier.sealed.checkpoint:
@@ -208,6 +213,26 @@ def _revision(published: Published, dossier: Dossier) -> dict[str, Any]:
     }
 
 
+def _attachment(files: Files, attached: AttachedFile, dossier: Dossier) -> dict[str, Any]:
+    """A file, and what is said of it, are personal: in a redacted bundle are their digests, which
+    the audit entry has, too."""
+    record = attached.record
+    name = f"attachment-{record.attachment_id}"
+    details = (record.details or "").encode()
+    return {
+        "attachment": record.attachment_id,
+        "about": record.about,
+        "subject": dossier.masking.text(record.subject),
+        "kind": record.kind,
+        "media": record.media,
+        "at": format_instant(record.at),
+        "deed": record.deed,
+        "facts": attached.facts,
+        "content": _part(files, f"{name}.{ENDINGS[record.media]}", attached.content),
+        "details": _part(files, f"{name}.details", details),
+    }
+
+
 def _sources(dossier: Dossier) -> list[Mapping[str, Any]]:
     return [
         {
@@ -303,19 +328,21 @@ much waits another process may be at it for some seconds."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
-    """What is asked for. `reason` says why personal data go in; without it they stay out."""
+    """What is asked for. `reason` says why personal data go in; without it they stay out.
+    `attachments`: whether the files that people attached are in it, or their digests are."""
 
     order: str
     as_of: Instant | None = None
     reason: str | None = None
     by: str | None = None
+    attachments: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """A bundle: its bytes, and what was put in. `due`: the order is still to be folded, so that
     what its systems are told next is not in it. `cosigned_by_too_few`: its checkpoint is, of the
-    witnesses that there are."""
+    witnesses that there are. `attachments`: how many, None if not asked for."""
 
     archive: bytes
     order: str
@@ -324,6 +351,7 @@ class Built:
     unsealed: int
     full: bool
     due: bool
+    attachments: int | None = None
     cosigned_by_too_few: bool = False
 
     @property
@@ -358,6 +386,7 @@ async def build_evidence(
         unsealed=len(dossier.sealed.unsealed),
         full=full,
         due=await _is_due(context, request.order),
+        attachments=None if dossier.attached is None else len(dossier.attached),
         cosigned_by_too_few=_by_too_few(dossier, providers.witnesses),
     )
     await _write_down(context, request, built, reason=reason)
@@ -380,6 +409,7 @@ async def _sealed_dossier(
             as_of=request.as_of,
             full=request.reason is not None,
             providers=providers,
+            attachments=request.attachments,
         )
         if not dossier.sealed.unsealed:
             break
@@ -401,7 +431,9 @@ def _came_before(dossier: Dossier, instant: Instant) -> set[str]:
         *(each.delivery_id for each in history.deliveries if each.received_at < instant),
         *(each.record_id for each in history.records if each.recorded_at < instant),
         *(f"revision:{each.seq}" for each in dossier.revisions if each.at < instant),
-    }
+        *(f"deed:{each.record.deed}" for each in dossier.attached or ()
+          if each.record.at < instant),
+    }  # fmt: skip
 
 
 def _by_too_few(dossier: Dossier, witnesses: Witnesses | None) -> bool:

@@ -13,6 +13,12 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
+from app.evidence.attachment_store import (
+    AttachmentRecord,
+    attachments_of_order,
+    facts_of_deeds,
+)
+from app.evidence.attachments import bytes_of as attached_bytes
 from app.evidence.prove_sealed import (
     AT_ONCE,
     InclusionProof,
@@ -109,6 +115,15 @@ class ProvenLeaf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttachedFile:
+    """An attachment with its bytes; `facts`: what the audit entry says that seals it."""
+
+    record: AttachmentRecord
+    facts: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealedParts:
     """What the log says of what is in the bundle.
 
@@ -134,6 +149,7 @@ class Dossier:
     lines    lines of order books and statements that are of this order, as JSON values
     phones   its customers' numbers, as far as bodies that are kept name them
     full     whether bodies and headers go in as they came
+    attached files of the order and its breaks that were there by then; None: nobody asked for them
     """
 
     history: History
@@ -148,6 +164,7 @@ class Dossier:
     masking: Masking
     phones: frozenset[str] = field(default=frozenset(), repr=False)
     full: bool
+    attached: tuple[AttachedFile, ...] | None = None
 
 
 def book_document(line: BookLine) -> dict[str, Any]:
@@ -357,6 +374,7 @@ async def gather_dossier(
     as_of: Instant | None,
     full: bool,
     providers: Providers,
+    attachments: bool = False,
 ) -> Dossier:
     """Raises NotFoundError for an order of which nothing was known by then."""
     now = context.clock.now()
@@ -373,12 +391,10 @@ async def gather_dossier(
         revisions = await revisions_of(connection, order, until=instant)
         lines = await _lines(connection, known, instant, providers)
         asked = await phones_of(connection, order, sources=providers.sources, most=0)
-        sealed = await _sealed(
-            connection,
-            known,
-            [f"revision:{each.seq}" for each in revisions],
-            witnesses=providers.witnesses,
-        )
+        attached = await _attached(connection, order, instant) if attachments else None
+        subjects = [f"revision:{each.seq}" for each in revisions]
+        subjects += [f"deed:{each.record.deed}" for each in attached or ()]
+        sealed = await _sealed(connection, known, subjects, witnesses=providers.witnesses)
     told = retold(rows, providers.accounts)
     phones = frozenset({*asked, *phones_told(told, providers.sources)})
     masking = Masking(() if full else phones)
@@ -395,6 +411,27 @@ async def gather_dossier(
         masking=masking,
         phones=phones,
         full=full,
+        attached=attached,
+    )
+
+
+async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple[AttachedFile, ...]:
+    records = [
+        each
+        for each in await attachments_of_order(connection, order)
+        if each.at <= as_of and each.gone_at is None
+    ]
+    _refuse_more(sum(each.size for each in records), MAX_BYTES // 3, "bytes of attachments")
+    facts = await facts_of_deeds(connection, [each.deed for each in records])
+    return tuple(
+        [
+            AttachedFile(
+                record=each,
+                facts=facts[each.deed],
+                content=await attached_bytes(connection, each),
+            )
+            for each in records
+        ]
     )
 
 
@@ -419,14 +456,14 @@ async def _lines(
 async def _sealed(
     connection: Connection,
     history: History,
-    revisions: Sequence[str],
+    others: Sequence[str],
     *,
     witnesses: Witnesses | None,
 ) -> SealedParts:
     """Proofs against the first checkpoint that covers all that is sealed of it and that enough
     witnesses have cosigned, and until one is, against the first that covers it: always the same."""
     subjects = {each.delivery_id for each in history.deliveries}
-    subjects |= {each.record_id for each in history.records} | set(revisions)
+    subjects |= {each.record_id for each in history.records} | set(others)
     _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
     sealed = (await leaves_of(connection, subjects)).keys()
     if not sealed:

@@ -66,6 +66,12 @@ class LetterFacts:
     key: str
 
 
+STAMP: Final = "SANDBOX"
+"""What stands on everything that was made in one: no money moved there."""
+
+OF_SANDBOX: Final = "tallyhook.sandbox/"
+"""How the name of a sandbox's log begins."""
+
 WIDTH: Final = 680
 """Of the drawing, in CSS pixels: an A4 page between its margins."""
 
@@ -222,6 +228,7 @@ def letter(ledger: Ledger, facts: LetterFacts) -> str:
             "arrivals": _arrivals(facts.arrivals),
             "keys": _first("keys", sorted({_key(each) for each in facts.arrivals} - {""})),
             "log": _log(facts),
+            "stamp": STAMP if facts.checkpoint.startswith(OF_SANDBOX) else "",
             "key": facts.key,
             "more_of": _more(ledger, facts),
         },

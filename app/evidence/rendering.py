@@ -51,6 +51,10 @@ sessions.json        what the shop asked the payment service for, with the idemp
                      answer; never the shop's token
 revisions.json       what the shop's systems were told of this order, and when
 books.json           lines of the shop's order books and of settlement files that were matched
+attachments.json     files that people of the shop attached, where they were asked for: each with
+                     its digest, and the audit entry ("facts") that the log has the digest of
+attachment-ID.*      such a file as it was attached (pdf, png, jpg, txt), and what was said of it
+                     (details); only in a full bundle
 sources.json         which profile reads which source; profile-N.toml is that profile: how the
                      service signs, names, dates and prices its events
 log.json             each delivery, record and revision as a leaf of the shop's log, with its proof
@@ -58,7 +62,7 @@ checkpoint.txt       the signed head of that log, to which the proofs lead
 manifest.json        SHA-256 and size of every file here, and of those that were left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem
                      the signature over the manifest, and the key, in two forms
-verify.py            does steps 1 to 3, 5 and 6 for you; some 550 lines, to be read first
+verify.py            does steps 1 to 3, 5 and 6 for you; some 650 lines, to be read first
 
 
 HOW TO CHECK IT
@@ -137,7 +141,7 @@ either to nobody but those whom the order concerns.
 
 VERIFIER: Final = Path(__file__).with_name("verify.py")
 
-_PAGES: Final = ("base.html", "evidence.html", "style.css", "timeline.html")
+_PAGES: Final = ("base.html", "evidence.html", "stamp.html", "style.css", "timeline.html")
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:

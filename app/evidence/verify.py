@@ -2,7 +2,7 @@
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
 Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
-very file. Whoever does not trust it, and nobody should without reading, has some 550 lines to read
+very file. Whoever does not trust it, and nobody should without reading, has some 650 lines to read
 and can do each step by other means: README.txt shows how.
 
     1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
@@ -41,7 +41,7 @@ MAX_MEMBERS = 10_000
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
-    r"(?:body|details|headers|html|json|pem|pub|signed|toml|txt|whole)"
+    r"(?:body|details|headers|html|jpg|json|pdf|pem|png|pub|signed|toml|txt|whole)"
 )
 """What a file may be called: flat, and nothing that a computer would run but this file."""
 
@@ -223,6 +223,7 @@ def deliveries(bundle: Bundle) -> str:
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
         raise Wrong("history.json is of another order or another instant")
     _sessions(bundle, history)
+    _attachments(bundle)
     _nothing_else(bundle, history)
     noun = "delivery" if len(heard) == 1 else "deliveries"
     return f"{len(heard)} {noun}: what was read, headers and bodies belong together."
@@ -275,6 +276,30 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
             raise Wrong(f"sessions.json tells of {name} what was not kept beside it")
 
 
+ATTACHMENTS = "attachments.json"
+
+
+def attached(bundle: Bundle) -> list[dict[str, Any]]:
+    """What is told of files that people of the shop attached; nothing where none were asked for."""
+    return bundle.document(ATTACHMENTS) if ATTACHMENTS in bundle.members else []
+
+
+def _attachments(bundle: Bundle) -> None:
+    """Each file, and what is said of it, has the digest that the shop's audit entry states."""
+    known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
+    for each in attached(bundle):
+        name, facts = each["attachment"], read_json(each["facts"].encode(), "an audit entry")
+        told = {part: each[part] for part in ("attachment", "about", "kind", "media")}
+        told.update(sha256=each["content"]["sha256"], size=each["content"]["size"],
+                    details=each["details"]["sha256"])  # fmt: skip
+        foreign = each["about"] == "order" and each["subject"] != bundle.manifest["order"]
+        if foreign or {part: facts.get(part) for part in told} != told:
+            raise Wrong(f"attachment {name} is not the one that was attached")
+        for part in (each["content"], each["details"]):
+            if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
+                raise Wrong(f"attachment {name} is another file than the one that was attached")
+
+
 def _read_or_text(kept: bytes) -> Any:
     text = kept.decode("utf-8")
     try:
@@ -284,9 +309,9 @@ def _read_or_text(kept: bytes) -> Any:
 
 
 ALWAYS = frozenset((
-    "README.txt", "books.json", "checkpoint.txt", "evidence-key.pem", "evidence-key.pub",
-    "explanation.txt", "history.json", "ledger.json", "log.json", "report.html", "revisions.json",
-    "sessions.json", "sources.json", "verify.py",
+    "README.txt", "attachments.json", "books.json", "checkpoint.txt", "evidence-key.pem",
+    "evidence-key.pub", "explanation.txt", "history.json", "ledger.json", "log.json", "report.html",
+    "revisions.json", "sessions.json", "sources.json", "verify.py",
 ))  # fmt: skip
 
 
@@ -294,6 +319,7 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
     """Every file is one that something here refers to: no receipt that somebody has laid beside."""
     named = set(ALWAYS) | {f"record-{each['record_id']}.details" for each in history["records"]}
     named.update(each["file"] for each in bundle.document("sources.json"))
+    named.update(each[part]["file"] for each in attached(bundle) for part in ("content", "details"))
     for each in history["deliveries"]:
         told = bundle.document(f"delivery-{each['delivery_id']}.json")
         parts = (told[name] for name in ("body", "whole", "headers", "signed"))
@@ -393,6 +419,12 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
         if not bundle.manifest["redacted"] or MASKED not in because:
             said["because"] = hashlib.sha256(because.encode("utf-8", "surrogatepass")).hexdigest()
         things[f"revision:{each['seq']}"] = {"kind": "revision", "order": history["order"], **said}
+    for each in attached(bundle):
+        things[f"deed:{each['deed']}"] = {
+            "kind": "deed", "id": each["deed"], "at": each["at"], "action": "attached",
+            "subject": each["subject"],
+            "facts": hashlib.sha256(each["facts"].encode("utf-8", "surrogatepass")).hexdigest(),
+        }  # fmt: skip
     return things
 
 
@@ -520,6 +552,10 @@ def _unproven(bundle: Bundle) -> list[str]:
         "the answers of the payment service (sessions.json)" if answers else "",
         "lines of order books and settlement files (books.json)" if bundle.document("books.json")
         else "",
+        "what the attached files show, and who made them: the log has when somebody of the shop "
+        "attached them (attachments.json)" if attached(bundle) else "",
+        "of which order a break is, to which a file was attached (attachments.json)"
+        if any(each["about"] != "order" for each in attached(bundle)) else "",
         PROFILES if bundle.document("sources.json") else "",
         _of(masked, "why the shop's systems were told, where that is masked (revisions.json)",
             len(revisions)),

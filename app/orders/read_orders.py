@@ -29,7 +29,7 @@ from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.plain import plain_document
+from reconcile.ledger.plain import with_plain
 from reconcile.transparency.evidence import value_document
 
 FOLDS_IN_A_ROW: Final = 25
@@ -47,18 +47,20 @@ async def explain_order(context: AppContext, order: str, *, as_of: Instant | Non
 async def order_document(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> dict[str, Any]:
-    """The same as JSON values, and `plain`, the same in words for a customer. Where any of the
-    order's deliveries has been deleted, `pruned` says so. The fingerprint covers every member but
-    `as_of`, `plain` and `pruned`. Where what was accepted before could not all be read in time,
-    `behind_s` says for how many seconds the oldest of it has waited, and `fulfillable` is false
-    whatever the fingerprint covers. Raises as `explain_order` does."""
+    """The same as JSON values, and `plain`, the same in words for a customer, also of each finding.
+    Where any of the order's deliveries has been deleted, `pruned` says so. The fingerprint covers
+    every member but `as_of`, `plain` (also the findings') and `pruned`. Where what was accepted
+    before could not all be read in time, `behind_s` says for how many seconds the oldest of it has
+    waited, and `fulfillable` is false whatever the fingerprint covers. Raises as `explain_order`
+    does."""
     found = await _explained(context, order, as_of)
-    told: dict[str, Any] = {"plain": plain_document(found.ledger, behind_s=found.behind_s)}
+    ledger = found.ledger
+    told = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s)
     if found.pruned is not None:
         told["pruned"] = _pruned_document(found.pruned)
     if found.behind_s:
         told |= {"fulfillable": False, "behind_s": found.behind_s}
-    return ledger_document(found.ledger) | told
+    return told
 
 
 async def told_of(

@@ -21,6 +21,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.masking import hint_pattern, masked_phone, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
+from app.evidence.attachment_store import AttachmentRecord, let_attachments_go
 from app.finance.bank_store import rewrite_bank_texts
 from app.finance.book_line_store import LineKey, empty_lines, lines_with
 from app.orders.customers import phones_of
@@ -39,7 +40,14 @@ from app.privacy.erase_store import (
     unread_beside,
     with_wholes,
 )
-from app.privacy.erase_texts import BankText, bank_lines_with, bare_reasons, texts_that_stay
+from app.privacy.erase_texts import (
+    BankText,
+    attachments_with,
+    bank_lines_with,
+    bare_reasons,
+    texts_that_stay,
+    texts_that_wait,
+)
 from app.privacy.places import PlaceTold, told_of_places
 from app.privacy.prune import Settled, prune_orders
 from app.providers.source import Source
@@ -296,7 +304,9 @@ class Erasure:
     brought     the deliveries of each order, those too of which the bodies are gone already
     notes       the digests by which they are found
     reasons     of events, in which a number stands
-    stays       how many texts of these orders hold a number and stay for good, by place
+    staying     orders that are kept for now, each with its deliveries
+    stays       how many texts of all these orders hold a number and stay for good, by place
+    waits       how many rows of the orders that are kept for now stay with them, by place
     by_index    whether a number was looked for where the index leads, and in what could not be read
                 or was refused, and not in every body and header
     tidied      whether the database's log has been emptied of it
@@ -311,8 +321,11 @@ class Erasure:
     rejections: list[str] = field(default_factory=list)
     book_lines: list[LineKey] = field(default_factory=list)
     bank_lines: list[BankText] = field(repr=False, default_factory=list)
+    attachments: list[AttachmentRecord] = field(repr=False, default_factory=list)
     reasons: int = 0
+    staying: dict[str, list[str]] = field(default_factory=dict)
     stays: Counter[str] = field(default_factory=Counter)
+    waits: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     kept: list[KeptData] = field(default_factory=list)
     dry_run: bool = False
@@ -328,6 +341,7 @@ class Erasure:
             "session_requests": self.requests,
             "book_lines": len(self.book_lines),
             "bank_lines": len(self.bank_lines),
+            "attachments": len(self.attachments),
             "reasons": self.reasons,
             "kept": len(self.kept),
         }
@@ -335,6 +349,8 @@ class Erasure:
     def places(self) -> list[PlaceTold]:
         """The same by place, and what stays there."""
         went = {
+            "attachment_files.body": len({each.sha256 for each in self.attachments}),
+            "attachments.details": len(self.attachments),
             "book_lines.phone": len(self.book_lines),
             "bank_lines.told": len(self.bank_lines),
             "deliveries.body": self.counts()["deliveries"],
@@ -343,8 +359,9 @@ class Erasure:
             "rejections.body": len(self.rejections),
             "unanswered.request": self.requests,
         }
-        kept = Counter(each.place for each in self.kept if each.why != "in_the_reference")
-        return told_of_places(went, stays=self.stays, waits=kept)
+        alone = (each for each in self.kept if each.what not in self.staying)
+        kept = Counter(each.place for each in alone if each.why != "in_the_reference")
+        return told_of_places(went, stays=self.stays, waits=kept + self.waits)
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -486,6 +503,8 @@ class ErasureFinder:
             erasure.reasons += said
             held |= {order} if said else set()
         erasure.reasons += len(await bare_reasons(connection, erasure.deliveries, erasure.phones))
+        erasure.attachments = await self._attachments(connection, erasure)
+        held |= {each.order for each in erasure.attachments}
         erasure.orders = [
             each
             for each in erasure.orders
@@ -493,9 +512,20 @@ class ErasureFinder:
         ]
         if not any(erasure.counts().values()):
             raise NotFoundError(f"nothing is kept of {erasure.subject}")
-        orders = [each.order for each in erasure.orders]
-        erasure.stays = await texts_that_stay(connection, orders, erasure.phones)
+        all_of_them = {**erasure.staying, **erasure.brought}
+        erasure.stays = await texts_that_stay(connection, all_of_them, erasure.phones)
+        erasure.waits = await texts_that_wait(connection, erasure.staying, erasure.phones)
         return erasure
+
+    async def _attachments(
+        self, connection: Connection, erasure: Erasure
+    ) -> list[AttachmentRecord]:
+        """Of orders that go, and of others that name the number; those of orders that stay are
+        needed, such as for a dispute, and stay with them."""
+        written = [written_pattern(phone) for phone in erasure.phones]
+        found = await attachments_with(connection, erasure.brought, written, until=self._until)
+        staying = {each.what for each in erasure.kept} - erasure.brought.keys()
+        return [each for each in found if each.order not in staying]
 
     async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
         histories = await gather(connection, orders)
@@ -506,13 +536,6 @@ class ErasureFinder:
             if mark is None or not self._asked_about(history):
                 continue
             ledger = fold(history, policy=self._context.policy, as_of=history.instant_at(now))
-            kept = kept_order(history, ledger, self._rules)
-            if kept is not None:
-                erasure.kept.append(kept)
-                continue
-            if any(written_pattern(phone).search(order) for phone in erasure.phones):
-                kept = KeptData(what=order, why="in_the_reference", place="events.order_ref")
-                erasure.kept.append(kept)
             ids = sorted(
                 {
                     delivery.delivery_id
@@ -520,6 +543,14 @@ class ErasureFinder:
                     if self._until is None or delivery.received_at <= self._until
                 }
             )
+            kept = kept_order(history, ledger, self._rules)
+            if kept is not None:
+                erasure.kept.append(kept)
+                erasure.staying[order] = ids
+                continue
+            if any(written_pattern(phone).search(order) for phone in erasure.phones):
+                kept = KeptData(what=order, why="in_the_reference", place="events.order_ref")
+                erasure.kept.append(kept)
             erasure.brought[order] = ids
             erasure.orders.append(
                 Settled(
@@ -557,7 +588,7 @@ class ErasureFinder:
         would_go = erasure.brought | {each: [each] for each in unowned.going}
         beside = await kept_wholes(connection, would_go, going=unowned.going)
         for order in erasure.brought.keys() & beside.keys():
-            del erasure.brought[order]
+            erasure.staying[order] = erasure.brought.pop(order)
         erasure.orders = [each for each in erasure.orders if each.order not in beside]
         erasure.deliveries = [each for each in unowned.going if each not in beside]
         erasure.rejections = refused.going
@@ -583,6 +614,12 @@ class Erasing:
         for each in erasure.orders:
             if each.order not in gone:
                 erasure.kept.append(KeptData(what=each.order, why="changed"))
+        changed = {each.order for each in erasure.orders} - gone.keys()
+        stayed = {each: erasure.brought[each] for each in changed}
+        erasure.staying |= stayed
+        async with self._context.store.reading() as connection:
+            erasure.waits += await texts_that_wait(connection, stayed, erasure.phones)
+        erasure.attachments = [each for each in erasure.attachments if each.order not in changed]
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
             await self._let_go(erasure, settled)
@@ -598,6 +635,10 @@ class Erasing:
         for lines in _parts(erasure.book_lines):
             async with self._context.store.writing() as connection:
                 await empty_lines(connection, lines)
+        for files in _parts(erasure.attachments):
+            async with self._context.store.writing() as connection:
+                names = [each.attachment_id for each in files]
+                await let_attachments_go(connection, names, now=self._context.clock.now())
         for texts in _parts(erasure.bank_lines):
             async with self._context.store.writing() as connection:
                 await rewrite_bank_texts(connection, texts)

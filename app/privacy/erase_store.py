@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,6 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.statements import insert_rows, run, select_in, stream
 from app.receiving.inbox_file_store import path_of
 from reconcile.instants import Instant
+
+ROWS_AT_ONCE: Final = 1_000
 
 READ_AT_ONCE: Final = 1024 * 1024
 """Bytes in memory at a time."""
@@ -46,6 +48,8 @@ def _contains(path: Path, sought: Sequence[bytes]) -> bool:
 
 
 TABLES: Final = (
+    "attachment_files",
+    "attachments",
     "bank_lines",
     "book_lines",
     "deliveries",
@@ -210,34 +214,104 @@ async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[i
         )
 
 
-_BY_ORDER: Final = {
-    "events": ("event_id", "order_ref", "session", "payment", "movement", "capture"),
-    "records": ("session", "payment", "reason", "details"),
-    "revisions": ("substance", "because"),
-}
-_BY_KEY: Final = {
-    "book_lines": ("reference", "group_name"),
-    "statement_lines": ("payment", "order_ref", "payout"),
-}
-_KEPT: Final = {
-    f"{table}.{column}": f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL "  # noqa: S608
-    f"AND {key} IN ({{}})"
-    for key, tables in (("order_key", _BY_ORDER), ("match_key", _BY_KEY))
-    for table, columns in tables.items()
-    for column in columns
-}
-"""Texts that an erasure keeps, by place, of orders or of their keys in books and statements."""
+Of = Literal["orders", "keys", "deliveries", "all"]
+"""By what the texts of a place are found: orders, their keys in books and statements, their
+deliveries; or the table is a short one, and is read whole."""
+
+_BREAKS: Final = "break_id IN (SELECT id FROM breaks WHERE order_ref IN ({}))"
+_PROPOSED: Final = "proposal IN (SELECT id FROM proposals WHERE subject IN ({}))"
+_SEALED_RECORDS: Final = "subject IN (SELECT id FROM records WHERE order_key IN ({}))"
+_SEALED_REVISIONS: Final = (
+    "subject IN (SELECT 'revision:' || seq FROM revisions WHERE order_key IN ({}))"
+)
+_SEALED_DEEDS: Final = "subject IN (SELECT 'deed:' || number FROM audit WHERE subject IN ({}))"
+_ASKED: Final = "event_id IN (SELECT event_id FROM events WHERE order_key IN ({}))"
+
+_PLACES: Final[tuple[tuple[str, str, str, Of], ...]] = (
+    (
+        "events", "order_key event_id kind order_ref session payment movement capture",
+        "order_key IN ({})", "orders",
+    ),
+    ("records", "order_key session payment reason details", "order_key IN ({})", "orders"),
+    ("revisions", "order_key substance because", "order_key IN ({})", "orders"),
+    ("ledgers", "order_key substance", "order_key IN ({})", "orders"),
+    ("links", "reference order_key", "order_key IN ({})", "orders"),
+    ("contested", "order_key other", "order_key IN ({})", "orders"),
+    ("order_due", "order_key", "order_key IN ({})", "orders"),
+    ("order_listings", "order_key", "order_key IN ({})", "orders"),
+    ("notifications", "order_key", "order_key IN ({})", "orders"),
+    ("takings", "key order_key payment cite told", "order_key IN ({})", "orders"),
+    ("attachments", "subject order_key", "order_key IN ({})", "orders"),
+    ("confirmations", "event_id", _ASKED, "orders"),
+    ("audit", "subject reason", "subject IN ({})", "orders"),
+    ("proposals", "subject sentence given reason", "subject IN ({})", "orders"),
+    ("proposal_decisions", "reason", _PROPOSED, "orders"),
+    ("breaks", "order_ref payment subject", "order_ref IN ({})", "orders"),
+    ("break_deeds", "value reason", _BREAKS, "orders"),
+    ("break_turns", "cites", _BREAKS, "orders"),
+    ("break_versions", "seen", _BREAKS, "orders"),
+    ("log_leaves", "document", _SEALED_RECORDS, "orders"),
+    ("log_leaves", "document", _SEALED_REVISIONS, "orders"),
+    ("log_leaves", "document", _SEALED_DEEDS, "orders"),
+    ("deliveries", "event_id", "id IN ({})", "deliveries"),
+    ("log_leaves", "document", "subject IN ({})", "deliveries"),
+    ("book_lines", "match_key reference group_key group_name", "match_key IN ({})", "keys"),
+    ("statement_lines", "subject match_key payment order_ref payout", "match_key IN ({})", "keys"),
+    ("bookmarks", "label query", "1 = 1", "all"),
+    ("imports", "file reason", "1 = 1", "all"),
+    ("runs", "result", "1 = 1", "all"),
+    ("closings", "document", "1 = 1", "all"),
+    ("closing_prints", "content", "1 = 1", "all"),
+    ("signoffs", "note", "1 = 1", "all"),
+)  # fmt: skip
+"""Texts that an erasure keeps: the table, its columns, and which of its rows."""
 
 
-async def kept_texts(
-    connection: AsyncConnection, *, orders: Sequence[str], keys: Sequence[str]
-) -> AsyncIterator[tuple[str, list[str]]]:
-    """The texts of these orders that an erasure keeps, with their place. `keys`: theirs in books
-    and statements."""
-    for place, sql in _KEPT.items():
-        by_key = place.partition(".")[0] in _BY_KEY
-        rows = await select_in(connection, sql=sql, values=keys if by_key else orders)
-        yield place, [row[0] for row in rows]
+class KeptTexts(NamedTuple):
+    """Some texts of one place."""
+
+    place: str
+    texts: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfWhom:
+    """By what kept texts are found: the orders, their keys in books and statements, and their
+    deliveries."""
+
+    orders: Sequence[str]
+    keys: Sequence[str]
+    deliveries: Sequence[str]
+
+
+async def kept_texts(connection: AsyncConnection, whom: OfWhom) -> AsyncIterator[KeptTexts]:
+    """The texts that an erasure keeps, with their place, some at a time; a place may come again.
+    Of the short tables, all."""
+    for table, columns, where, of in _PLACES:
+        for column in columns.split():
+            sql = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND ({where})"  # noqa: S608
+            if of == "all":
+                async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
+                    yield KeptTexts(f"{table}.{column}", [_as_text(row[0]) for row in rows])
+                continue
+            found = await select_in(connection, sql=sql, values=getattr(whom, of))
+            yield KeptTexts(f"{table}.{column}", [_as_text(row[0]) for row in found])
+
+
+def _as_text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
+
+
+async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
+    """The digests of the whole bodies in which these deliveries came, and that are still there."""
+    rows = await select_in(
+        connection,
+        sql="SELECT envelopes.digest FROM envelopes JOIN deliveries "
+        "ON deliveries.envelope = envelopes.digest "
+        "WHERE envelopes.body IS NOT NULL AND deliveries.id IN ({})",
+        values=deliveries,
+    )
+    return {row[0] for row in rows}
 
 
 async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]:
@@ -303,8 +377,6 @@ async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> i
 
 _NAME: Final = "erasure journal"
 """In `meta`: which journal this database is with."""
-
-ROWS_AT_ONCE: Final = 1_000
 
 
 async def journal_name(connection: AsyncConnection) -> str | None:

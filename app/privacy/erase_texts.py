@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.core.masking import Masking, masked_words, written_pattern
 from app.database.engine import Connection
+from app.evidence.attachment_store import (
+    AttachmentRecord,
+    attachments_after,
+    living_attachments,
+)
 from app.finance.bank_store import ERASED, BankKey, BankTexts, bank_texts
-from app.privacy.erase_store import kept_texts, reasons_of
+from app.orders.pending_session_store import pending_sessions_of
+from app.orders.retention_store import sizes_of
+from app.privacy.erase_store import OfWhom, kept_texts, reasons_of, wholes_of
+from app.receiving.phone_store import notes_of
 from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
@@ -50,15 +58,61 @@ def _without(text: str, written: Sequence[re.Pattern[str]]) -> str:
     return text
 
 
+async def attachments_with(
+    connection: Connection,
+    orders: Iterable[str],
+    written: Sequence[re.Pattern[str]],
+    *,
+    until: Instant | None,
+) -> list[AttachmentRecord]:
+    """What is attached to these orders and their breaks; and whatever else has one of these numbers
+    in its name, or in what is said of it. The files themselves are not read."""
+    found = {each.attachment_id: each for each in await living_attachments(connection, orders)}
+    after = ""
+    while written and (rows := await attachments_after(connection, after)):
+        after = rows[-1].attachment_id
+        for each in rows:
+            if any(pattern.search(each.details or "") for pattern in written):
+                found[each.attachment_id] = each
+    return [each for each in found.values() if until is None or each.at <= until]
+
+
 async def texts_that_stay(
-    connection: Connection, orders: Sequence[str], phones: Sequence[str]
+    connection: Connection, brought: Mapping[str, Sequence[str]], phones: Sequence[str]
 ) -> Counter[str]:
-    """How many texts of these orders hold one of the numbers and are kept all the same, by place:
-    references, and what is sealed or published."""
+    """How many texts hold one of the numbers and are kept for good, by place: references, what is
+    sealed, published or closed, and what people wrote.
+
+    brought  the orders, each with its deliveries: those that go, and those that stay for now
+    """
     found, written = Counter[str](), [written_pattern(each) for each in phones]
     if not written:
         return found
-    keys = [match_key(each) for each in orders]
-    async for place, texts in kept_texts(connection, orders=orders, keys=keys):
+    whom = OfWhom(
+        orders=list(brought),
+        keys=[match_key(each) for each in brought],
+        deliveries=[each for ids in brought.values() for each in ids],
+    )
+    async for place, texts in kept_texts(connection, whom):
         found[place] += sum(any(each.search(text) for each in written) for text in texts)
+    return +found
+
+
+async def texts_that_wait(
+    connection: Connection, staying: Mapping[str, Sequence[str]], phones: Sequence[str]
+) -> Counter[str]:
+    """How many rows of orders that stay for now an erasure will take when they may go, by place.
+
+    staying  these orders, each with its deliveries
+    """
+    found = Counter[str]()
+    for order, deliveries in staying.items():
+        found["deliveries.body"] += len(await sizes_of(connection, deliveries))
+        found["envelopes.body"] += len(await wholes_of(connection, deliveries))
+        found["events.reason"] += len(await bare_reasons(connection, deliveries, phones))
+        found["phones.digest"] += len(await notes_of(connection, {order, *deliveries}))
+        found["unanswered.request"] += len(await pending_sessions_of(connection, [order]))
+    attached = await living_attachments(connection, staying)
+    found["attachments.details"] = len(attached)
+    found["attachment_files.body"] = len({each.sha256 for each in attached})
     return +found

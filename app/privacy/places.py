@@ -86,6 +86,14 @@ PLACES: Final[tuple[Place, ...]] = (
     *_plain("alarm_owners", "alarm state", _CODES),
     *_staff("alarm_owners", "owner"),
     *_plain("alarm_owners", "reason", "words of ours; it goes with the alarm"),
+    *_of("attachment_files", "sha256", "not", _CODES, "deleted"),
+    *_of("attachment_files", "body", "personal", "what people attached to the order", "deleted"),
+    *_plain("attachments", "id about kind media sha256", _CODES),
+    *_reference("attachments", "subject order_key"),
+    *_staff("attachments", "who"),
+    *_of(
+        "attachments", "details", "personal", "a file's name, and what was said of it", "emptied",
+    ),
     *_plain("arrivals", "source", "names of the settings"),
     *_staff("audit", "who role"),
     *_plain("audit", "action facts", "codes and counts"),
@@ -326,7 +334,7 @@ class PlaceTold:
         return {"place": self.where, "went": self.went, "stays": self.stays, "why": self.why}
 
 
-WAITS: Final = "each is listed as kept, with its own reason"
+WAITS: Final = "what it is of is listed as kept, with its own reason"
 """Of what stays for now, in a place that an erasure empties."""
 
 

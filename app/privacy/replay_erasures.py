@@ -378,6 +378,7 @@ class Replayed:
             "session_requests",
             "book_lines",
             "bank_lines",
+            "attachments",
             "reasons",
         )
         return {

@@ -249,6 +249,7 @@ class Reader:
         self._order, self._session = Field(event.order), Field(event.session)
         self._payment, self._movement = Field(event.payment), Field(event.movement)
         self._capture, self._reason = Field(event.capture), Field(event.reason)
+        self._respond_by = Field(event.respond_by)
         self._phone, self._country = Field(profile.customer.phone), profile.customer.country
         self._environment = Field(profile.environment.where)
         self._names_environments = bool(profile.environment.where)
@@ -316,6 +317,15 @@ class Reader:
         """The customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""
         found = [self._digits(each) for each in self._each(body, headers, url)]
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
+
+    def respond_by(self, body: bytes, *, headers: Headers, url: str = "") -> Instant | None:
+        """Until when a dispute that a body tells of may be answered; None where it does not say, or
+        tells of several. Raises Unreadable."""
+        said = [self._respond_by.find(each) for each in self._each(body, headers, url)]
+        found = {
+            self._date(each, self._respond_by.name, self._zone) for each in said if each is not None
+        }
+        return found.pop() if len(found) == 1 else None
 
     def _each(self, body: bytes, headers: Headers, url: str) -> list[Facts]:
         """What the locations of each event in a body look at. Raises Unreadable."""

@@ -369,6 +369,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "movement": Rule(locations, ()),
         "capture": Rule(locations, ()),
         "reason": Rule(locations, ()),
+        "respond_by": Rule(locations, ()),
     },
     "customer": {
         "phone": Rule(locations, ()),

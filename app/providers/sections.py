@@ -160,6 +160,7 @@ class EventRule:
     items    path of the events in the body, with `[*]`, or of the one object that is the event
     zone     offset from UTC of dates that state none
     capture  of a success, which capture of its payment it is
+    respond_by  of a dispute, until when the shop may answer it; a date as `occurred_at` is
     """
 
     items: str | None
@@ -174,6 +175,7 @@ class EventRule:
     movement: Locations
     capture: Locations
     reason: Locations
+    respond_by: Locations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -297,6 +297,14 @@ class Source:
         payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
         return self._reader.phones(payload, headers=headers, url=url)
 
+    def respond_by(
+        self, body: bytes, *, headers: Headers, method: str = "POST", url: str = ""
+    ) -> Instant | None:
+        """Until when a dispute that a genuine body tells of may be answered; None where it does not
+        say. Raises Unreadable."""
+        payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
+        return self._reader.respond_by(payload, headers=headers, url=url)
+
     def read_answer(self, kept: bytes, *, digest: str) -> Event:
         """What the provider answered when it was asked back. Raises Unreadable.
 

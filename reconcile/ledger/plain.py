@@ -6,6 +6,7 @@ words are made of a ledger whenever it is shown; no fingerprint covers them: the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
@@ -182,18 +183,20 @@ _OPTIONAL: Final = {
 # --- sentences of a ledger ------------------------------------------------------------------------
 
 
-def plain_document(ledger: Ledger, *, behind_s: int = 0) -> dict[str, Any]:
-    """`answer`, the sentences for whoever asks, the deciding one first; `findings`, a code and a
-    sentence for each of the ledger's, in its order.
+def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0) -> dict[str, Any]:
+    """A ledger's document with its plain words: `plain` beside the `sentence` of each finding, and
+    `plain` with `answer`, the sentences for whoever asks, the deciding one first, and `findings`,
+    the same words by code, for programs of before. Its fingerprint stays that of the document.
 
     behind_s  for how many seconds something accepted has waited to be read; 0: nothing does
     """
-    return {
+    told = zip(document["findings"], ledger.findings, strict=True)
+    findings = [{**each, "plain": plain_finding(finding)} for each, finding in told]
+    plain = {
         "answer": list(plain_answer(ledger, behind_s=behind_s)),
-        "findings": [
-            {"code": each.code, "sentence": plain_finding(each)} for each in ledger.findings
-        ],
+        "findings": [{"code": each["code"], "sentence": each["plain"]} for each in findings],
     }
+    return {**document, "findings": findings, "plain": plain}
 
 
 def plain_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:

@@ -71,14 +71,17 @@ async def test_as_of_that_is_no_moment(driver: Driver, moment: str) -> None:
 
 
 async def test_the_fingerprint_is_of_all_members_before_it_but_the_instant(driver: Driver) -> None:
-    """A reader of the answer who hashes them by himself gets the one that is written there."""
-    await driver.send(event("e1", "pending"))
+    """A reader of the answer who hashes them by himself gets the one that is written there; the
+    plain words of findings, as all plain words, are no part of it."""
+    for _ in range(2):
+        await driver.send(event("e1", "pending"))
     told = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     for answer in (told, await driver.api("GET", "/orders/ORD-1")):
         ledger = answer.json()
         assert list(ledger)[-2:] == ["fingerprint", "plain"]
         outside = ("as_of", "fingerprint", "plain")
         rest = {name: ledger[name] for name in ledger if name not in outside}
+        assert [each.pop("plain")[-1:] for each in rest["findings"]] == ["."]
         text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert ledger["fingerprint"] == "sha256:" + sha256(text.encode()).hexdigest()
 

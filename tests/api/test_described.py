@@ -26,7 +26,7 @@ from app.orders.refold import refold_until_quiet
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.ledger.explain import ledger_document, ledger_summary
-from reconcile.ledger.plain import plain_document
+from reconcile.ledger.plain import with_plain
 from tests.api.described import SCHEMAS, faults, not_as_described, operation_of, operations
 from tests.api.driving import Driver, of_order
 from tests.api.test_checkouts import ASKED, shop
@@ -112,14 +112,14 @@ def test_every_ledger_there_is_an_example_of_is_as_described() -> None:
     """With refunds, disputes, several attempts and currencies; so is its row in a list."""
     for make in LEDGERS:
         ledger = make()
-        told = ledger_document(ledger) | {"plain": plain_document(ledger)}
+        told = with_plain(ledger_document(ledger), ledger)
         assert faults(SCHEMAS["Ledger"], told) == [], make
         assert faults(SCHEMAS["OrderRow"], ledger_summary(ledger)) == [], make
 
 
 def test_a_member_that_is_not_described_is_found() -> None:
     ledger = LEDGERS[0]()
-    told = ledger_document(ledger) | {"plain": plain_document(ledger)}
+    told = with_plain(ledger_document(ledger), ledger)
     told["totals"]["expected"]["tax"] = "1"
     assert any("tax" in each for each in faults(SCHEMAS["Ledger"], told | {}))
     assert faults(SCHEMAS["Ledger"], {**told, "more": 1})
@@ -218,6 +218,14 @@ async def _finance(asking: _Asking) -> None:
         await asking.ask(path, 404)
 
 
+async def _cases(asking: _Asking) -> None:
+    for path in ("cases", "letters", "attachments"):
+        await asking.ask(f"{path}/ORD-7")
+        await asking.ask(f"{path}/nobody", 404)
+    await asking.ask("cases/ORD-7?family=fraud&respond_by=2026-12-24T10:00:00Z")
+    await asking.ask("letters/ORD-7?family=none", 422)
+
+
 async def _checkout(asking: _Asking) -> None:
     path = "checkout/sessions"
     await asking.ask(path, 201, method="POST", json=ASKED)
@@ -311,6 +319,7 @@ async def test_every_operation_answers_as_described(
         await _orders(asking, driver)
         await _proposals(asking, driver)
         await _finance(asking)
+        await _cases(asking)
         unheard = _Asking(driver, "none")
         for method, path in operations():
             address = re.sub(r"\{\w+\}", "x", path).removeprefix("/api/v1/")

@@ -132,6 +132,7 @@ def routes() -> Iterator[str]:
         "api": object.__new__(Api),
         "checkouts": object.__new__(Checkouts),
         "finance": None,
+        "cases": None,
         "proposals": object.__new__(ProposalRoutes),
         "logs": object.__new__(LogRoutes),
         "health": object.__new__(Health),

@@ -140,3 +140,55 @@ def test_what_cannot_be_done_is_one_sentence(run: Run, tmp_path: Path) -> None:
         assert said in ended[2], (what, ended)
     assert not (tmp_path / "x.zip").exists()
     assert not (tmp_path / "x.json").exists()
+
+
+def test_a_file_is_attached_listed_put_in_a_bundle_and_detached(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "parcel.pdf").write_bytes(b"%PDF-1.7 signed for")
+    words = ("--kind", "delivery", "--carrier", "DHL", "--tracking", "JD01", "--note", "a porch")
+    code, out, err = run("evidence", "attach", "ORD-1", "parcel.pdf", *words)
+    name = out.strip()
+    assert (code, "the log seals its digest" in err.lower()) == (0, True)
+    (listed,) = json.loads(run("evidence", "attachments", "ORD-1", "--format", "json")[1])[
+        "attachments"
+    ]
+    assert (listed["attachment"], listed["name"], listed["tracking"]) == (
+        name, "parcel.pdf", "JD01",
+    )  # fmt: skip
+    full = ("--attachments", "--with-personal-data", "--reason", "dispute 12")
+    assert (
+        "In it are the files of 1 attachment"
+        in run("evidence", "build", "ORD-1", "-o", "a.zip", *full)[2]
+    )
+    assert unpack((tmp_path / "a.zip").read_bytes())[f"attachment-{name}.pdf"]
+    assert run("evidence", "verify", "a.zip")[0] == 0
+    assert run("evidence", "detach", name, "--reason", "another order's")[0] == 0
+    assert run("evidence", "detach", name, "--reason", "twice")[0] == 2
+    assert run("evidence", "detach", "att_0", "--reason", "none")[0] == 5
+    assert run("breaks", "attachments", "brk_1")[0] == 5
+    (tmp_path / "x.exe").write_bytes(b"MZ\0")
+    for file, kind in (("x.exe", "other"), ("parcel.pdf", "invoice"), ("missing.pdf", "other")):
+        assert run("evidence", "attach", "ORD-1", file, "--kind", kind)[0] == 2
+    assert run("evidence", "attach", "ORD-404", "parcel.pdf", "--kind", "other")[0] == 5
+
+
+def test_a_letter_is_written_and_says_what_is_missing(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("evidence", "letter", "ORD-1", "-o", "a.html", "--reason-family", "fraud")
+    assert (code, out) == (0, "")
+    assert stat.S_IMODE((tmp_path / "a.html").stat().st_mode) == 0o600
+    assert "Nobody has said until when" in err
+    assert "Missing: The receipt or invoice is attached." in err
+    told = json.loads(run("evidence", "letter", "ORD-1", "--format", "json")[1])
+    listed = json.loads(run("evidence", "checklist", "ORD-1", "--format", "json")[1])
+    assert told["checklist"]["items"] == listed["items"]
+    assert listed["missing"] == sum(not each["there"] for each in listed["items"]) > 0
+    for words in (
+        ("-o", "a.html"),  # it is there
+        ("-o", "a.docx"),
+        (),
+        ("-o", "b.pdf", "--reason-family", "theft"),
+        ("-o", "b.pdf", "--respond-by", "soon"),
+    ):
+        assert run("evidence", "letter", "ORD-1", *words)[0] == 2, words
+    assert run("evidence", "letter", "ORD-404", "-o", "b.html")[0] == 5
+    assert run("evidence", "checklist", "ORD-404")[0] == 5
+    assert not (tmp_path / "b.html").exists()

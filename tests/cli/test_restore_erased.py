@@ -357,6 +357,7 @@ def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, fil
         later = "credentials invitations sessions used_forms bookmarks alarm_owners arrivals"
         later += (
             " inbox suspects order_listings proposals proposal_decisions bank_lines scheduled_runs"
+            " attachments attachment_files"
             " log_departures log_witnesses"
         )
         for table in later.split():
@@ -403,5 +404,5 @@ def test_postgresql_without_the_setting_erases_nobody() -> None:
 def test_restored_json_is_one_document(run: Run, tmp_path: Path, file: Path) -> None:
     assert set(json.loads(restore(run, file).out)["erasures"]) == {
         "lines", "subjects", "orders", "deliveries", "rejections", "session_requests",
-        "book_lines", "bank_lines", "reasons", "kept", "from_copy", "unread",
+        "book_lines", "bank_lines", "attachments", "reasons", "kept", "from_copy", "unread",
     }  # fmt: skip

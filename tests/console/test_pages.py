@@ -20,7 +20,7 @@ from app.finance.match_rules import save_rules
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole
 
-ABOUT_A_FILE = ("import", "discard", "withdraw-import", "save-rules")
+ABOUT_A_FILE = ("detach", "exhibit", "import", "discard", "withdraw-import", "save-rules")
 
 LIMITS = '[accept_alone_max]\nKES = "1.00"\nUSD = "1.00"\n'
 
@@ -78,6 +78,7 @@ async def test_every_role_does_what_the_table_says(
             about = f"order=ORD-1&break={name}&number=1&operator=a+viewer&token=books"
             about += f"&month={month}&proposal={proposal}&upload=none&delivery={delivery}"
             about += "&import=1&preview=none&list=orders&label=mine&alarm=held&source=shop"
+            about += "&attachment=att_0"
             path = f"/do/{act.name}?{about}&item=rollback"
             allowed = role in may[act.permission]
             there = 404 if act.name in ABOUT_A_FILE else 200

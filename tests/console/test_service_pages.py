@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import re
-import zipfile
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -241,31 +239,29 @@ async def test_a_new_evidence_key_is_begun_by_an_admin_with_the_password(
 
 
 async def test_letter_and_proofs_of_an_order_are_downloads(console: RunningConsole) -> None:
-    """Both are what the bundle holds; proofs are of what is sealed, and the letter is in the
-    trail."""
+    """Proofs are of what is sealed, the letter in the form that is chosen, and in the trail."""
     async with console.signed_in("support") as client:
         early = await send(client, "/do/prove?order=ORD-1")
         settings = load_settings(environ(console.driver.path.parent))
         signer = await signer_of(console.context, settings)
         await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
         proofs = await send(client, "/do/prove?order=ORD-1")
-        letter = await send(client, "/do/letter?order=ORD-1")
-        bundle = await send(client, "/do/evidence?order=ORD-1")
-        offered = (await client.get("/orders/ORD-1")).text
+        path = "/do/letter?order=ORD-1"
+        letter = await send(client, path, ending="html", family="fraud", respond_by="")
+        wrong = await send(client, path, ending="html", family="fraud", respond_by="soon")
+        offered = (await client.get("/cases/ORD-1")).text
     found = proofs.json()
     kinds = {each["kind"] for each in found["proofs"]}
     assert early.status_code == 400
     assert "within seconds" in shown(early.text)
     assert (found["order"], kinds) == ("ORD-1", {"delivery", "revision"})
     assert all(len(each["path"]) > 0 for each in found["proofs"])
-    with zipfile.ZipFile(io.BytesIO(bundle.content)) as archive:
-        (name,) = [each for each in archive.namelist() if each.endswith("report.html")]
-        assert archive.read(name) == letter.content
+    assert "Statement on the payment of order ORD-1" in letter.text
+    assert "SANDBOX" in letter.text
+    assert wrong.status_code == 400
     assert letter.headers["content-disposition"].endswith('filename="letter-ORD-1.html"')
     assert "/do/letter" in offered
-    assert console.driver.rows("SELECT count(*) FROM audit WHERE action = 'evidence_built'") == [
-        (2,)
-    ]
+    assert console.driver.rows("SELECT count(*) FROM audit WHERE action = 'letter_taken'") == [(1,)]
 
 
 async def test_a_token_is_made_on_its_page_and_shown_once(console: RunningConsole) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from app.evidence.letter import _money
+from app.evidence.verify import unpack
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.money import Money
+from tests.evidence.conftest import Bundles
 from tests.reconcile.build import DUE, delivery, event, history, seconds
 
 
@@ -27,3 +29,10 @@ def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
     gone = history(*lost.deliveries, delivery("d9", 5, event("e9", "reversed", 3, payment="p")))
     shown = dict(_money(fold(gone, policy=Policy(), as_of=seconds(9))))
     assert (shown["Reversed"], shown["Left with the shop"]) == (str(left), "KES 0.00")
+
+
+def test_a_page_that_was_made_in_a_sandbox_says_so(bundles: Bundles) -> None:
+    """By the name of the log, which whoever verifies has, too."""
+    page = unpack(bundles.redacted)["report.html"].decode()
+    assert page.count("SANDBOX") == 2
+    assert "No money moved" in page

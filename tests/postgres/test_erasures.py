@@ -93,10 +93,16 @@ def test_who_was_erased_is_erased_again_by_db_restored(
     path = tmp_path / "safe" / "erasures"
     monkeypatch.setenv("TALLYHOOK_ERASURE_JOURNAL", str(path))
     buy("A")
+    (tmp_path / "note.txt").write_text(f"call {PHONE}")
+    attach = ("evidence", "attach", "A", str(tmp_path / "note.txt"), "--kind", "other")
+    assert run(*attach)[0] == 0
+    assert run("evidence", "letter", "A", "-o", str(tmp_path / "a.html"))[0] == 0
     assert path.stat().st_size < 256, "made, and empty"
     before = ask(empty_url, "SELECT id, body, headers FROM deliveries")
     assert run(*ERASE)[0] == 0
     assert bodies(empty_url) == [False]
+    assert ask(empty_url, "SELECT body FROM attachment_files") == []
+    assert ask(empty_url, "SELECT details FROM attachments")[0][0] is None
     body, headers = before[0][1].hex(), before[0][2].replace("'", "''")
     put_back = f"UPDATE deliveries SET body='\\x{body}', headers='{headers}', pruned_at=NULL"
     ask(empty_url, put_back)

@@ -18,6 +18,7 @@ from app.cli.main import application
 from app.config.load import load_settings
 from app.core.logs import configure_logging
 from app.database.tables import metadata
+from app.evidence.attachments import AttachRequest, attach
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
@@ -78,6 +79,11 @@ async def everywhere(driver: Driver) -> None:
     await driver.send(failed)
     await driver.send(b"{}", [(b"x-customer", SPELLED.encode())])  # refused
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
+    letter = AttachRequest(
+        about="order", subject="ORD-5", name=f"{PHONE}.txt", content=f"call {SPELLED}".encode(),
+        kind="correspondence", note=f"from {SPELLED}", by=None,
+    )  # fmt: skip
+    await attach(driver.context, letter)
     async with driver.context.store.writing() as connection:
         for sql in (
             "INSERT INTO envelopes SELECT 'whole', body FROM deliveries "
@@ -127,6 +133,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
         assert holding(driver.path) == set()
         assert driver.rows("SELECT thing FROM phones") == [("ORD-2",)]
         assert driver.rows("SELECT count(*) FROM unanswered") == [(0,)]
+        assert driver.rows("SELECT count(*) FROM attachment_files") == [(0,)]
         driver.clock.put(LATER + MINUTE)
         assert not spoken_of(await answers(driver, tmp_path))
         context = driver.context
@@ -164,9 +171,7 @@ async def test_what_is_kept_for_good_is_told_by_place(tmp_path: Path) -> None:
     assert left <= KEPT
     assert {"events.payment", "records.reason", "records.details"} <= left
     stays = {each.where: each for each in erasure.places() if each.stays}
-    assert stays.keys() <= left
-    copies = {"ledgers", "links", "log_leaves", "takings"}
-    assert {each for each in left if each.partition(".")[0] not in copies} == stays.keys()
+    assert stays.keys() == left, "each column in which the number still stands, and no other"
     assert all(each.why for each in stays.values())
     places = {each["place"]: each for each in erasure.document()["places"]}
     assert places["records.reason"] == {
@@ -175,3 +180,37 @@ async def test_what_is_kept_for_good_is_told_by_place(tmp_path: Path) -> None:
     assert (places["deliveries.body"]["went"], places["phones.digest"]["went"]) == (1, 1)
     assert told.document()["places"] == erasure.document()["places"]
     assert PHONE not in str(erasure.document())
+
+
+async def test_what_an_order_that_stays_keeps_is_told_by_place(tmp_path: Path) -> None:
+    """Of one that is not over nothing goes: its rows and its references are counted where they
+    stand, also where another order of the same number is erased."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = driver.service.context
+        await driver.send(paid("ORD-1", "e1"))
+        pending = of_order("ORD-8", "e8", "pending")
+        pending["data"] |= paid("ORD-8", "e8")["data"]
+        for number in range(2):
+            pending["id"] = f"e8{number}"
+            pending["data"]["payment"] = {"reference": f"pay-{PHONE}-{number}"}
+            await driver.send(pending)
+        file = AttachRequest(
+            about="order", subject="ORD-8", name="a.txt", content=b"call me", kind="other", by=None
+        )
+        await attach(driver.context, file)
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
+        told = await erased(driver, dry_run=True)
+        erasure = await erased(driver)
+        left = holding(driver.path)
+    assert [each.order for each in erasure.orders] == ["ORD-1"]
+    assert [each.what for each in erasure.kept] == ["ORD-8"]
+    places = {each.where: (each.went, each.stays) for each in erasure.places()}
+    assert places["deliveries.body"] == (1, 2)
+    assert places["phones.digest"] == (1, 1)
+    assert places["attachments.details"] == places["attachment_files.body"] == (0, 1)
+    assert places["events.payment"] == (0, 2)
+    assert all(each.why for each in erasure.places() if each.stays)
+    assert told.document()["places"] == erasure.document()["places"]
+    copies = {each for each in left if each in KEPT or each == "deliveries.body"}
+    assert left == copies
+    assert left <= places.keys()

@@ -12,7 +12,7 @@ from app.privacy.places import EVERY, PLACES, Place
 
 PAGE = Path(__file__).parents[2] / "app" / "privacy" / "README.md"
 
-GO = ("rejections.", "unanswered.")
+GO = ("attachment_files.", "rejections.", "unanswered.")
 """Rows that go whole, with what of them is not personal."""
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from reconcile.instants import Instant, plain_instant
-from reconcile.ledger.explain import FINDING_SENTENCES, REASON_SENTENCES
+from reconcile.ledger.explain import FINDING_SENTENCES, REASON_SENTENCES, ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import OUTCOMES, Ledger
 from reconcile.ledger.plain import (
     FINDINGS,
     REASONS,
     plain_answer,
-    plain_document,
     plain_finding,
     plain_headline,
     plain_reason,
+    with_plain,
 )
 from tests.reconcile.build import ORDER
 from tests.reconcile.scenario_table import Scenario, all_scenarios
@@ -77,8 +77,11 @@ def test_no_sentence_needs_our_words(scenario: Scenario) -> None:
     ids |= {r.record_id for r in scenario.history().records}
     for expected in scenario.expected:
         ledger = fold(scenario.history(), policy=scenario.policy, as_of=expected.as_of)
-        document = plain_document(ledger)
-        for text in [*document["answer"], *[each["sentence"] for each in document["findings"]]]:
+        document = with_plain(ledger_document(ledger), ledger)
+        assert [each["code"] for each in document["findings"]] == [
+            each.code for each in ledger.findings
+        ]
+        for text in [*document["plain"]["answer"], *[f["plain"] for f in document["findings"]]]:
             assert text.endswith("."), text
             assert OURS.search(text) is None, text
             assert not ids.intersection(re.split(r"[ ,.:()]+", text)), text

@@ -356,3 +356,39 @@ class AuditRow(Table, table=True):
     subject: str = text_column()
     reason: str = text_column()
     facts: str = text_column()
+
+
+class AttachmentRow(Table, table=True):
+    """A file that somebody attached to an order or a break. `order_key` is the order that it is of,
+    "" for a break of none; `deed` the audit entry that seals it; `details` what is personal of it,
+    as JSON, until it goes; `gone_at` when it was detached or erased. Append-only but for those."""
+
+    __tablename__ = "attachments"
+    __table_args__ = (
+        Index("ix_attachments_order_key", "order_key", "id"),
+        Index("ix_attachments_subject", "subject", "id"),
+        Index("ix_attachments_sha256", "sha256"),
+        CLUSTERED,
+    )
+    id: str = text_column(primary=True)
+    about: str = text_column()
+    subject: str = text_column()
+    order_key: str = text_column()
+    kind: str = text_column()
+    media: str = text_column()
+    sha256: str = text_column()
+    size: int = big_column()
+    who: str = text_column()
+    at: int = big_column()
+    deed: int = big_column()
+    details: str | None = text_column(null=True)
+    gone_at: int | None = big_column(null=True)
+
+
+class AttachmentFileRow(Table, table=True):
+    """The bytes of attachments, once each, by their digest. It goes with the last that has it."""
+
+    __tablename__ = "attachment_files"
+    __table_args__ = STRICT
+    sha256: str = text_column(primary=True)
+    body: bytes = blob_column(null=False)

@@ -1,6 +1,7 @@
 """What people keep for themselves in the console, who has taken an alarm, and what its pages ask:
 arrivals by minute, orders under their outcome and findings by their last revision, deliveries of a
-source and of an unusual verdict, numbers in order books, and who did what."""
+source and of an unusual verdict, numbers in order books, and who did what; and files that people
+attach to orders and breaks."""
 
 from __future__ import annotations
 
@@ -54,14 +55,38 @@ def _big(name: str) -> sa.Column[int]:
     return sa.Column(name, kind, autoincrement=False, nullable=False)
 
 
-def _table(name: str, keys: tuple[str, ...], *columns: sa.Column) -> sa.Table:  # type: ignore[type-arg]
+def _table(
+    name: str,
+    keys: tuple[str, ...],
+    *columns: sa.Column,  # type: ignore[type-arg]
+    clustered: bool = True,
+) -> sa.Table:
     return op.create_table(
         name,
         *columns,
         sa.PrimaryKeyConstraint(*keys, name=op.f(f"pk_{name}")),
         sqlite_strict=True,
-        sqlite_with_rowid=False,
+        sqlite_with_rowid=not clustered,
     )
+
+
+def _attachments() -> None:
+    _table(
+        "attachments",
+        ("id",),
+        *map(_text, ("id", "about", "subject", "order_key", "kind", "media", "sha256")),
+        _big("size"),
+        _text("who"),
+        _big("at"),
+        _big("deed"),
+        sa.Column("details", TEXT, nullable=True),
+        sa.Column("gone_at", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
+    )
+    op.create_index("ix_attachments_order_key", "attachments", ["order_key", "id"])
+    op.create_index("ix_attachments_subject", "attachments", ["subject", "id"])
+    op.create_index("ix_attachments_sha256", "attachments", ["sha256"])
+    body = sa.Column("body", sa.LargeBinary(), nullable=False)
+    _table("attachment_files", ("sha256",), _text("sha256"), body, clustered=False)
 
 
 def upgrade() -> None:
@@ -110,6 +135,7 @@ def upgrade() -> None:
         sqlite_where=WITH_PHONE,
         postgresql_where=WITH_PHONE,
     )
+    _attachments()
     op.create_index("ix_audit_action_number", "audit", ["action", "number"])
     op.create_index("ix_audit_who_number", "audit", ["who", "number"])
     op.drop_index("ix_revisions_outcome", table_name="revisions")

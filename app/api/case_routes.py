@@ -1,0 +1,78 @@
+"""The API of an order's case, to be read: the checklist, the letter, and what is attached. The
+documents are those of the commands; no file is given out here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.api.request_body import chosen, instant_parameter, order_reference
+from app.core.errors import NotFoundError, UsageError
+from app.core.problems import ApiProblem
+from app.evidence.attachments import attachments_of, listing
+from app.evidence.dispute import FAMILIES
+from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case, said_family
+from app.evidence.dispute_letter import letter_of
+from app.evidence.gather_evidence import Providers
+from app.receiving.context import AppContext
+
+
+class CaseRoutes:
+    """The endpoints."""
+
+    def __init__(self, context: AppContext, *, providers: Providers, merchant: Merchant) -> None:
+        self._context = context
+        self._providers = providers
+        self._merchant = merchant
+
+    async def case(self, request: Request, program: str) -> Response:
+        """GET /api/v1/cases/{reference}?family=&as_of="""
+        asked = _asked(request)
+        try:
+            found = await dispute_case(
+                self._context, asked, sources=self._providers.sources, merchant=self._merchant
+            )
+        except NotFoundError:
+            raise _unknown() from None
+        return _answer(found.document())
+
+    async def letter(self, request: Request, program: str) -> Response:
+        """GET /api/v1/letters/{reference}?family=&respond_by=&as_of="""
+        asked = _asked(request)
+        try:
+            found = await letter_of(
+                self._context, asked, providers=self._providers, merchant=self._merchant
+            )
+        except NotFoundError:
+            raise _unknown() from None
+        except UsageError as error:
+            raise ApiProblem(422, "letter_not_possible", f"{error}.") from None
+        return _answer(found.document | {"checklist": found.case.document()})
+
+    async def attachments(self, request: Request, program: str) -> Response:
+        """GET /api/v1/attachments/{reference}"""
+        try:
+            found = await attachments_of(self._context, order=order_reference(request))
+        except NotFoundError:
+            raise _unknown() from None
+        return _answer(listing(found))
+
+
+def _asked(request: Request) -> CaseRequest:
+    return CaseRequest(
+        order=order_reference(request),
+        as_of=instant_parameter(request, "as_of"),
+        family=said_family(chosen(request, "family", FAMILIES)),
+        respond_by=instant_parameter(request, "respond_by"),
+    )
+
+
+def _unknown() -> ApiProblem:
+    return ApiProblem(404, "order_unknown", "Nothing is known of an order of this reference.")
+
+
+def _answer(document: Mapping[str, Any]) -> Response:
+    return JSONResponse(document)

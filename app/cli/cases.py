@@ -1,0 +1,305 @@
+"""Commands on an order's case: files that people attach to it or its breaks, letter, checklist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from app.cli.breaks import breaks_group
+from app.cli.evidence import AsOf, evidence_group, refuse_existing, write_private
+from app.cli.operators import ByOption
+from app.cli.output import DocumentOption, Format, document, emit, moment, note
+from app.cli.running import with_context
+from app.core.errors import UsageError
+from app.core.text import counted
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.evidence.attachments import Attachment
+    from app.evidence.dispute_case import Case, CaseRequest
+    from app.evidence.dispute_letter import Letter
+    from app.evidence.letter_forms import LetterForm
+    from app.receiving.context import AppContext
+
+Kind = Annotated[
+    str,
+    typer.Option(
+        help="receipt, delivery, correspondence, terms, refund_policy or other.",
+    ),
+]
+File = Annotated[Path, typer.Argument(help="A PDF, PNG, JPEG or plain text of at most 10 MiB.")]
+Carrier = Annotated[str, typer.Option(help="Of a delivery: who brought it.")]
+Tracking = Annotated[str, typer.Option(help="Of a delivery: its tracking number.")]
+COLUMNS = ("attachment", "kind", "name", "carrier", "tracking", "media", "size", "at", "gone_at")
+
+
+def attach(
+    order: Annotated[str, typer.Argument(help="The order's reference.")],
+    file: File,
+    kind: Kind,
+    said: Annotated[str, typer.Option("--note", help="What it shows; it goes with the file.")] = "",
+    carrier: Carrier = "",
+    tracking: Tracking = "",
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Attach a file to an order: an exhibit of its letter. It is erased with the order's data."""
+    _attach("order", order, file, kind, (said, carrier, tracking), by, form)
+
+
+def attach_to_break(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The break's id.")],
+    file: File,
+    kind: Kind = "other",
+    said: Annotated[str, typer.Option("--note", help="What it shows; it goes with the file.")] = "",
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Attach a file to a break, such as the provider's answer. It is the order's, too."""
+    _attach("break", name, file, kind, (said, "", ""), by, form)
+
+
+def _attach(
+    about: Literal["order", "break"],
+    subject: str,
+    file: Path,
+    kind: str,
+    told: tuple[str, str, str],
+    by: str | None,
+    form: Format,
+) -> None:
+    from app.evidence.attachments import ATTACHMENT_KINDS, AttachRequest, shown_name
+    from app.evidence.attachments import attach as attach_file
+
+    known = next((each for each in ATTACHMENT_KINDS if each == kind), None)
+    if known is None:
+        raise UsageError(f"--kind is one of: {', '.join(ATTACHMENT_KINDS)}")
+    said, carrier, tracking = told
+    asked = AttachRequest(
+        about=about,
+        subject=subject,
+        name=shown_name(file.name),
+        content=_read(file),
+        kind=known,
+        note=said,
+        carrier=carrier,
+        tracking=tracking,
+        by=by,
+    )
+    kept = with_context(lambda context, settings: attach_file(context, asked), purpose="writing")
+    if form is not Format.table:
+        document(kept.document(), form)
+        return
+    print(kept.record.attachment_id)
+    note(
+        f"{asked.name}, {counted(kept.record.size, 'byte')}, SHA-256 {kept.record.sha256}, is "
+        f"attached to {subject}. The log seals its digest; erasing the order takes the file."
+    )
+
+
+def _read(path: Path) -> bytes:
+    from app.evidence.attachments import MAX_FILE_BYTES
+
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def attachments(
+    order: Annotated[str, typer.Argument(help="The order's reference.")],
+    form: DocumentOption = Format.table,
+) -> None:
+    """List what is attached to an order and its breaks; what went is told without its name."""
+    from app.evidence.attachments import attachments_of
+
+    found = with_context(lambda context, settings: attachments_of(context, order=order))
+    _print(found, form)
+
+
+def attachments_of_break(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The break's id.")],
+    form: DocumentOption = Format.table,
+) -> None:
+    """List what is attached to a break; what went is told without its name."""
+    from app.evidence.attachments import attachments_of
+
+    found = with_context(lambda context, settings: attachments_of(context, break_=name))
+    _print(found, form)
+
+
+def _print(found: list[Attachment], form: Format) -> None:
+    from app.evidence.attachments import listing
+
+    told: dict[str, Any] = listing(found)
+    if form is not Format.table:
+        document(told, form)
+    elif found:
+        emit(told["attachments"], columns=COLUMNS, form=form)
+    else:
+        note("Nothing is attached to it.")
+
+
+def detach(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The attachment's id.")],
+    reason: Annotated[str, typer.Option(help="Why; the audit trail keeps it.")],
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Let an attachment go, of an order or a break: the file is deleted, and the trail says so."""
+    from app.evidence.attachments import detach as let_go
+
+    gone = with_context(
+        lambda context, settings: let_go(context, name, reason=reason, by=by), purpose="writing"
+    )
+    if form is not Format.table:
+        document(gone.document(), form)
+        return
+    note(f"{name} is gone; its digest, and why it went, stay in the trail.")
+
+
+Family = Annotated[
+    str | None,
+    typer.Option(
+        "--reason-family",
+        help="Of which kind the dispute is, where its reason does not tell: fraud, not_received, "
+        "not_as_described, duplicate, credit_not_processed or other.",
+    ),
+]
+RespondBy = Annotated[
+    str | None,
+    typer.Option(help="Until when the bank takes an answer, where no message says it (RFC 3339)."),
+]
+
+
+def letter(
+    order: Annotated[str, typer.Argument(help="The order's reference.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="The file to write, .pdf or .html; it is not replaced."
+        ),
+    ] = None,
+    as_of: AsOf = None,
+    family: Family = None,
+    respond_by: RespondBy = None,
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Write the letter that answers a dispute, with what is attached; say what is missing.
+
+    With --format json and without -o, what the letter says.
+    """
+    from app.evidence.letter_forms import form_of
+
+    if output is None and form is Format.table:
+        raise UsageError("say -o FILE with a name that ends in .pdf or .html, or --format json")
+    kind = None if output is None else form_of(output)
+    if output is not None:
+        refuse_existing(output)
+    asked = _asked(order, as_of, family, respond_by, by)
+    made, content = _letter(asked, kind)
+    if output is not None:
+        write_private(output, content)
+        note(f"{output}: {counted(len(content), 'byte')}, {_exhibits(made)}.")
+    if form is not Format.table:
+        document(made.document | {"checklist": made.case.document()}, form)
+        return
+    _say_missing(made.case)
+
+
+def _letter(asked: CaseRequest, kind: LetterForm | None) -> tuple[Letter, bytes]:
+    from app.bootstrap_evidence import evidence_providers, merchant_of, signer_of
+    from app.evidence.letter_forms import take_letter
+
+    async def work(context: AppContext, settings: Settings) -> tuple[Letter, bytes]:
+        return await take_letter(
+            context,
+            asked,
+            kind,
+            providers=evidence_providers(settings),
+            signer=await signer_of(context, settings),
+            merchant=merchant_of(settings),
+        )
+
+    return with_context(work, purpose="writing")
+
+
+def _asked(
+    order: str, as_of: str | None, family: str | None, respond_by: str | None, by: str | None
+) -> CaseRequest:
+    from app.evidence.dispute_case import CaseRequest, said_family
+
+    return CaseRequest(
+        order=order,
+        as_of=moment(as_of, "--as-of"),
+        family=said_family(family),
+        respond_by=moment(respond_by, "--respond-by"),
+        by=by,
+    )
+
+
+def _exhibits(made: Letter) -> str:
+    return counted(len(made.exhibits), "exhibit")
+
+
+def _say_missing(case: Case) -> None:
+    """What is missing before the deadline, on standard error: the letter itself says nothing of
+    it."""
+    missing = [each for each in case.items if not each.there]
+    by = case.document()["respond_by"]
+    note(f"The bank takes an answer until {by}." if by else "Nobody has said until when the bank "
+         "takes an answer.")  # fmt: skip
+    for each in missing:
+        note(f"Missing: {each.sentence} To do: {each.do}.")
+    if not missing:
+        note("Nothing that is usual for such a dispute is missing.")
+
+
+def checklist(
+    order: Annotated[str, typer.Argument(help="The order's reference.")],
+    as_of: AsOf = None,
+    family: Family = None,
+    respond_by: RespondBy = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Say what a bank asks to see in an answer to the order's dispute, and what is missing."""
+    from app.bootstrap_evidence import evidence_providers, merchant_of
+    from app.evidence.dispute_case import dispute_case
+
+    asked = _asked(order, as_of, family, respond_by, None)
+    case = with_context(
+        lambda context, settings: dispute_case(
+            context,
+            asked,
+            sources=evidence_providers(settings).sources,
+            merchant=merchant_of(settings),
+        )
+    )
+    told = case.document()
+    if form is not Format.table:
+        document(told, form)
+        return
+    if case.dispute is None:
+        note("The order has no dispute: this is what an answer to one would take.")
+    else:
+        note(f"The dispute: {told['about']}; answer due {told['respond_by'] or 'not stated'}.")
+    rows = [each | {"there": "yes" if each["there"] else "NO"} for each in told["items"]]
+    emit(rows, columns=("there", "sentence", "do"), form=form)
+
+
+def register() -> None:
+    """Add them to their groups."""
+    such_as = "Such as: tallyhook evidence attach ORD-1042 parcel.pdf --kind delivery"
+    evidence_group.command("attach", epilog=such_as)(attach)
+    evidence_group.command("letter", epilog="Such as: tallyhook evidence letter ORD-1042 -o a.pdf")(
+        letter
+    )
+    evidence_group.command("checklist")(checklist)
+    evidence_group.command("attachments")(attachments)
+    evidence_group.command("detach")(detach)
+    breaks_group.command("attach")(attach_to_break)
+    breaks_group.command("attachments")(attachments_of_break)

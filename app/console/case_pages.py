@@ -1,0 +1,251 @@
+"""An order's case: what a bank asks to see, what is attached, the letter, and until when."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from starlette.responses import Response
+
+from app.console.view import Asked, Document, Field, View
+from app.console.words import address
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
+from app.evidence.attachments import (
+    ATTACHMENT_KINDS,
+    ENDINGS,
+    KIND_WORDS,
+    MAX_FILE_BYTES,
+    Attachment,
+    AttachmentKind,
+    AttachRequest,
+    attach,
+    attachments_of,
+    detach,
+    read_attachment,
+    shown_name,
+)
+from app.evidence.dispute import FAMILIES, FAMILY_WORDS
+from app.evidence.dispute_case import Case, CaseRequest, said_family
+from app.finance.break_acts import one_break
+from app.orders.read_orders import explain_order
+from reconcile.instants import parse_instant
+
+
+async def case_document(view: View) -> Document:
+    """GET /cases/{order}?family="""
+    family = said_family(view.choice("family", FAMILIES))
+    case = await view.console.case_of(CaseRequest(order=view.subject, family=family))
+    told, found = case.document(), await attachments_of(view.context, order=view.subject)
+    return told | {
+        "subject": view.subject,
+        "chosen": family,
+        "families": [{"family": each, "about": FAMILY_WORDS[each]} for each in FAMILIES],
+        "attachments": [_shown(each) for each in found],
+    }
+
+
+async def attachments_of_break(view: View, name: str) -> list[dict[str, Any]]:
+    """Those of one break."""
+    return [_shown(each) for each in await attachments_of(view.context, break_=name)]
+
+
+def _shown(attachment: Attachment) -> dict[str, Any]:
+    return attachment.document() | {"words": KIND_WORDS[attachment.record.kind]}
+
+
+async def ask_attach(view: View) -> Asked:
+    """To what, which file, and what it shows."""
+    about, subject, back = await _subject(view)
+    kinds = tuple((each, KIND_WORDS[each]) for each in ATTACHMENT_KINDS)
+    fields = [
+        Field(
+            name="file",
+            label="The file",
+            kind="file",
+            hint=f"A PDF, PNG, JPEG or plain text of at most {MAX_FILE_BYTES >> 20} MiB.",
+        ),
+        Field(name="kind", label="What it is", choices=kinds),
+        Field(name="note", label="What it shows", hint="It goes with the file.", required=False),
+    ]
+    if about == "order":
+        only = "Of a proof of delivery; else nothing."
+        fields += [
+            Field(name="carrier", label="Carrier", hint=only, required=False),
+            Field(name="tracking", label="Tracking number", hint=only, required=False),
+        ]
+    return Asked(
+        subject=subject,
+        lines=(
+            "It is kept until it is detached, or the order's personal data are erased. It stands "
+            "behind the letter, and in evidence bundles that ask for it.",
+            "The trail keeps that you attached it, and its digest; the log seals that.",
+        ),
+        back=back,
+        reason=False,
+        fields=tuple(fields),
+    )
+
+
+async def _subject(view: View) -> tuple[str, str, str]:
+    """What something is attached to: `order` or `break`, its name, and its page."""
+    name = view.word("break")
+    if name is not None:
+        await one_break(view.context, name)
+        return "break", name, address("breaks", name)
+    order = view.needed("order")
+    await explain_order(view.context, order)
+    return "order", order, address("cases", order)
+
+
+async def do_attach(view: View, reason: str) -> str:
+    """Keep it."""
+    about, subject, back = await _subject(view)
+    if view.file is None:
+        raise UsageError("choose a file that is not empty")
+    if view.file.size > MAX_FILE_BYTES:
+        raise UsageError(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB")
+    named: dict[str, AttachmentKind] = {each: each for each in ATTACHMENT_KINDS}
+    asked = AttachRequest(
+        about="break" if about == "break" else "order",
+        subject=subject,
+        name=shown_name(view.file.path.name),
+        content=view.file.path.read_bytes(),
+        kind=named.get(view.given.get("kind", ""), "other"),
+        note=view.given.get("note", ""),
+        carrier=view.given.get("carrier", ""),
+        tracking=view.given.get("tracking", ""),
+        by=view.person.name,
+    )
+    await attach(view.context, asked)
+    return back
+
+
+async def _attached(view: View) -> Attachment:
+    """The attachment that the address names, of the order or break that it names. Raises
+    NotFoundError."""
+    about, subject, _ = await _subject(view)
+    found = await attachments_of(
+        view.context,
+        order=subject if about == "order" else None,
+        break_=subject if about == "break" else None,
+    )
+    wanted = view.needed("attachment")
+    for each in found:
+        if each.record.attachment_id == wanted and not each.gone:
+            return each
+    raise NotFoundError("this file is attached no more")
+
+
+async def ask_detach(view: View) -> Asked:
+    """What would go."""
+    found = await _attached(view)
+    _, subject, back = await _subject(view)
+    told = found.document()
+    return Asked(
+        subject=subject,
+        lines=(
+            f"{told['name']} ({KIND_WORDS[found.record.kind]}, "
+            f"{counted(found.record.size, 'byte')}) is deleted, with what was said of it.",
+            "The trail keeps that it was attached, its digest, and why it went.",
+        ),
+        back=back,
+    )
+
+
+async def do_detach(view: View, reason: str) -> str:
+    """Let it go."""
+    found = await _attached(view)
+    await detach(view.context, found.record.attachment_id, reason=reason, by=view.person.name)
+    return (await _subject(view))[2]
+
+
+async def ask_exhibit(view: View) -> Asked:
+    """What would be seen."""
+    found = await _attached(view)
+    _, subject, back = await _subject(view)
+    return Asked(
+        subject=subject,
+        lines=(
+            f"You get {found.document()['name']} as it was attached: "
+            f"{counted(found.record.size, 'byte')}. It may hold the customer's name, number and "
+            "address: keep it no longer than you need it.",
+            "The trail keeps that you took it.",
+        ),
+        back=back,
+        reason=False,
+    )
+
+
+async def do_exhibit(view: View, reason: str) -> Response:
+    """The file, as a download that no browser opens."""
+    name = (await _attached(view)).record.attachment_id
+    found, content = await read_attachment(view.context, name, by=view.person.name)
+    return Response(
+        content,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}.{ENDINGS[found.record.media]}"'
+        },
+    )
+
+
+async def ask_letter(view: View) -> Asked:
+    """What the letter says, and what is missing for it."""
+    order = view.needed("order")
+    case = await view.console.case_of(CaseRequest(order=order))
+    missing = [each for each in case.items if not each.there]
+    return Asked(
+        subject=order,
+        lines=(
+            "You get a letter for a bank: what happened, to the second, what each fact rests on, "
+            "and behind it what is attached.",
+            f"Missing for it: {counted(len(missing), 'thing')}; the order's case lists them."
+            if missing
+            else "Nothing that is usual for such a dispute is missing.",
+            "It holds the attached files as they came. The trail keeps that you took it.",
+        ),
+        back=address("cases", order),
+        reason=False,
+        fields=_letter_fields(case),
+    )
+
+
+def _letter_fields(case: Case) -> tuple[Field, ...]:
+    return (
+        Field(name="ending", label="As", choices=(("pdf", "PDF"), ("html", "a page (HTML)"))),
+        Field(
+            name="family",
+            label="Why the customer disputes it",
+            choices=tuple((each, FAMILY_WORDS[each]) for each in FAMILIES),
+            value=case.family,
+        ),
+        Field(
+            name="respond_by",
+            label="Until when the bank takes an answer",
+            value=case.document()["respond_by"] or "",
+            hint="Such as 2026-12-24T10:00:00Z; nothing where you do not know.",
+            required=False,
+        ),
+    )
+
+
+async def do_letter(view: View, reason: str) -> Response:
+    """The letter as a download."""
+    order, given = view.needed("order"), view.given.get("respond_by", "").strip()
+    try:
+        respond_by = parse_instant(given) if given else None
+    except ValueError as error:
+        raise UsageError(f"until when: {error}") from None
+    asked = CaseRequest(
+        order=order,
+        family=said_family(view.given.get("family") or None),
+        respond_by=respond_by,
+        by=view.person.name,
+    )
+    pdf = view.given.get("ending") == "pdf"
+    content = await view.console.write_letter(asked, "pdf" if pdf else "html")
+    ending, media = ("pdf", "application/pdf") if pdf else ("html", "text/html")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", order)[:80] or "order"
+    said = f'attachment; filename="letter-{name}.{ending}"'
+    return Response(content, media_type=media, headers={"Content-Disposition": said})

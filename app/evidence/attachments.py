@@ -1,0 +1,364 @@
+"""Files that people attach to an order or a break: receipts, deliveries, letters, terms.
+
+    1 judge   the kind, the size, and by its first bytes whether it is of a kind that is taken
+    2 keep    once by its digest; its name and what is said of it beside, as personal data
+    3 seal    an audit entry with the digests of both, of which the log gets a leaf
+
+It is personal by default: an erasure of the order takes it, and so does whoever detaches it. What
+stays says that a file of this digest was attached, by whom and when, and that it is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+from app.access.operators import note_in_trail, permitted
+from app.core.errors import NotFoundError, UsageError
+from app.core.ids import new_id, new_salts
+from app.core.masking import masked_words
+from app.core.text import counted, printable
+from app.database.engine import Connection
+from app.evidence.attachment_store import (
+    About,
+    AttachmentRecord,
+    add_attachment,
+    attached_bytes,
+    attachment_named,
+    attachments_of_order,
+    attachments_of_subject,
+    let_attachments_go,
+    order_of_break,
+)
+from app.orders.customers import checked_reason
+from app.orders.read_orders import explain_order
+from app.receiving.context import AppContext
+from reconcile.canonical import canonical_json
+from reconcile.instants import format_instant, format_known
+
+AttachmentKind = Literal["receipt", "delivery", "correspondence", "terms", "refund_policy", "other"]
+ATTACHMENT_KINDS: Final[tuple[AttachmentKind, ...]] = get_args(AttachmentKind)
+
+KIND_WORDS: Final[dict[str, str]] = {
+    "receipt": "receipt or invoice",
+    "delivery": "proof of delivery",
+    "correspondence": "correspondence with the customer",
+    "terms": "terms that the customer accepted",
+    "refund_policy": "refund policy",
+    "other": "other",
+}
+"""What each kind is called in a letter."""
+
+MAX_FILE_BYTES: Final = 10 * 1024 * 1024
+"""Of one file: a scan of some dozen pages. Payment services take 2 to 20 MB of evidence in all."""
+
+MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
+"""Of all files of an order or a break: a bundle with them is read into memory at once."""
+
+MOST_OF_ONE: Final = 30
+"""Files of an order or a break: exhibits that somebody at a bank looks through."""
+
+MAX_NAME: Final = 120
+MAX_NOTE: Final = 500
+MAX_PARCEL: Final = 80
+"""Characters of a file's name, of what is said of it, and of a carrier or a tracking number."""
+
+_PDF, _PNG, _JPEG, _TEXT = "application/pdf", "image/png", "image/jpeg", "text/plain"
+
+ENDINGS: Final = {_PDF: "pdf", _PNG: "png", _JPEG: "jpg", _TEXT: "txt"}
+"""What is taken, and what a file of it is called in a bundle: pages and pictures that every
+computer shows, and nothing that one runs."""
+
+_MAGIC: Final = ((b"%PDF-", _PDF), (b"\x89PNG\r\n\x1a\n", _PNG), (b"\xff\xd8\xff", _JPEG))
+_IN_TEXT: Final = frozenset("\n\r\t\f")
+
+ID: Final = "att_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachRequest:
+    """What is to be attached to what. `carrier` and `tracking`: of a delivery, how it went.
+
+    name  of the file, as the person knows it
+    note  what is said of it
+    """
+
+    about: About
+    subject: str
+    name: str
+    content: bytes = field(repr=False)
+    kind: AttachmentKind
+    note: str = ""
+    carrier: str = ""
+    tracking: str = ""
+    by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """One attachment, told to who may see it. `name`, `note`, `carrier` and `tracking` are empty
+    once it is gone."""
+
+    record: AttachmentRecord
+    name: str = ""
+    note: str = ""
+    carrier: str = ""
+    tracking: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was detached or erased."""
+        return self.record.gone_at is not None
+
+    def document(self) -> dict[str, Any]:
+        """For JSON. Of what may be a phone number the last digits stand there."""
+        found = self.record
+        return {
+            "attachment": found.attachment_id,
+            "about": found.about,
+            "subject": found.subject,
+            "order": found.order,
+            "kind": found.kind,
+            "name": masked_words(self.name),
+            "note": masked_words(self.note),
+            "carrier": masked_words(self.carrier),
+            "tracking": self.tracking,
+            "media": found.media,
+            "size": found.size,
+            "sha256": found.sha256,
+            "by": found.who,
+            "at": format_instant(found.at),
+            "deed": found.deed,
+            "gone_at": format_known(found.gone_at),
+        }
+
+
+def told_attachment(record: AttachmentRecord) -> Attachment:
+    """A row with what stands in its details."""
+    said = json.loads(record.details) if record.details is not None else {}
+    names = ("name", "note", "carrier", "tracking")
+    return Attachment(record=record, **{name: said.get(name, "") for name in names})
+
+
+def media_of(content: bytes) -> str | None:
+    """What a file is, by its bytes and not by its name; None for what is not taken."""
+    for begin, media in _MAGIC:
+        if content.startswith(begin):
+            return media
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    plain = all(each.isprintable() or each in _IN_TEXT for each in text.removeprefix("\ufeff"))
+    return _TEXT if text.strip() and plain else None
+
+
+async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
+    """Keep a file, and say so in the trail.
+
+    Raises UsageError for who may not, for a file that is not taken and for one too many, each with
+    what to do; NotFoundError for no such order or break.
+    """
+    media = _checked(asked)
+    order = await _order_of(context, asked)
+    details = _details(asked)
+    sha256 = hashlib.sha256(asked.content).hexdigest()
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=asked.by, action="attached")
+        await _check_room(connection, asked, sha256)
+        now = context.clock.now()
+        name = new_id(ID, now)
+        facts: dict[str, str | int] = {
+            "attachment": name,
+            "about": asked.about,
+            "kind": asked.kind,
+            "media": media,
+            "sha256": sha256,
+            "size": len(asked.content),
+            "details": hashlib.sha256(details.encode()).hexdigest(),
+        }
+        deed = await note_in_trail(
+            connection, who, action="attached", subject=asked.subject, at=now, facts=facts
+        )
+        record = AttachmentRecord(
+            attachment_id=name,
+            about=asked.about,
+            subject=asked.subject,
+            order=order,
+            kind=asked.kind,
+            media=media,
+            sha256=sha256,
+            size=len(asked.content),
+            who=who.name,
+            at=now,
+            deed=deed,
+            details=details,
+        )
+        await add_attachment(connection, record, asked.content)
+    return told_attachment(record)
+
+
+def _checked(asked: AttachRequest) -> str:
+    """The media type. Raises UsageError."""
+    if asked.kind not in ATTACHMENT_KINDS:
+        raise UsageError(f"the kind is one of: {', '.join(ATTACHMENT_KINDS)}")
+    if len(asked.content) > MAX_FILE_BYTES:
+        raise UsageError(
+            f"the file is larger than {MAX_FILE_BYTES >> 20} MiB: send the pages that matter, or a "
+            "smaller scan"
+        )
+    media = media_of(asked.content)
+    if media is None:
+        raise UsageError(
+            "the file is no PDF, PNG, JPEG or plain text in UTF-8, whatever its name says: print "
+            "it to a PDF, and attach that"
+        )
+    bounds = (
+        ("name", asked.name, MAX_NAME), ("note", asked.note, MAX_NOTE),
+        ("carrier", asked.carrier, MAX_PARCEL), ("tracking", asked.tracking, MAX_PARCEL),
+    )  # fmt: skip
+    for what, text, most in bounds:
+        if len(text) > most or not text.isprintable():
+            raise UsageError(f"the {what} has {most} printable characters at most")
+    if not asked.name:
+        raise UsageError("the file has no name")
+    if (asked.carrier or asked.tracking) and asked.kind != "delivery":
+        raise UsageError("a carrier and a tracking number go with the kind delivery")
+    return media
+
+
+def shown_name(path_name: str) -> str:
+    """A file's name as it may stand in a listing: printable, and not too long."""
+    return printable(path_name)[-MAX_NAME:] or "file"
+
+
+def _details(asked: AttachRequest) -> str:
+    """With a salt: when it is gone, its digest in the trail tells nobody what stood there."""
+    said = {
+        "name": asked.name,
+        "note": asked.note.strip(),
+        "carrier": asked.carrier.strip(),
+        "tracking": asked.tracking.strip(),
+        "salt": new_salts(1)[0].hex(),
+    }
+    return canonical_json(said).decode()
+
+
+async def _order_of(context: AppContext, asked: AttachRequest) -> str:
+    if asked.about == "order":
+        await explain_order(context, asked.subject)
+        return asked.subject
+    async with context.store.reading() as connection:
+        order = await order_of_break(connection, asked.subject)
+    if order is None:
+        raise NotFoundError(f"no break {asked.subject} lives: `tallyhook breaks list` shows them")
+    return order
+
+
+async def _check_room(connection: Connection, asked: AttachRequest, sha256: str) -> None:
+    there = [
+        each
+        for each in await attachments_of_subject(connection, asked.about, asked.subject)
+        if each.gone_at is None
+    ]
+    for each in there:
+        if each.sha256 == sha256:
+            raise UsageError(f"this very file is attached already, as {each.attachment_id}")
+    if len(there) >= MOST_OF_ONE:
+        raise UsageError(
+            f"{asked.subject} has {counted(MOST_OF_ONE, 'attachment')}, and no more are taken: "
+            "put several pages into one PDF, or detach what is of no use"
+        )
+    if sum(each.size for each in there) + len(asked.content) > MAX_BYTES_OF_ONE:
+        raise UsageError(
+            f"with this file {asked.subject} would have more than {MAX_BYTES_OF_ONE >> 20} MiB "
+            "attached: detach what is of no use, or make the scans smaller"
+        )
+
+
+async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
+    """Let one go: its bytes, its name and what was said of it. The trail keeps that it was there,
+    its digest, and why it went.
+
+    Raises UsageError for who may not, without a reason, and for one that is gone; NotFoundError.
+    """
+    said = checked_reason(reason, [])
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="detached")
+        found = await attachment_named(connection, name)
+        if found is None:
+            raise NotFoundError(f"there is no attachment {name!r}")
+        if found.gone_at is not None:
+            raise UsageError(f"{name} went on {format_instant(found.gone_at)}")
+        now = context.clock.now()
+        await note_in_trail(
+            connection, who, action="detached", subject=found.subject, at=now, reason=said,
+            facts={"attachment": name, "sha256": found.sha256},
+        )  # fmt: skip
+        await let_attachments_go(connection, [name], now=now)
+        gone = await attachment_named(connection, name)
+    assert gone is not None
+    return told_attachment(gone)
+
+
+async def attachments_of(
+    context: AppContext, *, order: str | None = None, break_: str | None = None
+) -> list[Attachment]:
+    """Those of an order with its breaks, or of one break; gone ones, too. Raises NotFoundError for
+    no such order or break."""
+    async with context.store.reading() as connection:
+        if break_ is not None:
+            if await order_of_break(connection, break_) is None:
+                raise NotFoundError(f"no break {break_} lives")
+            found = await attachments_of_subject(connection, "break", break_)
+        else:
+            found = await attachments_of_order(connection, order or "")
+    if order is not None and not found:
+        await explain_order(context, order)
+    return [told_attachment(each) for each in found]
+
+
+def listing(attachments: Iterable[Attachment]) -> dict[str, Any]:
+    """For JSON."""
+    return {"attachments": [each.document() for each in attachments]}
+
+
+async def bytes_of(connection: Connection, record: AttachmentRecord) -> bytes:
+    """The bytes of one that is there. Raises UsageError where they are not those of its digest."""
+    body = await attached_bytes(connection, record.sha256)
+    if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
+        raise UsageError(
+            f"the bytes of {record.attachment_id} are not those that were attached: "
+            "`tallyhook db check` says what is wrong with the store"
+        )
+    return body
+
+
+async def read_attachment(
+    context: AppContext, name: str, *, by: str | None
+) -> tuple[Attachment, bytes]:
+    """One with its bytes, for a person who may see them; the trail keeps that they did.
+
+    Raises UsageError for who may not and for one that is gone, NotFoundError for none.
+    """
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="attachment_read")
+        found = await attachment_named(connection, name)
+        if found is None:
+            raise NotFoundError(f"there is no attachment {name!r}")
+        if found.gone_at is not None:
+            raise UsageError(f"{name} went on {format_instant(found.gone_at)}")
+        content = await bytes_of(connection, found)
+        await note_in_trail(
+            connection, who, action="attachment_read", subject=found.subject,
+            at=context.clock.now(), facts={"attachment": name},
+        )  # fmt: skip
+    return told_attachment(found), content
+
+
+def living(attachments: Sequence[Attachment]) -> list[Attachment]:
+    """Those that are there."""
+    return [each for each in attachments if not each.gone]

@@ -1,0 +1,344 @@
+"""What is known of an order's dispute, and what a bank asks to see for its kind of reason.
+
+A dispute's reason is the provider's word or a card network's code. Both are told apart here by
+family; what no line names is left to a person, who can say the family.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from app.evidence.attachments import KIND_WORDS, Attachment
+from reconcile.instants import Instant
+from reconcile.ledger.correlate import Heard
+from reconcile.ledger.ledger import Ledger
+from reconcile.money import Money, to_json
+
+Family = Literal[
+    "fraud", "not_received", "not_as_described", "duplicate", "credit_not_processed", "other"
+]
+FAMILIES: Final[tuple[Family, ...]] = get_args(Family)
+
+FAMILY_WORDS: Final[Mapping[Family, str]] = {
+    "fraud": "the customer says that they did not make this payment",
+    "not_received": "the customer says that nothing was delivered",
+    "not_as_described": "the customer says that what was delivered is not what was sold",
+    "duplicate": "the customer says that they were charged more than once",
+    "credit_not_processed": "the customer says that money due back was not given back",
+    "other": "for a reason that is named in the bank's own message",
+}
+
+# The families are those of https://docs.stripe.com/disputes/categories, which sorts the codes of
+# the networks by what answers them. The codes of Visa and Mastercard are its own; those of American
+# Express and Discover are also in Braintree's list of chargeback reason codes
+# (https://developer.paypal.com/braintree/articles/risk-and-security/chargebacks-retrievals/
+# chargeback-reason-codes). Mastercard's 4853 holds several kinds, so no line has it.
+_CODES: Final[Mapping[Family, str]] = {
+    "fraud": "10.1 10.2 10.3 10.4 10.5 33 81 83 4837 4840 4849 4863 4870 4871 "
+    "f10 f14 f22 f24 f29 f30 f31 fr2 fr4 fr6 ua01 ua02 ua05 ua06 ua10 ua11",
+    "not_received": "13.1 13.9 30 4855 4859 c08 155 4554 rg",
+    "not_as_described": "13.3 13.4 13.5 53 c31 c32 rm",
+    "duplicate": "12.6 12.6.1 12.6.2 82 86 4834 p08 c14 173 dp",
+    "credit_not_processed": "13.6 13.7 85 4860 c02 c04 c05 c18 175 4513 rn2 cr",
+}
+
+# Words of Stripe, PayPal, Braintree and Square (each provider's own page of its dispute object).
+_WORDS: Final[Mapping[Family, str]] = {
+    "fraud": "fraud fraudulent unauthorised unauthorized unrecognized not_recognized "
+    "no_knowledge emv_liability_shift",
+    "not_received": "not_received product_not_received merchandise_not_received "
+    "merchandise_or_service_not_received non_receipt",
+    "not_as_described": "not_as_described product_unacceptable product_unsatisfactory "
+    "merchandise_or_service_not_as_described",
+    "duplicate": "duplicate duplicate_transaction paid_by_other_means payment_by_other_means",
+    "credit_not_processed": "credit_not_processed customer_requests_credit cancelled canceled "
+    "canceled_recurring_billing",
+}
+_FAMILY_OF: Final[dict[str, Family]] = {
+    word: family
+    for table in (_CODES, _WORDS)
+    for family, words in table.items()
+    for word in words.split()
+}
+
+
+def family_of(reason: str | None) -> Family | None:
+    """The family of a provider's reason or a network's code; None where no line names it."""
+    word = re.sub(r"[^a-z0-9.]+", "_", (reason or "").lower()).strip("_")
+    return _FAMILY_OF.get(word)
+
+
+State = Literal["open", "won", "lost"]
+_STATES: Final[Mapping[str, State]] = {
+    "disputed": "open", "dispute_won": "won", "dispute_lost": "lost",
+}  # fmt: skip
+STATE_WORDS: Final[Mapping[State, str]] = {
+    "open": "not decided yet", "won": "decided for the shop", "lost": "decided for the customer",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispute:
+    """One dispute, by what its messages say.
+
+    reference  the provider's own; None where it names none
+    payment    the disputed payment's reference
+    reason     the provider's word or the network's code; `family`: of which kind it is
+    respond_by until when the shop may answer
+    """
+
+    reference: str | None
+    payment: str | None
+    source: str
+    reason: str | None
+    family: Family | None
+    money: Money | None
+    opened_at: Instant
+    state: State
+    respond_by: Instant | None = None
+
+    def document(self, moment: Any) -> dict[str, Any]:
+        """For JSON. `moment`: how an instant is told."""
+        return {
+            "reference": self.reference,
+            "payment": self.payment,
+            "source": self.source,
+            "reason": self.reason,
+            "family": self.family,
+            "about": FAMILY_WORDS[self.family or "other"],
+            "money": None if self.money is None else to_json(self.money),
+            "opened_at": moment(self.opened_at),
+            "state": self.state,
+            "respond_by": moment(self.respond_by),
+        }
+
+
+def messages_of_disputes(ledger: Ledger) -> list[Heard]:
+    """The messages that tell of a dispute, in the order in which they happened."""
+    told = [each for each in ledger.case.heard if each.event.claim in _STATES]
+    return sorted(told, key=lambda each: (each.at, each.first))
+
+
+def dispute_of(ledger: Ledger, *, respond_by: Mapping[str, Instant]) -> Dispute | None:
+    """The order's newest dispute that is open, else its newest; None where there was none.
+
+    respond_by  by the event's id: until when the shop may answer, where its body says so
+    """
+    groups: dict[tuple[str, str | None, str | None], list[Heard]] = {}
+    for each in messages_of_disputes(ledger):
+        key = (each.event.source, each.event.payment, each.event.movement)
+        groups.setdefault(key, []).append(each)
+    found = [_dispute(told, ledger, respond_by) for told in groups.values()]
+    return max(found, key=lambda each: (each.state == "open", each.opened_at), default=None)
+
+
+def _dispute(told: Sequence[Heard], ledger: Ledger, respond_by: Mapping[str, Instant]) -> Dispute:
+    first, last = told[0], told[-1]
+    reasons = [each.event.reason for each in told if each.event.reason]
+    amounts = [each.event.money for each in told if each.event.money is not None]
+    dates = [respond_by[each.event.event_id] for each in told
+             if each.event.event_id in respond_by]  # fmt: skip
+    reason = reasons[-1] if reasons else None
+    return Dispute(
+        reference=first.event.movement,
+        payment=first.event.payment,
+        source=first.event.source,
+        reason=reason,
+        family=family_of(reason),
+        money=max(amounts, key=lambda each: each.minor) if amounts else _paid(ledger, first),
+        opened_at=first.at,
+        state=_STATES[last.event.claim],
+        respond_by=dates[-1] if dates else None,
+    )
+
+
+def _paid(ledger: Ledger, told: Heard) -> Money | None:
+    """All of the payment: what a dispute without an amount is about."""
+    payment = told.event.payment
+    paid = [
+        each.event.money
+        for each in ledger.case.heard
+        if each.event.claim == "succeeded" and each.event.payment == payment and each.event.money
+    ]
+    return paid[0] if paid else None
+
+
+# --- what a bank asks to see ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFacts:
+    """What the checklist looks at.
+
+    respond_by        until when the bank takes an answer; None where nobody has said
+    missing_merchant  the settings that say nothing of the merchant
+    fulfilled         whether the shop's record says that the order was fulfilled
+    refunded          whether money went back
+    payments          how many payments of the order went through
+    earlier           orders of the same customer before it that nobody disputed
+    """
+
+    respond_by: Instant | None
+    missing_merchant: tuple[str, ...]
+    attachments: tuple[Attachment, ...]
+    fulfilled: bool
+    refunded: bool
+    payments: int
+    earlier: int
+
+    def has(self, *kinds: str) -> bool:
+        """Whether something of one of these kinds is attached."""
+        return any(each.record.kind in kinds for each in self.attachments)
+
+    @property
+    def tracked(self) -> bool:
+        """Whether a delivery is attached with its carrier and number."""
+        return any(each.carrier and each.tracking for each in self.attachments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One thing that should be there. `do`: what brings it, where it is missing."""
+
+    name: str
+    sentence: str
+    there: bool
+    do: str
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        do = "" if self.there else self.do
+        return {"item": self.name, "there": self.there, "sentence": self.sentence, "do": do}
+
+
+def checklist(facts: CaseFacts, family: Family) -> list[Item]:
+    """What answers a dispute of this family: what every letter needs first."""
+    return [*_always(facts), *_OF_FAMILY[family](facts)]
+
+
+def _always(facts: CaseFacts) -> list[Item]:
+    return [
+        Item(
+            name="merchant",
+            sentence="The letter has the merchant's name, address and contact.",
+            there=not facts.missing_merchant,
+            do=f"set {' and '.join(facts.missing_merchant)}",
+        ),
+        Item(
+            name="deadline",
+            sentence="The date is known until which the bank takes an answer.",
+            there=facts.respond_by is not None,
+            do="look it up on the payment service's page of the dispute, and say it to the letter",
+        ),
+        _attached("receipt", "The receipt or invoice", facts),
+    ]
+
+
+def _attached(kind: str, what: str, facts: CaseFacts, *others: str) -> Item:
+    return Item(
+        name=kind,
+        sentence=f"{what} is attached.",
+        there=facts.has(kind, *others),
+        do=f"attach it as {KIND_WORDS[kind]}",
+    )
+
+
+def _delivered(facts: CaseFacts) -> Item:
+    return Item(
+        name="fulfilled",
+        sentence="The shop's own record says that the order was shipped.",
+        there=facts.fulfilled,
+        do="have the shop tell it (fulfilled_at of the order), or import an order book",
+    )
+
+
+def _tracked(facts: CaseFacts) -> Item:
+    return Item(
+        name="tracking",
+        sentence="The carrier and the tracking number are named.",
+        there=facts.tracked,
+        do="name both with a file that is attached as proof of delivery",
+    )
+
+
+_WROTE: Final = "What the customer and the shop wrote each other"
+
+
+def _fraud(facts: CaseFacts) -> list[Item]:
+    return [
+        _attached("delivery", "Proof that it was delivered to the customer", facts),
+        _tracked(facts),
+        Item(
+            name="earlier_orders",
+            sentence="At least two earlier orders of the same customer were paid, and nobody "
+            "disputed them.",
+            there=facts.earlier >= 2,
+            do="nothing brings them; another order that the customer does not deny would help",
+        ),
+        _attached("correspondence", _WROTE, facts),
+    ]
+
+
+def _not_received(facts: CaseFacts) -> list[Item]:
+    return [
+        _attached("delivery", "Proof that it was delivered to the customer", facts),
+        _tracked(facts),
+        _delivered(facts),
+        _attached("correspondence", _WROTE, facts),
+    ]
+
+
+def _not_as_described(facts: CaseFacts) -> list[Item]:
+    return [
+        _attached("terms", "What was promised: the description or the terms", facts),
+        _attached("delivery", "Proof of what was delivered", facts),
+        _attached("refund_policy", "The refund policy that the customer had seen", facts),
+        _attached("correspondence", _WROTE, facts),
+    ]
+
+
+def _duplicate(facts: CaseFacts) -> list[Item]:
+    return [
+        Item(
+            name="one_payment",
+            sentence="The order was paid once, by one payment.",
+            there=facts.payments == 1,
+            do="if it was paid twice, give the second payment back and accept the dispute",
+        ),
+        _attached("other", "The receipt of the other order that the other payment was for", facts,
+                  "correspondence"),
+    ]  # fmt: skip
+
+
+def _credit(facts: CaseFacts) -> list[Item]:
+    return [
+        Item(
+            name="refunded",
+            sentence="Money went back, or the refund policy says why none is due.",
+            there=facts.refunded or facts.has("refund_policy"),
+            do="give it back, or attach the refund policy",
+        ),
+        _attached("terms", "The terms of cancellation that the customer accepted", facts,
+                  "refund_policy"),
+        _attached("correspondence", _WROTE, facts),
+    ]  # fmt: skip
+
+
+def _other(facts: CaseFacts) -> list[Item]:
+    return [
+        _attached("delivery", "Proof that it was delivered to the customer", facts),
+        _attached("correspondence", _WROTE, facts),
+    ]
+
+
+_OF_FAMILY: Final = {
+    "fraud": _fraud,
+    "not_received": _not_received,
+    "not_as_described": _not_as_described,
+    "duplicate": _duplicate,
+    "credit_not_processed": _credit,
+    "other": _other,
+}

@@ -1,0 +1,261 @@
+"""An order's case: its dispute, what is attached, earlier orders of its customer, and what is
+missing for an answer. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.core.errors import UsageError
+from app.core.masking import Masking
+from app.core.reading import Unreadable
+from app.core.zones import wall_clock
+from app.database.engine import Connection
+from app.evidence.attachment_store import attachments_of_order
+from app.evidence.attachments import Attachment, told_attachment
+from app.evidence.dispute import (
+    FAMILIES,
+    FAMILY_WORDS,
+    CaseFacts,
+    Dispute,
+    Family,
+    Item,
+    checklist,
+    dispute_of,
+    messages_of_disputes,
+)
+from app.evidence.gather_evidence import masked_history
+from app.orders.customers import phones_of
+from app.orders.history_store import gather
+from app.orders.holds import as_judged
+from app.orders.read_orders import nothing_known
+from app.providers.source import Source
+from app.receiving.context import AppContext
+from app.receiving.delivery_log_store import raw_delivery
+from app.receiving.header_codec import read_headers
+from app.receiving.phone_store import notes_of, orders_by_phone
+from reconcile.instants import SECOND, Instant, format_instant, moment_of
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.money import Money, to_json
+
+LOOKED_AT: Final = 50
+"""Other orders of the customer that are looked at."""
+
+MOST_EARLIER: Final = 5
+"""Of them, that a letter names: the newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merchant:
+    """Who answers: what the settings say. A part that is empty is told as missing."""
+
+    name: str = ""
+    address: str = ""
+    contact: str = ""
+
+    def missing(self) -> tuple[str, ...]:
+        """The settings that say nothing."""
+        parts = {
+            "TALLYHOOK_MERCHANT": self.name,
+            "TALLYHOOK_MERCHANT_ADDRESS": self.address,
+            "TALLYHOOK_MERCHANT_CONTACT": self.contact,
+        }
+        return tuple(setting for setting, said in parts.items() if not said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRequest:
+    """Which case. `family` and `respond_by`: what a person knows and the messages do not say."""
+
+    order: str
+    as_of: Instant | None = None
+    family: Family | None = None
+    respond_by: Instant | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierOrder:
+    """An order of the same customer that was paid before, and that nobody disputed."""
+
+    order: str
+    paid_at: Instant
+    money: Money
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The case as of an instant, with the customers' numbers masked in its texts."""
+
+    order: str
+    as_of: Instant
+    ledger: Ledger
+    history: History
+    dispute: Dispute | None
+    family: Family
+    respond_by: Instant | None
+    attachments: tuple[Attachment, ...]
+    earlier: tuple[EarlierOrder, ...]
+    items: tuple[Item, ...]
+    masking: Masking = field(repr=False)
+
+    def document(self) -> dict[str, Any]:
+        """The checklist, for JSON."""
+        dispute = None if self.dispute is None else self.dispute.document(exact)
+        return {
+            "order": self.order,
+            "as_of": exact(self.as_of),
+            "dispute": dispute,
+            "family": self.family,
+            "about": FAMILY_WORDS[self.family],
+            "respond_by": exact(self.respond_by),
+            "missing": sum(not each.there for each in self.items),
+            "items": [each.document() for each in self.items],
+            "earlier_orders": [
+                {"order": each.order, "paid_at": exact(each.paid_at), "money": to_json(each.money)}
+                for each in self.earlier
+            ],
+        }
+
+
+def exact(instant: Instant | None) -> str | None:
+    """For JSON, to the second."""
+    return None if instant is None else format_instant(to_second(instant))
+
+
+def to_second(instant: Instant) -> Instant:
+    """Without what is below a second."""
+    return Instant(instant - instant % SECOND)
+
+
+def said_family(word: str | None) -> Family | None:
+    """The family that a person names. Raises UsageError for another word."""
+    if word is None:
+        return None
+    found = next((each for each in FAMILIES if each == word), None)
+    if found is None:
+        raise UsageError(f"{word!r} is none of: {', '.join(FAMILIES)}")
+    return found
+
+
+async def dispute_case(
+    context: AppContext,
+    asked: CaseRequest,
+    *,
+    sources: Mapping[str, Source],
+    merchant: Merchant,
+) -> Case:
+    """Raises NotFoundError for an order of which nothing was known by then."""
+    now = context.clock.now()
+    async with context.store.reading() as connection:
+        whole = (await as_judged(connection, [asked.order], policy=context.policy))[asked.order]
+        as_of = whole.instant_at(now) if asked.as_of is None else asked.as_of
+        known = whole.known_at(as_of)
+        if not known.records and not known.deliveries:
+            raise nothing_known(whole, asked.as_of)
+        masking = Masking(await phones_of(connection, asked.order, sources=sources))
+        ledger = fold(masked_history(known, masking), policy=context.policy, as_of=as_of)
+        dates = await _respond_by(connection, known, ledger, sources)
+        dispute = dispute_of(ledger, respond_by=dates)
+        records = await attachments_of_order(connection, asked.order)
+        earlier = await _earlier(connection, context, known, as_of, masking)
+    attachments = tuple(
+        told_attachment(each) for each in records if each.gone_at is None and each.at <= as_of
+    )
+    family = asked.family or (dispute.family if dispute else None) or "other"
+    respond_by = asked.respond_by or (dispute.respond_by if dispute else None)
+    facts = CaseFacts(
+        respond_by=respond_by,
+        missing_merchant=merchant.missing(),
+        attachments=attachments,
+        fulfilled=any(each.kind == "order_fulfilled" for each in known.records),
+        refunded=any(each.refunded for each in ledger.balances),
+        payments=sum(each.outcome == "succeeded" for each in ledger.attempts),
+        earlier=len(earlier),
+    )
+    return Case(
+        order=masking.text(asked.order),
+        as_of=as_of,
+        ledger=ledger,
+        history=masked_history(known, masking),
+        dispute=dispute,
+        family=family,
+        respond_by=respond_by,
+        attachments=attachments,
+        earlier=tuple(earlier[-MOST_EARLIER:]),
+        items=tuple(checklist(facts, family)),
+        masking=masking,
+    )
+
+
+async def _respond_by(
+    connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
+) -> dict[str, Instant]:
+    """By the event's id: until when a dispute may be answered, as the kept bodies say."""
+    wanted = {each.event.digest for each in messages_of_disputes(ledger)}
+    found: dict[str, Instant] = {}
+    for each in known.deliveries:
+        source = sources.get(each.event.source)
+        if each.event.digest not in wanted or source is None:
+            continue
+        kept = await raw_delivery(connection, each.delivery_id)
+        body = None if kept is None else kept.whole or kept.body
+        if kept is None or body is None:
+            continue
+        headers = read_headers(kept.headers)
+        try:
+            said = source.respond_by(
+                body, headers=headers.headers, method=headers.method, url=headers.url
+            )
+        except Unreadable:  # a date of another form: a person looks it up
+            continue
+        if said is not None:
+            found[each.event.event_id] = said
+    return found
+
+
+async def _earlier(
+    connection: Connection, context: AppContext, known: History, as_of: Instant, masking: Masking
+) -> list[EarlierOrder]:
+    """Orders of the same number, by its digest, that were paid before this one was and that nobody
+    disputed; the oldest first."""
+    things = {known.order, *(each.delivery_id for each in known.deliveries)}
+    others = set[str]()
+    for digest in {each[0] for each in await notes_of(connection, things)}:
+        others.update(await orders_by_phone(connection, digest, limit=LOOKED_AT + 1))
+    others.discard(known.order)
+    before = _paid(known)
+    found = []
+    for order, history in (await gather(connection, sorted(others)[:LOOKED_AT])).items():
+        past = history.known_at(as_of)
+        paid = _paid(past)
+        if paid is None or before is None or paid[0] >= before[0]:
+            continue
+        ledger = fold(past, policy=context.policy, as_of=as_of)
+        if not messages_of_disputes(ledger) and any(each.captured for each in ledger.balances):
+            found.append(EarlierOrder(order=masking.text(order), paid_at=paid[0], money=paid[1]))
+    return sorted(found, key=lambda each: (each.paid_at, each.order))
+
+
+def _paid(history: History) -> tuple[Instant, Money] | None:
+    """When and how much was first paid."""
+    paid = [
+        (each.event.occurred_at or each.received_at, each.event.money)
+        for each in history.deliveries
+        if each.event.claim == "succeeded" and each.event.money is not None
+    ]
+    return min(paid, key=lambda each: each[0], default=None)
+
+
+def local_words(instant: Instant, zone: Any) -> str:
+    """As people of a zone write it, to the second: `20 Nov 2026, 13:00:05`."""
+    moment = moment_of(wall_clock(to_second(instant), zone))
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment:%Y, %H:%M:%S}"
+
+
+_MONTHS: Final = (
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+)  # fmt: skip

@@ -1,0 +1,294 @@
+"""The letter that answers a dispute: what happened, to the second, what each fact rests on, and the
+exhibits. Two pages, and the exhibits behind them.
+
+    1 case     the dispute, what is attached, earlier orders           dispute_case.py
+    2 dossier  signatures checked again, and the log's entries         gather_evidence.py
+    3 letter   one document, of which every form is made               here
+    4 form     HTML, or PDF                                            letter_forms.py
+
+Leaves out: codes. What a program needs is in the evidence bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import Any, Final
+
+from app.core.text import counted
+from app.evidence import keys
+from app.evidence.attachments import KIND_WORDS, bytes_of
+from app.evidence.dispute import FAMILY_WORDS, STATE_WORDS
+from app.evidence.dispute_case import (
+    Case,
+    CaseRequest,
+    Merchant,
+    dispute_case,
+    exact,
+    local_words,
+)
+from app.evidence.gather_evidence import DeliveryEvidence, Dossier, Providers, gather_dossier
+from app.evidence.letter import STAMP
+from app.receiving.context import AppContext
+from reconcile.instants import Instant
+from reconcile.ledger.correlate import Heard
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.plain import plain_answer
+from reconcile.ledger.records import Record
+from reconcile.money import Money, to_json
+
+MOST_FACTS: Final = 16
+"""Rows of the letter: with them, and the longest exhibits' list, it has two pages."""
+
+_RECORDS: Final[Mapping[str, str]] = {
+    "order_placed": "The customer placed the order",
+    "order_canceled": "The shop canceled the order",
+    "order_fulfilled": "The shop shipped the order",
+    "session_opened": "The payment page was opened for the customer",
+}
+"""The shop's records that a bank asks about."""
+
+_CLAIMS: Final[Mapping[str, str]] = {
+    "authorized": "{money} was reserved on the customer's account",
+    "succeeded": "The customer paid {money}",
+    "declined": "A try to pay was declined",
+    "refunded": "{money} was given back to the customer",
+    "refund_failed": "A refund of {money} failed",
+    "reversed": "The payment of {money} was taken back",
+    "disputed": "The customer disputed {money}",
+    "dispute_won": "The dispute was decided for the shop",
+    "dispute_lost": "The dispute was decided for the customer",
+}
+"""What a message of the payment service says, once each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhibit:
+    """A file behind the letter."""
+
+    number: int
+    media: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """The letter as values, the files behind it, and what is missing for it."""
+
+    document: dict[str, Any]
+    exhibits: tuple[Exhibit, ...]
+    case: Case
+
+
+async def letter_of(
+    context: AppContext, asked: CaseRequest, *, providers: Providers, merchant: Merchant
+) -> Letter:
+    """The letter, and nothing written down: whoever takes it away asks `letter_forms.take_letter`.
+
+    Raises NotFoundError for an order of which nothing was known.
+    """
+    case = await dispute_case(context, asked, sources=providers.sources, merchant=merchant)
+    dossier = await gather_dossier(
+        context, asked.order, as_of=case.as_of, full=False, providers=providers
+    )
+    async with context.store.reading() as connection:
+        exhibits = tuple(
+            [
+                Exhibit(
+                    number=number,
+                    media=each.record.media,
+                    content=await bytes_of(connection, each.record),
+                )
+                for number, each in enumerate(case.attachments, 1)
+            ]
+        )
+    writer = _Writer(context, case, dossier, merchant)
+    return Letter(document=writer.document(), exhibits=exhibits, case=case)
+
+
+class _Writer:
+    """Tells a case in the merchant's own time."""
+
+    def __init__(
+        self, context: AppContext, case: Case, dossier: Dossier, merchant: Merchant
+    ) -> None:
+        self._case = case
+        self._dossier = dossier
+        self._merchant = merchant
+        self._environment = context.store.environment or ""
+        self._zone = context.calendar_zone
+        self._leaves = {each.subject: each.index for each in dossier.sealed.leaves}
+        self._told = {each.arrived.delivery_id: each for each in dossier.told}
+
+    def document(self) -> dict[str, Any]:
+        """All that is in the letter."""
+        case, merchant = self._case, self._merchant
+        facts = self._facts()
+        return {
+            "title": _title(case),
+            "stamp": STAMP if self._environment == "sandbox" else "",
+            "environment": self._environment,
+            "merchant": {
+                "name": merchant.name, "address": merchant.address, "contact": merchant.contact,
+            },
+            "missing": list(merchant.missing()),
+            "order": case.order,
+            "as_of": self._moment(case.as_of),
+            "zone": str(self._zone),
+            "dispute": self._dispute(),
+            "answer": list(plain_answer(case.ledger)),
+            "money": _money(case.ledger),
+            "facts": facts[-MOST_FACTS:],
+            "facts_left_out": max(0, len(facts) - MOST_FACTS),
+            "exhibits": self._exhibits(),
+            "earlier_orders": [
+                {
+                    "order": each.order,
+                    "paid_at": self._moment(each.paid_at),
+                    "money": to_json(each.money),
+                    "words": str(each.money),
+                }
+                for each in case.earlier
+            ],
+            "log": self._log(),
+        }  # fmt: skip
+
+    def _moment(self, instant: Instant | None) -> dict[str, str | None]:
+        """The merchant's time, and UTC beside it: its day, too, where that is another one."""
+        if instant is None:
+            return {"at": None, "local": None, "utc": None}
+        local, utc = local_words(instant, self._zone), local_words(instant, UTC)
+        day, _, time = utc.partition(", ")
+        return {
+            "at": exact(instant),
+            "local": local,
+            "utc": f"{time} UTC" if local.startswith(day) else f"{utc} UTC",
+        }
+
+    def _dispute(self) -> dict[str, Any] | None:
+        found = self._case.dispute
+        if found is None:
+            return None
+        return {
+            "reference": found.reference,
+            "payment": found.payment,
+            "reason": FAMILY_WORDS[self._case.family],
+            "family": self._case.family,
+            "money": None if found.money is None else to_json(found.money),
+            "words": None if found.money is None else str(found.money),
+            "opened_at": self._moment(found.opened_at),
+            "respond_by": self._moment(self._case.respond_by),
+            "state": STATE_WORDS[found.state],
+        }
+
+    # --- facts -----------------------------------------------------------------------------------
+
+    def _facts(self) -> list[dict[str, Any]]:
+        rows = [*self._of_records(), *self._of_messages()]
+        rows.sort(key=lambda each: each[0])
+        return [
+            {"at": self._moment(at), "fact": f"{fact}.", "rests_on": rests}
+            for at, fact, rests in rows
+        ]
+
+    def _of_records(self) -> Iterable[tuple[Instant, str, str]]:
+        for each in self._case.history.records:
+            if each.kind in _RECORDS and each.order == self._case.order:
+                yield each.at, _record_words(each), self._rests_on_record(each)
+
+    def _rests_on_record(self, record: Record) -> str:
+        noted = local_words(record.recorded_at, self._zone)
+        return f"The shop's own record, noted {noted}{self._entry(record.record_id)}"
+
+    def _entry(self, subject: str) -> str:
+        place = self._leaves.get(subject)
+        return "" if place is None else f"; entry {place:,} of the sealed log"
+
+    def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
+        said = set[tuple[str, str | None, str | None]]()
+        for each in self._case.ledger.case.heard:
+            claim, event = each.event.claim, each.event
+            what = (claim, event.payment, event.movement)
+            if claim in _CLAIMS and what not in said:
+                said.add(what)
+                yield each.at, _message_words(each), self._rests_on_message(each)
+
+    def _rests_on_message(self, heard: Heard) -> str:
+        arrivals = sorted(
+            (each.received_at, each.delivery_id)
+            for each in self._case.history.deliveries
+            if each.event.key == heard.event.key
+        )
+        told = self._told.get(arrivals[0][1]) if arrivals else None
+        words = f"Message of the payment service, received {local_words(heard.first, self._zone)}"
+        words += f" and {counted(heard.count - 1, 'time')} more" if heard.count > 1 else ""
+        words += f"; {_signature_words(told)}"
+        return words + (self._entry(arrivals[0][1]) if arrivals else "")
+
+    def _exhibits(self) -> list[dict[str, Any]]:
+        found = []
+        for number, each in enumerate(self._case.attachments, 1):
+            told = each.document()
+            parts = ("attachment", "kind", "name", "note", "carrier", "tracking", "media", "size")
+            found.append(
+                {
+                    "number": number,
+                    **{part: told[part] for part in parts},
+                    "words": KIND_WORDS[each.record.kind],
+                    "sha256": each.record.sha256,
+                    "attached_at": self._moment(each.record.at),
+                }
+            )
+        return found
+
+    def _log(self) -> dict[str, str] | None:
+        """The signed head that the entries lie under, and the key that signs for the log."""
+        sealed = self._dossier.sealed
+        if not sealed.checkpoint:
+            return None
+        origin, size, head = sealed.checkpoint.split("\n")[:3]
+        key = keys.key_name(keys.PublicKey(bytes.fromhex(sealed.keys[-1])))
+        return {"origin": origin, "size": size, "head": head, "key": key}
+
+
+def _title(case: Case) -> str:
+    if case.dispute is None:
+        return f"Statement on the payment of order {case.order}"
+    if case.dispute.state == "open":
+        return "Response to a payment dispute"
+    return "Statement on a payment dispute that was decided"
+
+
+def _record_words(record: Record) -> str:
+    money = f" of {record.money}" if record.money is not None else ""
+    return _RECORDS[record.kind] + (money if record.kind == "order_placed" else "")
+
+
+def _message_words(heard: Heard) -> str:
+    money = "an amount that was not stated" if heard.event.money is None else str(heard.event.money)
+    return _CLAIMS[heard.event.claim].format(money=money)
+
+
+def _signature_words(told: DeliveryEvidence | None) -> str:
+    if told is None:
+        return "its signature was right when it arrived"
+    if told.proven.key is not None:
+        return "its signature was checked again for this letter"
+    return "it was verified when it arrived"
+
+
+def _money(ledger: Ledger) -> list[list[str]]:
+    expected = "not known" if ledger.expected is None else str(ledger.expected)
+    rows = [["Price of the order", expected]]
+    for balance in ledger.balances:
+        amounts = (
+            ("Paid", balance.captured, True), ("Given back", balance.refunded, True),
+            ("Taken back", balance.reversed, False), ("Lost in disputes", balance.lost, False),
+        )  # fmt: skip
+        rows += [
+            [what, str(Money(minor=minor, currency=balance.currency))]
+            for what, minor, always in amounts
+            if minor or always
+        ]
+    return rows if ledger.balances else [*rows, ["Paid", "nothing"]]

@@ -1,0 +1,90 @@
+"""The case page: the checklist, exhibits that are sent, seen and detached, and the letter."""
+
+from __future__ import annotations
+
+import httpx2
+
+from reconcile.instants import DAY, Instant, format_instant
+from tests.api.driving import event
+from tests.console.conftest import RunningConsole
+from tests.console.test_finance_pages import of_form, send
+from tests.console.test_pages import shown
+from tests.reconcile.build import T
+
+PDF = b"%PDF-1.7 signed for"
+DUE = format_instant(Instant(T + 14 * DAY))
+
+
+async def attached(
+    client: httpx2.AsyncClient, path: str, content: bytes = PDF, **fields: str
+) -> httpx2.Response:
+    """Send a file by the form."""
+    form = {"form": await of_form(client, path), "note": "a porch", **fields}
+    file = ("parcel.pdf", content, "application/pdf")
+    return await client.post(path, data=form, files={"file": file})
+
+
+async def test_a_case_is_worked_on_from_its_page(console: RunningConsole) -> None:
+    """The deadline and the reason are the dispute's; what is attached leaves the checklist."""
+    refund = {
+        "reference": "dp_1", "amount": 1500, "currency": "KES", "reason": "product_not_received",
+        "respond_by": DUE,
+    }  # fmt: skip
+    body = event("evt_d", refund=refund)
+    body["type"] = "payment.disputed"
+    await console.driver.send(body)
+    async with console.signed_in("support") as client:
+        before = (await client.get("/cases/ORD-1.json")).json()
+        path = "/do/attach?order=ORD-1"
+        sent = await attached(client, path, kind="delivery", carrier="DHL", tracking="JD01")
+        wrong = await attached(client, path, b"MZ\0", kind="other")
+        after = (await client.get("/cases/ORD-1.json")).json()
+        page = (await client.get("/cases/ORD-1")).text
+        other = (await client.get("/cases/ORD-1.json?family=duplicate")).json()
+        (exhibit,) = after["attachments"]
+        about = f"order=ORD-1&attachment={exhibit['attachment']}"
+        seen = await send(client, f"/do/exhibit?{about}")
+        letter = await send(
+            client, "/do/letter?order=ORD-1", ending="pdf", family="not_received", respond_by=DUE
+        )
+        gone = await send(client, f"/do/detach?{about}", reason="of another order")
+        empty = shown((await client.get("/cases/ORD-1")).text)
+    assert (before["family"], before["respond_by"]) == ("not_received", DUE)
+    assert (sent.status_code, sent.headers["location"]) == (303, "/cases/ORD-1?done=attach")
+    assert wrong.status_code == 400
+    assert "print it to a PDF" in shown(wrong.text)
+    there = {each["item"] for each in after["items"] if each["there"]}
+    assert there >= {"deadline", "delivery", "tracking"}
+    assert before["missing"] - after["missing"] == 2
+    assert all(each["sentence"] in shown(page) for each in after["items"])
+    assert "parcel.pdf a porch DHL JD01" in shown(page)
+    assert other["family"] == "duplicate"
+    assert seen.content == PDF
+    assert "attachment" in seen.headers["content-disposition"]
+    assert letter.content.startswith(b"%PDF-")
+    assert gone.status_code == 303
+    assert "gone since" in empty
+    trail = console.driver.rows("SELECT action FROM audit WHERE who = 'a support' ORDER BY number")
+    assert [row[0] for row in trail] == [
+        "attached", "attachment_read", "letter_taken", "detached",
+    ]  # fmt: skip
+
+
+async def test_a_file_is_attached_to_a_break_and_seen_with_its_order(
+    console_with_breaks: RunningConsole,
+) -> None:
+    async with console_with_breaks.signed_in("finance") as client:
+        found = (await client.get("/breaks.json")).json()["breaks"]
+        name, order = next((each["id"], each["order"]) for each in found if each["order"])
+        sent = await attached(client, f"/do/attach?break={name}", kind="correspondence")
+        page = shown((await client.get(f"/breaks/{name}")).text)
+        case = (await client.get(f"/cases/{order}.json")).json()
+    assert sent.headers["location"].startswith(f"/breaks/{name}")
+    assert "parcel.pdf" in page
+    assert [each["about"] for each in case["attachments"]] == ["break"]
+
+
+async def test_a_viewer_sees_no_case(console: RunningConsole) -> None:
+    async with console.signed_in("viewer") as client:
+        assert (await client.get("/cases/ORD-1")).status_code == 403
+        assert "/cases/" not in (await client.get("/orders/ORD-1")).text

@@ -1,0 +1,303 @@
+"""The letter about a dispute: facts to the second in the merchant's time, what each rests on, the
+exhibits behind it, and what is missing before the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typst
+from pypdf import PdfReader
+
+from app.bootstrap_evidence import evidence_providers, signer_of
+from app.config.load import load_settings
+from app.core.errors import UsageError
+from app.core.zones import zone_named
+from app.evidence.attachments import Attachment, AttachRequest, attach
+from app.evidence.dispute import FAMILIES, CaseFacts, Family, checklist, family_of
+from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case
+from app.evidence.dispute_letter import Letter
+from app.evidence.letter_forms import form_of, letter_in, take_letter
+from app.orders.refold import refold_until_quiet
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
+from reconcile.ledger.events import CLAIM_KINDS
+from tests.api.driving import Driver, driving, environ, event
+from tests.reconcile.build import T
+
+PHONE = "254711223344"
+MERCHANT = Merchant(name="Duka Bora Ltd", address="Moi Avenue 12, Nairobi")
+OPENED, DUE = Instant(T + 20 * DAY), Instant(T + 34 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("reason", "family"),
+    [
+        ("10.4", "fraud"), ("4837", "fraud"), ("F29", "fraud"), ("UA02", "fraud"),
+        ("fraudulent", "fraud"), ("UNAUTHORISED", "fraud"), ("NO_KNOWLEDGE", "fraud"),
+        ("13.1", "not_received"), ("4855", "not_received"), ("C08", "not_received"),
+        ("MERCHANDISE_OR_SERVICE_NOT_RECEIVED", "not_received"),
+        ("13.3", "not_as_described"), ("product_unacceptable", "not_as_described"),
+        ("Product Unsatisfactory", "not_as_described"),
+        ("12.6.1", "duplicate"), ("P08", "duplicate"), ("PAID_BY_OTHER_MEANS", "duplicate"),
+        ("13.6", "credit_not_processed"), ("4860", "credit_not_processed"),
+        ("4853", None), ("general", None), ("", None), (None, None),
+    ],
+)  # fmt: skip
+def test_a_reason_is_of_the_family_that_its_network_or_provider_says(
+    reason: str | None, family: Family | None
+) -> None:
+    """Mastercard's 4853 is of several: a person says which."""
+    assert family_of(reason) == family
+
+
+BARE = CaseFacts(
+    respond_by=None, missing_merchant=("TALLYHOOK_MERCHANT",), attachments=(), fulfilled=False,
+    refunded=False, payments=2, earlier=0,
+)  # fmt: skip
+
+
+def _attached(*kinds: str) -> tuple[Attachment, ...]:
+    from app.evidence.attachment_store import AttachmentRecord
+
+    return tuple(
+        Attachment(
+            record=AttachmentRecord(
+                attachment_id=f"att_{kind}", about="order", subject="ORD-1", order="ORD-1",
+                kind=kind, media="application/pdf", sha256="", size=1, who="Sue", at=T, deed=1,
+            ),
+            carrier="DHL" if kind == "delivery" else "",
+            tracking="JD01" if kind == "delivery" else "",
+        )
+        for kind in kinds
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_checklist_says_what_is_missing_and_then_nothing(family: Family) -> None:
+    """Each item is missing of a bare case, with what brings it, and there in a whole one."""
+    for each in checklist(BARE, family):
+        assert not each.there
+        assert each.document()["do"]
+    whole = CaseFacts(
+        respond_by=DUE, missing_merchant=(), fulfilled=True, refunded=True, payments=1, earlier=2,
+        attachments=_attached("receipt", "delivery", "correspondence", "terms", "refund_policy",
+                              "other"),
+    )  # fmt: skip
+    for each in checklist(whole, family):
+        assert each.there, each
+        assert each.document()["do"] == ""
+
+
+def test_families_ask_for_different_things() -> None:
+    asked = {family: tuple(each.name for each in checklist(BARE, family)) for family in FAMILIES}
+    assert len(set(asked.values())) == len(FAMILIES)
+    assert "earlier_orders" in asked["fraud"]
+    assert "tracking" in asked["not_received"]
+    assert "refund_policy" in asked["not_as_described"]
+    assert "one_payment" in asked["duplicate"]
+    assert "refunded" in asked["credit_not_processed"]
+
+
+# --- the letter -----------------------------------------------------------------------------------
+
+
+def _body(order: str, name: str, kind: str, payment: str, at: int, **more: Any) -> dict[str, Any]:
+    body = event(name)
+    body["type"] = f"payment.{kind}"
+    body["occurred_at"] = format_instant(Instant(at))
+    money = {"amount": 1500, "currency": "KES"}
+    body["data"] = {
+        "order": {"reference": order, **money}, "payment": {"reference": payment, **money},
+        "customer": {"phone": PHONE}, **more,
+    }  # fmt: skip
+    return body
+
+
+async def disputed(driver: Driver) -> None:
+    """A paid and shipped order that is disputed; three earlier ones, of which one was, too; one
+    that came later."""
+    for number in range(3):
+        at = T - HOUR + number * MINUTE
+        await driver.send(_body(f"ORD-{number}", f"p{number}", "succeeded", f"pay_{number}", at))
+    refund = {"reference": "dp_1", "amount": 1500, "currency": "KES"}
+    await driver.send(_body("ORD-2", "d2", "disputed", "pay_2", T, refund=refund))
+    order = "/orders/ORD-1042"
+    placed = {"amount": "1500.00", "currency": "KES", "placed_at": format_instant(T)}
+    await driver.api("PUT", order, json=placed)
+    await driver.send(_body("ORD-1042", "e1", "declined", "pay_a", T + 5 * SECOND))
+    driver.clock.put(T + 2 * MINUTE)
+    for _ in range(2):
+        await driver.send(_body("ORD-1042", "e2", "succeeded", "pay_b", T + MINUTE + 250_000))
+    await driver.send(_body("ORD-9", "p9", "succeeded", "pay_9", T + 2 * MINUTE))
+    shipped = {"fulfilled_at": format_instant(Instant(T + DAY))}
+    driver.clock.put(T + DAY)
+    await driver.api("PUT", order, json=placed | shipped)
+    driver.clock.put(OPENED)
+    refund = {
+        "reference": "dp_77", "amount": 1500, "currency": "KES",
+        "reason": "product_not_received", "respond_by": format_instant(DUE),
+    }  # fmt: skip
+    await driver.send(_body("ORD-1042", "e3", "disputed", "pay_b", OPENED, refund=refund))
+    await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
+    driver.clock.put(OPENED + DAY)
+
+
+def _pdf(pages: int) -> bytes:
+    text = "#pagebreak()".join(f"Delivered, page {number}" for number in range(pages))
+    written: bytes = typst.compile(f'#set page(paper: "a6")\n{text}'.encode())
+    return written
+
+
+async def exhibits(driver: Driver) -> None:
+    """A PDF of two pages, a picture, a text, and a file that only begins as a PDF does."""
+    picture = typst.compile(b"#set page(width: 2cm, height: 2cm)\nPaid", format="png")
+    for name, content, kind, more in (
+        ("parcel.pdf", _pdf(2), "delivery", {"carrier": "DHL", "tracking": "JD01"}),
+        ("receipt.png", picture, "receipt", {"note": "KES <b>1,500</b> #pagebreak()"}),
+        ("mail.txt", b"Where is it?\n#panic()", "correspondence", {}),
+        ("broken.pdf", b"%PDF-1.7 and no more", "other", {}),
+    ):
+        words: dict[str, Any] = more
+        asked = AttachRequest(
+            about="order", subject="ORD-1042", name=name, content=content, kind=kind,  # type: ignore[arg-type]
+            by=None, **words,
+        )  # fmt: skip
+        await attach(driver.context, asked)
+
+
+async def write(driver: Driver, folder: Path, **words: Any) -> Letter:
+    settings = load_settings(environ(folder))
+    letter, _ = await take_letter(
+        driver.context,
+        CaseRequest(order="ORD-1042", **words),
+        "html",
+        providers=evidence_providers(settings),
+        signer=await signer_of(driver.context, settings),
+        merchant=MERCHANT,
+    )
+    return letter
+
+
+@pytest.fixture(scope="module")
+def letter(tmp_path_factory: pytest.TempPathFactory) -> Letter:
+    """Written in Nairobi."""
+    folder = tmp_path_factory.mktemp("letter")
+
+    async def world() -> Letter:
+        async with driving(folder, with_worker=False) as driver:
+            driver.context = replace(driver.service.context, zone=zone_named("Africa/Nairobi"))
+            await disputed(driver)
+            await exhibits(driver)
+            found = await write(driver, folder)
+            assert driver.rows("SELECT action, subject FROM audit WHERE action = 'letter_taken'")
+            return found
+
+    return asyncio.run(world())
+
+
+def test_it_says_who_answers_what_until_when(letter: Letter) -> None:
+    told = letter.document
+    assert told["title"] == "Response to a payment dispute"
+    assert told["missing"] == ["TALLYHOOK_MERCHANT_CONTACT"]
+    assert told["stamp"] == "SANDBOX"
+    found = told["dispute"]
+    assert (found["reference"], found["payment"], found["words"]) == (
+        "dp_77",
+        "pay_b",
+        "KES 1,500.00",
+    )
+    assert found["reason"] == "the customer says that nothing was delivered"
+    assert found["respond_by"]["at"] == format_instant(DUE)
+    assert found["respond_by"]["local"].endswith(" 13:00:00")
+    assert found["respond_by"]["utc"] == "10:00:00 UTC"
+
+
+def test_facts_are_told_in_order_to_the_second_with_what_they_rest_on(letter: Letter) -> None:
+    facts = letter.document["facts"]
+    assert [each["fact"] for each in facts] == [
+        "The customer placed the order of KES 1,500.00.",
+        "A try to pay was declined.",
+        "The customer paid KES 1,500.00.",
+        "The shop shipped the order.",
+        "The customer disputed KES 1,500.00.",
+    ]
+    paid = facts[2]
+    assert (paid["at"]["local"], paid["at"]["utc"]) == ("20 Nov 2026, 13:01:00", "10:01:00 UTC")
+    assert re.fullmatch(
+        r"Message of the payment service, received 20 Nov 2026, 13:02:00 and 1 time more; its "
+        r"signature was checked again for this letter; entry \d+ of the sealed log",
+        paid["rests_on"],
+    )
+    assert facts[0]["rests_on"].startswith(
+        "The shop's own record, noted 20 Nov 2026, 13:00:00; entry"
+    )
+
+
+def test_no_code_and_no_number_of_the_customer_is_in_it(letter: Letter) -> None:
+    """What people read: facts, answer, reason and state. The codes of a program are in none."""
+    told = letter.document
+    text = json.dumps([told["facts"], told["answer"], told["dispute"]["reason"], told["title"]])
+    codes = {each for each in CLAIM_KINDS if "_" in each} | {"evt_", "rec_", "dlv_"}
+    assert [each for each in codes if each in text] == []
+    assert PHONE not in json.dumps(told)
+
+
+def test_earlier_orders_are_those_that_nobody_disputed(letter: Letter) -> None:
+    """Neither the disputed one of before, nor the one that was paid afterwards."""
+    assert [each["order"] for each in letter.document["earlier_orders"]] == ["ORD-0", "ORD-1"]
+
+
+def test_a_pdf_has_two_pages_and_the_exhibits_behind_them(letter: Letter) -> None:
+    """The PDF's two, the picture's and the text's; what cannot be laid out is sent by itself. No
+    text of a file or a note is markup."""
+    pages = [each.extract_text() for each in PdfReader(io.BytesIO(letter_in(letter, "pdf"))).pages]
+    assert len(pages) == 2 + 4
+    assert all("SANDBOX" in each for each in pages)
+    front = " ".join(pages[0].split()) + " ".join(pages[1].split())
+    assert "Moi Avenue 12, Nairobi" in front
+    assert "merchant's contact is not set" in front
+    assert "DHL JD01" in front
+    assert front.count("Behind this letter") == 3
+    assert front.count("Sent by itself") == 1
+    assert "Delivered, page 1" in pages[3]
+    assert "#panic()" in pages[5]
+
+
+def test_a_page_needs_nothing_beside_it(letter: Letter) -> None:
+    page = letter_in(letter, "html").decode()
+    assert "data:image/png;base64," in page
+    assert "KES &lt;b&gt;1,500&lt;/b&gt;" in page
+    assert "#panic()" in page
+    assert page.count("This file is sent by itself") == 2
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_form_is_said_by_the_files_name() -> None:
+    assert (form_of(Path("a.PDF")), form_of(Path("b.html"))) == ("pdf", "html")
+    with pytest.raises(UsageError, match=r"\.pdf or \.html"):
+        form_of(Path("c.docx"))
+
+
+async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(_body("ORD-1042", "e1", "succeeded", "pay_1", T))
+        driver.clock.put(T + DAY)
+        found = await write(driver, tmp_path, family="fraud", respond_by=DUE)
+        case = await dispute_case(
+            driver.context, CaseRequest(order="ORD-1042"), sources={}, merchant=MERCHANT
+        )
+    assert found.document["title"] == "Statement on the payment of order ORD-1042"
+    assert found.document["dispute"] is None
+    assert found.document["zone"] == "UTC"
+    told = found.case.document()
+    assert (told["family"], told["respond_by"]) == ("fraud", format_instant(DUE))
+    assert {each["item"] for each in told["items"] if each["there"]} == {"deadline"}
+    assert (case.family, case.respond_by) == ("other", None)
