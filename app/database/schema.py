@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "c5743a6523bfc0d747247420f07a0e8e24bf7c6ad5af19b1567f2d20bd0fc128",
-    "postgresql": "f3ae992f3cc152164b04e914406feef2ad958c6c9d953905f7cdffb20da3e6d2",
+    "sqlite": "24dfef977fb7afcdad189669ab0f2df33ad51f0f6057038b15231d4dab1111ac",
+    "postgresql": "8238efcba11290ff48f55722535fb22e939139f7497e763583327e3d4167ff0c",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -235,7 +235,17 @@ def _log(dossier: Dossier) -> dict[str, Any]:
         "endorsements": list(sealed.endorsements),
         "leaves": list(leaves),
         "unsealed": list(sealed.unsealed),
-    }
+        "order": sealed.order and {
+            "commitment": sealed.order.commitment, "key": sealed.order.key,
+        },
+        "readings": {
+            delivery: {
+                name: {"hash": part.hash} if part.salt is None else {"salt": part.salt}
+                for name, part in parts.items()
+            }
+            for delivery, parts in sealed.readings.items()
+        },
+    }  # fmt: skip
 
 
 KEY: Final = "evidence-key.pub"

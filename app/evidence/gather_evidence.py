@@ -13,7 +13,14 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
+from app.evidence.gather_leaves import leaves_for_bundle
 from app.evidence.prove_sealed import AT_ONCE, InclusionProof, proofs_of
+from app.evidence.sealed_parts import (
+    ProvenLeaf,
+    SealedParts,
+    masked_leaves,
+    masked_readings,
+)
 from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.verify import MAX_BYTES
 from app.orders.customers import phones_of
@@ -27,7 +34,7 @@ from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers, restored
-from app.sealing.log_store import identity, leaves_of
+from app.sealing.log_store import identity
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, format_known
 from reconcile.ledger.events import Delivery, Event
@@ -88,35 +95,6 @@ class Profiled:
     profile: str
     orders: str
     text: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProvenLeaf:
-    """One entry of the log with its proof. `text` is what was hashed; None where that may not be
-    shown. `subject` names what it is of: an id, or `revision:7`."""
-
-    index: int
-    subject: str
-    text: str | None
-    hash: bytes
-    proof: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedParts:
-    """What the log says of what is in the bundle.
-
-    checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
-    unsealed    ids of what has no leaf under that head
-    keys        every public key that has signed for the log, in hex, the newest last
-    endorsements of each of them what the one before it signed of it, in hex; None where nothing
-    """
-
-    checkpoint: str = ""
-    leaves: tuple[ProvenLeaf, ...] = ()
-    unsealed: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    endorsements: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,15 +173,6 @@ def masked_history(history: History, masking: Masking) -> History:
         deliveries=frozenset(_masked_delivery(each, masking) for each in history.deliveries),
         records=frozenset(_masked(each, masking) for each in history.records),
     )
-
-
-def masked_leaves(sealed: SealedParts, masking: Masking) -> SealedParts:
-    """The proofs; of a leaf whose text holds a customer's number only the hash, which is salted."""
-    leaves = tuple(
-        replace(each, text=None) if each.text is None or masking.touches(each.text) else each
-        for each in sealed.leaves
-    )
-    return replace(sealed, leaves=leaves)
 
 
 def _masked_delivery(delivery: Delivery, masking: Masking) -> Delivery:
@@ -367,8 +336,9 @@ async def gather_dossier(
     told = retold(rows, providers.accounts)
     phones = frozenset({*asked, *phones_told(told, providers.sources)})
     masking = Masking(() if full else phones)
+    masked = masked_history(known, masking)
     return Dossier(
-        history=masked_history(known, masking),
+        history=masked,
         policy=context.policy,
         as_of=instant,
         told=tuple(told),
@@ -376,7 +346,7 @@ async def gather_dossier(
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
         lines=lines,
-        sealed=masked_leaves(sealed, masking),
+        sealed=masked_readings(masked_leaves(sealed, masking), known=known, masked=masked),
         masking=masking,
         phones=phones,
         full=full,
@@ -408,17 +378,21 @@ async def _sealed(
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(revisions)
     _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
-    sealed = (await leaves_of(connection, subjects)).keys()
-    if not sealed:
-        return SealedParts(unsealed=tuple(sorted(subjects)))
-    found = await proofs_of(connection, sealed, earliest=True)
+    found = await leaves_for_bundle(connection, history, subjects)
+    unsealed = tuple(sorted(subjects - found.leaves.keys()))
+    if not found.leaves:
+        return SealedParts(unsealed=unsealed)
+    _refuse_more(len(found.leaves), AT_ONCE, "leaves of the log")
+    proofs = await proofs_of(connection, found.leaves.keys(), earliest=True)
     known = await identity(connection)
     return SealedParts(
-        checkpoint=found.note,
-        leaves=tuple(_leaf(each) for each in found.proofs),
-        unsealed=tuple(sorted(subjects - sealed)),
+        checkpoint=proofs.note,
+        leaves=tuple(_leaf(each) for each in proofs.proofs),
+        unsealed=unsealed,
         keys=() if known is None else known.keys,
         endorsements=() if known is None else known.endorsements,
+        order=found.order,
+        readings=found.readings,
     )
 
 

@@ -42,7 +42,6 @@ from app.evidence.verify import (
     Wrong,
     deliveries,
     digests,
-    inclusion,
     ledger,
     release,
     steps_of,
@@ -50,6 +49,7 @@ from app.evidence.verify import (
     verdict,
 )
 from app.evidence.verify import rendered as left_to_its_release
+from app.evidence.verify_entries import completeness, inclusion, readings
 from app.orders.reindex import read_bytes_again
 from app.providers.profile import profile_text, read_profile, shipped_profiles
 from app.providers.sections import Profile
@@ -309,6 +309,8 @@ def verify_evidence(
         ("signature", lambda bundle: _signature(bundle, trusted)),
         ("deliveries", deliveries),
         ("inclusion", inclusion),
+        ("readings", readings),
+        ("completeness", completeness),
         ("checkpoint", _checkpoint),
         ("ledger", ledger),
         ("bodies", bodies),

@@ -4,6 +4,7 @@
     2 hashes       every kept hash is that of the leaves beneath it
     3 heads        every checkpoint is the head of its leaves, as it was signed, by a key of ours
     4 rows         every row has a leaf, or waits for one
+    orders         each leaf is the next one of the order that it names (`verify_orders`)
     5 the keeper   a checkpoint that was kept elsewhere is a head of this log
 
 Each layer is compared with the one it rests on, so that one change is told once, and where it is.
@@ -23,11 +24,12 @@ from app.database.engine import Connection
 from app.evidence.keys import PublicKey
 from app.evidence.seal import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
 from app.evidence.store import Content, contents_of, node_count, strays, whole_bodies
+from app.evidence.verify_orders import Names, OrderCounts, names_of, wrong_name
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.verify import digest_of
-from app.sealing.leaf_store import KINDS, Leaf, Members, Sealable
-from app.sealing.log_queue_store import count_unsealed, log_size, rows_to_seal
+from app.sealing.leaf_store import KINDS, READING, Leaf, Members, Sealable
+from app.sealing.log_queue_store import count_unsealed, log_size, readings_to_seal, rows_to_seal
 from app.sealing.log_store import (
     Identity,
     SignedHead,
@@ -40,8 +42,8 @@ from app.sealing.log_store import (
 from reconcile.instants import format_instant
 from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf_hash
 
-OWN: Final = frozenset(("kind", "salt"))
-"""Members that are the leaf's own."""
+OWN: Final = frozenset(("kind", "salt", "order", "of", "nth", "after", "reading"))
+"""Members that are the leaf's own, or are compared otherwise than with its row."""
 
 INDEXED: Final = frozenset(("event", "verdict"))
 """What `reindex` may correct in a row."""
@@ -57,7 +59,8 @@ async def rows_of(connection: Connection, leaves: Sequence[Leaf]) -> Rows:
         own = [each for each in own if _is_subject(each, numbered=kind.numbered)]
         if own:
             found |= await rows_to_seal(connection, kind, own)
-    return found
+    again = [leaf.subject for leaf in leaves if leaf.kind == READING and ":" in leaf.subject]
+    return found | (await readings_to_seal(connection, again) if again else {})
 
 
 def _is_subject(subject: str, *, numbered: bool) -> bool:
@@ -111,10 +114,12 @@ def _wrong_body(name: str, content: Content) -> Iterator[str]:
         yield f"{name} has lost its body, and was not pruned: it was deleted"
 
 
-def reread(leaf: Leaf, row: Sealable) -> bool:
+def reread(leaf: Leaf, row: Sealable, names: Names) -> bool:
     """Whether the row's index says otherwise than the receiver did: see `reindex`."""
     sealed = leaf.members()
-    return any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys())
+    if any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys()):
+        return True
+    return leaf.kind != READING and names.reads_otherwise(sealed, row)
 
 
 class Tree:
@@ -295,6 +300,7 @@ class _Verification:
         self._connection = connection
         self._tree = tree
         self._heads: deque[SignedHead] = deque()
+        self._orders = OrderCounts()
         self._whole = True
         self.verified = VerifiedLog(tell=tell)
 
@@ -316,6 +322,9 @@ class _Verification:
             after = leaves[-1].number + 1
             progress(after, size)
         await self._check_end()
+        if self._whole:
+            for problem in await self._orders.wrong_counts(self._connection):
+                self.verified.add(problem)
         await self._check_unsealed()  # 4
         if note is not None and kept is not None:  # 5
             self._check_keep(note, kept)
@@ -324,12 +333,15 @@ class _Verification:
     async def _check_rows(self, leaves: Sequence[Leaf]) -> None:
         rows = await rows_of(self._connection, leaves)
         bodies = await contents(self._connection, leaves)
+        names = await names_of(self._connection, rows.values())
         for leaf in leaves:
             row = rows.get(leaf.subject)
             problem = misfit(leaf, row, bodies.get(leaf.subject))
+            if problem is None and row is not None:
+                problem = wrong_name(leaf, row, names)
             if problem is not None:
                 self.verified.add(problem, leaf=leaf.number)
-            elif row is not None and reread(leaf, row):
+            elif row is not None and reread(leaf, row, names):
                 self.verified.reread += 1
 
     async def _grow(self, leaf: Leaf) -> None:
@@ -344,6 +356,9 @@ class _Verification:
             self._whole = False
             return
         self._tree.append(leaf.hash)
+        problem = self._orders.append(leaf)
+        if problem is not None:
+            self.verified.add(problem, leaf=leaf.number)
         while self._heads and self._heads[0].size == self._tree.size:  # 3
             await self._check_head(self._heads.popleft())
         problem = self._tree.wrong_keep()

@@ -187,6 +187,13 @@ PLACES: Final[tuple[Place, ...]] = (
     *_plain("notifications", "problem", "words of ours"),
     *_staff("operators", "name role"),
     *_reference("order_due", "order_key"),
+    *_plain("order_keys", "commitment", "tells nothing without the key"),
+    *_of("order_keys", "order_key", "possibly_personal", _REFERENCE, "emptied"),
+    *_of(
+        "order_keys", "key", "possibly_personal",
+        "tells which order leaves of the log name, whose reference may be made of a number",
+        "emptied",
+    ),
     *_plain("order_listings", "word", _CODES),
     *_reference("order_listings", "order_key"),
     *_of("phones", "digest", "personal", "the keyed digest of a number", "deleted"),

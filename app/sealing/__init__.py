@@ -4,4 +4,5 @@ __all__ = (
     "leaf_store",
     "log_queue_store",
     "log_store",
+    "order_store",
 )

@@ -11,16 +11,19 @@ import pytest
 
 from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import NotFoundError
+from app.database.statements import run
 from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
 from app.evidence.seal import Sealer, seal_all, verified_checkpoint
 from app.evidence.verify_log import verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
+from app.privacy.layers_store import prove_log
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.store import Store
 from app.sealing import log_queue_store
-from app.sealing.log_queue_store import count_unsealed, without_leaf
+from app.sealing.log_queue_store import count_unsealed, mark_read_again, without_leaf
 from app.sealing.log_store import begin_log, leaves_after, newest_head
+from app.sealing.order_store import forget_order
 from reconcile.canonical import canonical_json
 from reconcile.ledger.records import Record
 from reconcile.money import Money
@@ -80,6 +83,12 @@ async def everything_is_sealed_once(store: Store) -> int:
     found = await verify_log(context(store), progress=lambda done, of: None)
     assert (found.problems, found.leaves, found.waiting) == ([], total, 0)
     return total
+
+
+async def sealed(store: Store) -> list[dict[str, Any]]:
+    """What every leaf says, in the log's order."""
+    async with store.reading() as connection:
+        return [leaf.members() for leaf in await leaves_after(connection, 0, limit=1_000)]
 
 
 class SealingContract:
@@ -205,6 +214,92 @@ class SealingContract:
         for subject in (waiting.delivery_id, "deed:7", "no"):
             with pytest.raises(NotFoundError, match="log seal"):
                 await prove_sealed(context(store), subject)
+
+    async def test_leaves_name_their_order_one_after_the_other(self, store: Store) -> None:
+        """Across batches, each order by a name of its own, and what belongs to none by none."""
+        await begin(store)
+        for part in range(2):
+            await keep(store, *(genuine(f"{order}{part}", order=order) for order in "ABA"[part:]))
+            await keep(store, arrival(None))
+            await seal(store)
+        leaves = await sealed(store)
+        names = {leaf.get("of") for leaf in leaves}
+        assert len(names) == 3
+        for of in names - {None}:
+            own = [n for n, leaf in enumerate(leaves) if leaf.get("of") == of]
+            assert [(leaves[n]["nth"], leaves[n]["after"]) for n in own] == list(
+                zip(range(1, len(own) + 1), [None, *own], strict=False)
+            )
+        assert await everything_is_sealed_once(store) == 7
+
+    async def test_a_delivery_that_is_joined_to_its_order_later(self, store: Store) -> None:
+        """Its leaf names none; another one says which, and what was read, once."""
+        await begin(store)
+        orphan = genuine("e1", payment="p")
+        await keep(store, orphan, replace(orphan, delivery_id="dlv_again"))
+        await seal(store)
+        await keep(store, genuine("e2", order="A", payment="p"))
+        assert await seal(store) == 3
+        async with store.writing() as connection:
+            await run(connection, mark_read_again, [orphan.delivery_id])
+        await seal(store)
+        leaves = await sealed(store)
+        assert [(each["kind"], "of" in each) for each in leaves] == [
+            ("delivery", False), ("delivery", False), ("delivery", True), ("reading", True),
+            ("reading", True),
+        ]  # fmt: skip
+        assert len({each.get("of") for each in leaves}) == 2
+        assert {each["delivery"] for each in leaves[3:]} == {orphan.delivery_id, "dlv_again"}
+        found = await verify_log(context(store), progress=lambda done, of: None)
+        assert (found.problems, found.reread) == ([], 2)
+        async with store.reading() as connection:
+            assert await prove_log(connection, limit=5) == []
+
+    async def test_what_is_read_otherwise_is_sealed_again(self, store: Store) -> None:
+        """And what is read as before is not."""
+        await begin(store)
+        await keep(store, genuine("e1", order="A"), genuine("e2", order="A"))
+        await seal(store)
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("UPDATE events SET claim = 'declined' WHERE "
+                                             "event_id = 'e1'")  # fmt: skip
+            ids = [each["id"] for each in await sealed(store)]
+            await run(connection, mark_read_again, ids)
+        await seal(store)
+        leaves = await sealed(store)
+        assert [each["kind"] for each in leaves] == ["delivery", "delivery", "reading"]
+        assert leaves[2]["delivery"] == leaves[0]["id"]
+        assert leaves[2]["reading"] not in (None, leaves[0]["reading"])
+
+    async def test_an_order_that_was_erased_is_named_anew(self, store: Store) -> None:
+        """Nobody can tell any more which order the leaves before are of, and the log still fits."""
+        await begin(store)
+        await keep(store, genuine("e1", order="A"))
+        async with store.writing() as connection:
+            await add_records(connection, [placed(1)])
+        await seal(store)
+        async with store.writing() as connection:
+            await forget_order(connection, "A")
+        async with store.writing() as connection:
+            await add_records(connection, [placed(2)])
+        await seal(store)
+        leaves = await sealed(store)
+        assert [each["nth"] for each in leaves] == [1, 2, 1]
+        assert len({each["of"] for each in leaves}) == 2
+        assert await everything_is_sealed_once(store) == 3
+
+    async def test_a_leaf_that_was_put_between_an_orders_leaves(self, store: Store) -> None:
+        """What is kept of an order is not what its leaves give."""
+        await begin(store)
+        await keep(store, genuine("e1", order="A"))
+        await seal(store)
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("UPDATE order_keys SET leaves = 2")
+        await keep(store, genuine("e2", order="A"))
+        await seal(store)
+        found = await verify_log(context(store), progress=lambda done, of: None)
+        assert found.first == 1
+        assert "is not the next one of the order that it names" in found.problems[0]
 
     async def test_a_long_log(self, store: Store) -> None:
         """Over several tiles, kept hashes are as few as they must be, and every proof holds."""

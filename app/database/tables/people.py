@@ -78,6 +78,21 @@ class UnsealedRow(Table, table=True):
     count: int = big_column()
 
 
+class OrderKeyRow(Table, table=True):
+    """How leaves of the log name an order: `commitment` is HMAC-SHA256 of `order_key` under `key`.
+    `leaves`: how many there are, and `last`: the number of the newest. After an erasure neither
+    order nor key is here."""
+
+    __tablename__ = "order_keys"
+    __table_args__ = (UniqueConstraint("order_key"), STRICT)
+    number: int = big_column(primary=True)
+    order_key: str | None = text_column(null=True)
+    key: bytes | None = blob_column()
+    commitment: bytes = blob_column(null=False)
+    leaves: int = big_column()
+    last: int = big_column()
+
+
 class UnansweredRow(Table, table=True):
     """A session request without an answer: its bytes, with which its key must be sent again."""
 
