@@ -10,6 +10,7 @@ from app.config.settings import Settings
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.evidence.gather_evidence import Providers
 from app.evidence.seal import REST_S, CheckpointSigner, Sealer, open_signer
+from app.evidence.seal_orders import seal_orders_if_due
 from app.finance.read_lines import lines_naming
 from app.providers.profile import profile_text
 from app.receiving.context import AppContext
@@ -31,10 +32,13 @@ async def signer_of(context: AppContext, settings: Settings) -> CheckpointSigner
 
 
 def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
-    """The background task that seals."""
-    return PeriodicTask(
-        Sealer(context, signer).seal_some, component="sealing", rest=rest_when_idle(REST_S)
-    )
+    """The background task that seals, and once a day makes the tree of all orders."""
+    sealer = Sealer(context, signer)
+
+    async def work() -> int:
+        return await sealer.seal_some() or int(await seal_orders_if_due(context))
+
+    return PeriodicTask(work, component="sealing", rest=rest_when_idle(REST_S))
 
 
 def evidence_providers(settings: Settings) -> Providers:

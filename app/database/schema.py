@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "24dfef977fb7afcdad189669ab0f2df33ad51f0f6057038b15231d4dab1111ac",
-    "postgresql": "8238efcba11290ff48f55722535fb22e939139f7497e763583327e3d4167ff0c",
+    "sqlite": "7ecc2c48aa8d25c6d05eafb889f30faf6c968854fe1dc97b8cdb96d8c9b439c1",
+    "postgresql": "add2f150506e6496b5875c3e9defe26463d0ec43df19d45abfe7d0290a2bde88",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -7,6 +7,7 @@ __all__ = (
     "letter",
     "prove_sealed",
     "seal",
+    "seal_orders",
     "store",
     "tell_scenario",
     "verify",

@@ -238,6 +238,13 @@ def _log(dossier: Dossier) -> dict[str, Any]:
         "order": sealed.order and {
             "commitment": sealed.order.commitment, "key": sealed.order.key,
         },
+        "tree": sealed.tree
+        and {
+            "leaf": sealed.tree.leaf,
+            "leaves": sealed.tree.leaves,
+            "last": sealed.tree.last,
+            "path": [[shared, found.hex()] for shared, found in sealed.tree.path],
+        },
         "readings": {
             delivery: {
                 name: {"hash": part.hash} if part.salt is None else {"salt": part.salt}

@@ -332,7 +332,8 @@ async def gather_dossier(
         revisions = await revisions_of(connection, order, until=instant)
         lines = await _lines(connection, known, instant, providers)
         asked = await phones_of(connection, order, sources=providers.sources, most=0)
-        sealed = await _sealed(connection, known, [f"revision:{each.seq}" for each in revisions])
+        told_of = [f"revision:{each.seq}" for each in revisions]
+        sealed = await _sealed(connection, known, told_of, as_of=instant)
     told = retold(rows, providers.accounts)
     phones = frozenset({*asked, *phones_told(told, providers.sources)})
     masking = Masking(() if full else phones)
@@ -372,13 +373,13 @@ async def _lines(
 
 
 async def _sealed(
-    connection: Connection, history: History, revisions: Sequence[str]
+    connection: Connection, history: History, revisions: Sequence[str], *, as_of: Instant
 ) -> SealedParts:
     """Proofs against the first checkpoint that covers all that is sealed of it: always the same."""
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(revisions)
     _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
-    found = await leaves_for_bundle(connection, history, subjects)
+    found = await leaves_for_bundle(connection, history, subjects, as_of=as_of)
     unsealed = tuple(sorted(subjects - found.leaves.keys()))
     if not found.leaves:
         return SealedParts(unsealed=unsealed)
@@ -393,6 +394,7 @@ async def _sealed(
         endorsements=() if known is None else known.endorsements,
         order=found.order,
         readings=found.readings,
+        tree=found.tree,
     )
 
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from app.database.engine import Connection
 from app.database.statements import run
-from app.evidence.sealed_parts import OrderName, SealedPart
-from app.sealing.leaf_store import READ, Leaf
+from app.evidence.sealed_parts import InTree, OrderName, SealedPart
+from app.sealing.leaf_store import ORDERS, READ, Leaf
 from app.sealing.log_store import leaves_of
 from app.sealing.order_store import chain_of, log_secret, named_orders, read_leaves
+from app.sealing.order_tree_store import entry_in, newest_tree
+from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.history import History
 from reconcile.transparency.readings import part_hashes, part_salts, reading_hash
@@ -22,16 +24,17 @@ from reconcile.transparency.readings import part_hashes, part_salts, reading_has
 
 @dataclass(slots=True, kw_only=True)
 class BundleLeaves:
-    """Leaves by subject; how they name the order, where anybody can tell; and by delivery the parts
-    of what was read of it, where that was sealed."""
+    """Leaves by subject; how they name the order, where anybody can tell; by delivery the parts of
+    what was read of it, where that was sealed; and what the newest tree of orders counts."""
 
     leaves: dict[str, Leaf] = field(default_factory=dict)
     order: OrderName | None = None
     readings: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
+    tree: InTree | None = None
 
 
 async def leaves_for_bundle(
-    connection: Connection, history: History, subjects: Collection[str]
+    connection: Connection, history: History, subjects: Collection[str], *, as_of: Instant
 ) -> BundleLeaves:
     """The leaves for a bundle of these deliveries, records and revisions."""
     found = BundleLeaves(leaves=await leaves_of(connection, subjects))
@@ -49,14 +52,32 @@ async def leaves_for_bundle(
     if known is not None:
         named, key = known
         found.order = OrderName(commitment=named.commitment.hex(), key=key.hex())
+        await _add_tree(connection, found, named.commitment, as_of)
         await _add_rest(connection, found, await run(connection, chain_of, named))
     return found
 
 
+async def _add_tree(
+    connection: Connection, found: BundleLeaves, commitment: bytes, as_of: Instant
+) -> None:
+    """How many leaves the order had in the newest tree of all orders by then."""
+    tree = await newest_tree(connection, until=as_of)
+    if tree is None:
+        return
+    subject = f"{ORDERS.name}:{tree.number}"
+    leaves = await leaves_of(connection, [subject])
+    entered = await entry_in(connection, commitment, tree)
+    if leaves and entered is not None:
+        found.leaves |= leaves
+        entry, path = entered
+        found.tree = InTree(leaf=subject, leaves=entry.leaves, last=entry.last, path=tuple(path))
+
+
 async def _add_rest(connection: Connection, found: BundleLeaves, chain: list[Leaf]) -> None:
-    """Every leaf of the order up to the last one that is shown."""
-    last = max((n for n, leaf in enumerate(chain) if leaf.subject in found.leaves), default=-1)
-    more = [leaf for leaf in chain[: last + 1] if leaf.subject not in found.leaves]
+    """Every leaf of the order up to the last one that is shown, or that the tree counts."""
+    last = max((n for n, leaf in enumerate(chain, 1) if leaf.subject in found.leaves), default=0)
+    last = max(last, 0 if found.tree is None else found.tree.leaves)
+    more = [leaf for leaf in chain[:last] if leaf.subject not in found.leaves]
     found.leaves |= {leaf.subject: leaf for leaf in more}
     gone = [leaf.subject for leaf in more if leaf.kind == "delivery"]
     read = await run(connection, read_leaves, gone)  # of which order each is by now

@@ -55,7 +55,8 @@ books.json           lines of the shop's order books and of settlement files tha
 sources.json         which profile reads which source; profile-N.toml is that profile: how the
                      service signs, names, dates and prices its events
 log.json             each delivery, record and revision as a leaf of the shop's log, with its proof;
-                     the key by which leaves name this order, and the salts of what was read
+                     the key by which leaves name this order, the salts of what was read, and how
+                     many leaves the order had on the day before, as the log's tree of orders says
 checkpoint.txt       the signed head of that log, to which the proofs lead
 manifest.json        SHA-256 and size of every file here, and of those that were left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem

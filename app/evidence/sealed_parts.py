@@ -42,6 +42,21 @@ class SealedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InTree:
+    """An order in a tree of all orders.
+
+    leaf    which leaf seals the tree's root
+    leaves  how many the order had then, and last: the number of the newest of them
+    path    from below: bits shared with the commitments on the other side, and their hash
+    """
+
+    leaf: str
+    leaves: int
+    last: int
+    path: tuple[tuple[int, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealedParts:
     """What the log says of what is in the bundle.
 
@@ -51,6 +66,7 @@ class SealedParts:
     endorsements of each of them what the one before it signed of it, in hex; None where nothing
     order       how leaves name the order; None where none does that anybody can tell
     readings    by delivery: each part of what was read of it, and the salt that it is sealed with
+    tree        the order in the newest tree of all orders; None before there was one
     """
 
     checkpoint: str = ""
@@ -60,6 +76,7 @@ class SealedParts:
     endorsements: tuple[str | None, ...] = ()
     order: OrderName | None = None
     readings: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
+    tree: InTree | None = None
 
 
 def masked_leaves(sealed: SealedParts, masking: Masking) -> SealedParts:

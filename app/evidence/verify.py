@@ -245,16 +245,19 @@ SAID = "claims, money, references (history.json)"
 PROFILES = "which profile reads which source, and how (sources.json, profile-N.toml)"
 
 
-def unproven(bundle: Bundle) -> list[str]:
+def unproven(bundle: Bundle, left: int = 0) -> list[str]:
     """What of a bundle is only the word of whoever made it, however many steps passed. Of a bundle
-    that is not in form nothing: a step has failed."""
+    that is not in form nothing: a step has failed.
+
+    left  leaves of a checkpoint of the log that is known to have left the shop
+    """
     try:
-        return [clean(sentence) for sentence in _unproven(bundle) if sentence]
+        return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
     except (Wrong, *NOT_IN_FORM):
         return []
 
 
-def _unproven(bundle: Bundle) -> list[str]:
+def _unproven(bundle: Bundle, left: int) -> list[str]:
     log, history = bundle.document("log.json"), bundle.document("history.json")
     deliveries = [bundle.document(f"delivery-{each['delivery_id']}.json")
                   for each in history["deliveries"]]  # fmt: skip
@@ -268,7 +271,7 @@ def _unproven(bundle: Bundle) -> list[str]:
     masked = sum(MASKED in json.dumps(each["because"], ensure_ascii=False) for each in revisions)
     keys = [name for name in bundle.members if name.startswith("key-")]
     return [
-        *_sealed_unproven(bundle),
+        *_sealed_unproven(bundle, left),
         NOT_ANEW,
         *_said_unproven(bundle, deliveries),
         _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
@@ -288,7 +291,7 @@ def _unproven(bundle: Bundle) -> list[str]:
     ]  # fmt: skip
 
 
-def _sealed_unproven(bundle: Bundle) -> list[str]:
+def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
     """Of whether something was left out, or belongs to another order."""
     if bundle.manifest["format"] == FORMAT_1:
         return [NOTHING_LEFT_OUT]
@@ -297,8 +300,15 @@ def _sealed_unproven(bundle: Bundle) -> list[str]:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: it was sealed before entries "
                 "of the log named their order, or its key was erased"]  # fmt: skip
     some, count = ", ".join(found.others[:4]), len(found.others)
+    after = "after the last entry that the log has of it here"
+    if found.tree:
+        index, at = found.tree
+        after = f"since {at}"
+        if index >= left:
+            after += (f"; and what was before that is proven only if a checkpoint of {index + 1} "
+                      "leaves or more had left the shop before the dispute")  # fmt: skip
     return [
-        f"{NOTHING_LEFT_OUT} after the last entry that the log has of it here",
+        f"{NOTHING_LEFT_OUT} {after}",
         "" if key else "that it is this order that the log's entries name: its reference is masked",
         f"that these are of this order, {count}: {some}; the log has them under another, or of "
         "before its entries named their order" if found.others else "",

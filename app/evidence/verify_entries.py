@@ -234,11 +234,13 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
 
 class Chain(NamedTuple):
     """The log's entries that name the order: those here, how many the last of them says there are,
-    and deliveries, records and revisions here that no such entry is of."""
+    deliveries, records and revisions here that no such entry is of, and which leaf seals the tree
+    of all orders that counts them, with when that was made; None without one."""
 
     entries: dict[int, tuple[int, str]]
     whole: int
     others: list[str]
+    tree: tuple[int, str] | None
 
 
 def chain_of(bundle: Bundle) -> Chain:
@@ -257,7 +259,8 @@ def chain_of(bundle: Bundle) -> Chain:
         named.setdefault(leaf.get("delivery", name), []).append(leaf.get("of"))
         if of and leaf.get("of") == of:
             entries[leaf["nth"]] = (index, name)
-    whole, hidden = max(entries, default=0), len(log["leaves"]) - len(shown)
+    told = log["tree"] or {"leaves": 0}
+    whole, hidden = max([*entries, told["leaves"]]), len(log["leaves"]) - len(shown)
     if whole - len(entries) > hidden:
         raise Wrong(f"of the first {whole} entries of the log for this order not all are here")
     things = _things(bundle)
@@ -265,7 +268,30 @@ def chain_of(bundle: Bundle) -> Chain:
         if name not in things and not _elsewhere(name, shown, named, of, bundle):
             raise Wrong(f"the log has an entry of this order, {name}, of which nothing is here")
     others = [name for name in things if of not in named.get(name, ())]
-    return Chain(entries, whole, sorted({*others} - {*log["unsealed"]}))
+    tree = _tree(told, of, shown) if log["tree"] else None
+    if tree and entries.get(told["leaves"], (told["last"], ""))[0] != told["last"]:
+        raise Wrong("the tree of all orders counts other entries of this order than are here")
+    return Chain(entries, whole, sorted({*others} - {*log["unsealed"]}), tree)
+
+
+def _tree(told: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]]) -> tuple[int, str]:
+    """Number and time of the leaf that seals the tree, to whose root the order's entry leads: up
+    from where its name parts from those of others, after so many bits."""
+    index, leaf = shown[told["leaf"]]
+    entry = {"last": told["last"], "leaves": told["leaves"], "of": of}
+    found, below = hashlib.sha256(b"\0" + _canonical(entry)).digest(), 256
+    for shared, other in told["path"]:
+        side = bytes.fromhex(other)
+        one = int(of, 16) >> (255 - shared) & 1
+        both = side + found if one else found + side
+        found = hashlib.sha256(b"\1" + bytes([shared]) + both).digest()
+        if shared >= below:
+            raise Wrong("the order's entry does not lead upwards in the tree of all orders")
+        below = shared
+    if leaf["kind"] != "orders" or found.hex() != leaf["root"]:
+        raise Wrong("the order's entry does not lead to the root of the tree of all orders")
+    moment = EPOCH + timedelta(microseconds=leaf["at"])
+    return index, moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _elsewhere(name: str, shown: Any, named: Any, of: str, bundle: Bundle) -> bool:
@@ -286,5 +312,7 @@ def completeness(bundle: Bundle) -> tuple[bool | None, str]:
     said = f"The first {found.whole} entries of the log for this order are all here"
     if len(found.entries) < found.whole:
         return None, f"{said}, {found.whole - len(found.entries)} of them maybe as a hash alone."
+    if found.tree:
+        said += f", with all that the tree of all orders of {found.tree[1]} counts"
     key = bundle.document("log.json")["order"]["key"]
     return (True, f"{said}.") if key else (None, f"{said}; its reference is masked.")

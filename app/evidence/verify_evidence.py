@@ -321,25 +321,26 @@ def verify_evidence(
         checks.append((KEPT_CHECKPOINT, lambda bundle: _fits_kept(bundle, kept, trusted)))
     bundle, steps = steps_of(archive, checks)
     same_log = any(each.passed and each.name == KEPT_CHECKPOINT for each in steps)
+    left = read_checkpoint(kept.note).size if kept is not None and same_log else 0
     manifest = {} if bundle is None else bundle.manifest
     return VerifiedBundle(
         order=_text(manifest.get("order")),
         as_of=_text(manifest.get("as_of")),
         steps=tuple(steps),
-        not_proven=() if bundle is None else tuple(_not_proven(bundle, kept=same_log)),
+        not_proven=() if bundle is None else tuple(_not_proven(bundle, left=left)),
     )
 
 
-def _not_proven(bundle: Bundle, *, kept: bool) -> Iterator[str]:
+def _not_proven(bundle: Bundle, *, left: int) -> Iterator[str]:
     """As any Python tells it, but for what takes this program: profiles that are those of this
     release are known, and a kept checkpoint shows that the log is the one that there was.
 
-    kept  whether the bundle's log is that of a checkpoint that was kept
+    left  leaves of a checkpoint of the bundle's log that was kept; 0 without one
     """
-    for sentence in unproven(bundle):
+    for sentence in unproven(bundle, left):
         if sentence == PROFILES and _are_of_this_release(bundle):
             yield "which profile reads which source (sources.json)"
-        elif sentence != NOT_ANEW or not kept:
+        elif sentence != NOT_ANEW or not left:
             yield sentence
 
 

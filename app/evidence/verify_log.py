@@ -4,7 +4,8 @@
     2 hashes       every kept hash is that of the leaves beneath it
     3 heads        every checkpoint is the head of its leaves, as it was signed, by a key of ours
     4 rows         every row has a leaf, or waits for one
-    orders         each leaf is the next one of the order that it names (`verify_orders`)
+    orders         each leaf is the next one of the order that it names, and each day's tree of all
+                   orders is that of the leaves there were (`verify_orders`)
     5 the keeper   a checkpoint that was kept elsewhere is a head of this log
 
 Each layer is compared with the one it rests on, so that one change is told once, and where it is.
@@ -39,6 +40,7 @@ from app.sealing.log_store import (
     leaves_after,
     newest_head,
 )
+from app.sealing.order_tree_store import SealedTree, all_trees
 from reconcile.instants import format_instant
 from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf_hash
 
@@ -279,7 +281,8 @@ async def verify_log(
         if known is None:
             raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
         kept = None if against is None else _kept_elsewhere(against, known)
-        verification = _Verification(connection, Tree(known, kept=kept), tell=tell)
+        trees = await all_trees(connection)
+        verification = _Verification(connection, Tree(known, kept=kept), trees, tell=tell)
         return await verification.run(against, kept, progress=progress)
 
 
@@ -296,11 +299,13 @@ def _kept_elsewhere(note: str, known: Identity) -> Checkpoint:
 class _Verification:
     """One pass over the log; what it found is `verified`."""
 
-    def __init__(self, connection: Connection, tree: Tree, *, tell: int) -> None:
+    def __init__(
+        self, connection: Connection, tree: Tree, trees: Sequence[SealedTree], *, tell: int
+    ) -> None:
         self._connection = connection
         self._tree = tree
         self._heads: deque[SignedHead] = deque()
-        self._orders = OrderCounts()
+        self._orders = OrderCounts(trees)
         self._whole = True
         self.verified = VerifiedLog(tell=tell)
 
@@ -359,6 +364,8 @@ class _Verification:
         problem = self._orders.append(leaf)
         if problem is not None:
             self.verified.add(problem, leaf=leaf.number)
+        for problem in self._orders.wrong_trees(self._tree.size):
+            self.verified.add(problem)
         while self._heads and self._heads[0].size == self._tree.size:  # 3
             await self._check_head(self._heads.popleft())
         problem = self._tree.wrong_keep()

@@ -6,7 +6,8 @@ Memory grows with the orders: some 250 bytes for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +20,10 @@ from app.sealing.order_store import (
     log_secret,
     named_orders,
 )
+from app.sealing.order_tree_store import SealedTree
+from reconcile.instants import format_instant
 from reconcile.transparency.order_names import order_commitment
+from reconcile.transparency.order_tree import OrderEntry, OrderTree
 from reconcile.transparency.readings import sealed_reading
 
 SURE: Final = frozenset(("record", "revision"))
@@ -90,8 +94,10 @@ def wrong_name(leaf: Leaf, row: Sealable, names: Names) -> str | None:
 class OrderCounts:
     """Grows with the log's leaves: how many each order has, and the number of the newest."""
 
-    def __init__(self) -> None:
-        self.orders: dict[bytes, tuple[int, int]] = {}
+    def __init__(self, trees: Sequence[SealedTree]) -> None:
+        """trees: those that were made of the log, the oldest first."""
+        self._tree = OrderTree()
+        self._trees = deque(trees)
 
     def append(self, leaf: Leaf) -> str | None:
         """Count a leaf; why it is not the next one of its order, None where it is."""
@@ -102,8 +108,8 @@ class OrderCounts:
             return None  # it has not its hash: told with its row
         if of is None:
             return None
-        count, last = self.orders.get(of, (0, None))
-        self.orders[of] = (count + 1, leaf.number)
+        count, last = self._tree.get(of) or (0, None)
+        self._tree.put(OrderEntry(of, count + 1, leaf.number))
         if (sealed.get("nth"), sealed.get("after")) == (count + 1, last):
             return None
         return (
@@ -111,20 +117,35 @@ class OrderCounts:
             "one before it was taken out, or put in"
         )
 
+    def wrong_trees(self, size: int) -> Iterator[str]:
+        """Why trees of the log's first `size` leaves, all of which were counted, are not theirs."""
+        while self._trees and self._trees[0].size <= size:
+            tree = self._trees.popleft()
+            if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
+                yield (
+                    f"the tree of all orders of {format_instant(tree.at)} is not that of the "
+                    f"{tree.size:,} leaves there were: it, or one of them, was changed"
+                )
+
     async def wrong_counts(self, connection: Connection) -> list[str]:
         """Why what is kept of orders is not what their leaves give, a sentence for each."""
-        problems, known = [], 0
+        problems = [
+            f"the tree of all orders of {format_instant(tree.at)} is of {tree.size:,} leaves, more "
+            "than there are: the end of the log was cut off"
+            for tree in self._trees
+        ]
+        known = 0
         async for number, commitment, leaves, last in kept_counts(connection):
-            found = self.orders.get(bytes(commitment))
+            found = self._tree.get(bytes(commitment))
             known += found is not None
             if found != (leaves, last):
                 problems.append(
                     f"what is kept of order {number} of the log is not what its leaves give: it "
                     "was changed"
                 )
-        if known != len(self.orders):
+        if known != self._tree.count:
             problems.append(
-                f"the log's leaves name {len(self.orders):,} orders, and {known:,} of them are "
+                f"the log's leaves name {self._tree.count:,} orders, and {known:,} of them are "
                 "kept: a row of order_keys was deleted or changed"
             )
         return problems

@@ -187,6 +187,9 @@ PLACES: Final[tuple[Place, ...]] = (
     *_plain("notifications", "problem", "words of ours"),
     *_staff("operators", "name role"),
     *_reference("order_due", "order_key"),
+    *_plain("order_nodes", "hash", "hashes"),
+    *_plain("order_states", "commitment", "tells nothing without the key"),
+    *_plain("order_trees", "root", "hashes"),
     *_plain("order_keys", "commitment", "tells nothing without the key"),
     *_of("order_keys", "order_key", "possibly_personal", _REFERENCE, "emptied"),
     *_of(

@@ -5,4 +5,5 @@ __all__ = (
     "log_queue_store",
     "log_store",
     "order_store",
+    "order_tree_store",
 )

@@ -267,6 +267,15 @@ def _deed(row: Sequence[Any]) -> Sealable:
     )
 
 
+def _orders(row: Sequence[Any]) -> Sealable:
+    number, at, size, orders, root = row
+    return Sealable(
+        "orders",
+        f"orders:{number}",
+        {"id": number, "at": at, "size": size, "orders": orders, "root": bytes(root).hex()},
+    )
+
+
 _DELIVERY_COLUMNS: Final = (
     "id", "received_at", "source", "verdict", "event_id", "digest", "size", "headers", "pruned_at",
     "envelope",
@@ -308,7 +317,15 @@ DEED: Final = Kind(
     sealable=_deed,
 )
 
-KINDS: Final[tuple[Kind, ...]] = (DELIVERY, RECORD, REVISION, DEED)
+ORDERS: Final = Kind(
+    name="orders",
+    table="order_trees",
+    columns=("number", "at", "size", "orders", "root"),
+    numbered=True,
+    sealable=_orders,
+)
+
+KINDS: Final[tuple[Kind, ...]] = (DELIVERY, RECORD, REVISION, DEED, ORDERS)
 """Everything that is sealed."""
 
 KIND_OF: Final = {kind.name: kind for kind in KINDS}

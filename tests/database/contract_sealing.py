@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 
 from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import NotFoundError
+from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
 from app.evidence.seal import Sealer, seal_all, verified_checkpoint
+from app.evidence.seal_orders import seal_orders_if_due
 from app.evidence.verify_log import verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
@@ -23,16 +26,20 @@ from app.receiving.store import Store
 from app.sealing import log_queue_store
 from app.sealing.log_queue_store import count_unsealed, mark_read_again, without_leaf
 from app.sealing.log_store import begin_log, leaves_after, newest_head
-from app.sealing.order_store import forget_order
+from app.sealing.order_store import NamedOrder, forget_order, named_orders
+from app.sealing.order_tree_store import SealedTree, all_trees, entry_in
 from reconcile.canonical import canonical_json
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.transparency.merkle import consistency_holds, inclusion_holds, leaf_hash
+from reconcile.transparency.order_tree import root_by
 from tests.database.builders import SIGNER, arrival, context, keep, rows, said, seal
 from tests.database.contract_checking import quiet
 from tests.reconcile.build import T
 
-TABLES = "deliveries", "records", "revisions", "audit"
+DAY_S = 24 * 60 * 60
+
+TABLES = "deliveries", "records", "revisions", "audit", "order_trees"
 
 
 def genuine(event_id: str, **fields: Any) -> Arrival:
@@ -300,6 +307,52 @@ class SealingContract:
         found = await verify_log(context(store), progress=lambda done, of: None)
         assert found.first == 1
         assert "is not the next one of the order that it names" in found.problems[0]
+
+    async def test_the_tree_of_all_orders(self, store: Store) -> None:
+        """Grown from day to day it is that of the log's leaves, and has each order's count of then,
+        also of an order that was erased."""
+        await begin(store)
+        await keep(store, *(genuine(f"e{n}", order=f"order {n % 40}") for n in range(60)))
+        await seal(store)
+        assert not await seal_orders_if_due(context(store)), "on the day on which the log began"
+        assert await seal_orders_if_due(context(store, at=DAY_S))
+        assert not await seal_orders_if_due(context(store, at=DAY_S + 60))
+        await seal(store)
+        async with store.writing() as connection:
+            await forget_order(connection, "order 7")
+        await keep(store, *(genuine(f"f{n}", order=f"order {n}") for n in range(35, 45)))
+        await seal(store)
+        assert await seal_orders_if_due(context(store, at=2 * DAY_S))
+        await seal(store)
+        async with store.reading() as connection:
+            named = await named_orders(connection, [f"order {n}" for n in range(45)])
+            trees = await all_trees(connection)
+            counts = [await self._counts(connection, named, tree) for tree in trees]
+        assert [tree.orders for tree in trees] == [40, 45]
+        assert counts[0] == {f"order {n}": 1 + (n < 20) for n in range(40) if n != 7}
+        assert counts[1] == {
+            f"order {n}": 1 + (n < 20) + (35 <= n < 40) for n in range(45) if n != 7
+        }
+        assert await everything_is_sealed_once(store) == 72
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("UPDATE order_trees SET orders = 39 WHERE number = 1")
+        found = await verify_log(context(store), progress=lambda done, of: None)
+        assert ["orders" in each for each in found.problems] == [True, True]
+
+    async def _counts(
+        self,
+        connection: Connection,
+        named: Mapping[str, tuple[NamedOrder, bytes]],
+        tree: SealedTree,
+    ) -> dict[str, int]:
+        """How many leaves each order has in a tree, by entries that lead to its root."""
+        counts = {}
+        for order, (each, _) in named.items():
+            found = await entry_in(connection, each.commitment, tree)
+            if found is not None:
+                assert root_by(*found) == tree.root
+                counts[order] = found[0].leaves
+        return counts
 
     async def test_a_long_log(self, store: Store) -> None:
         """Over several tiles, kept hashes are as few as they must be, and every proof holds."""

@@ -50,6 +50,7 @@ async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_pa
         await live_through(driver)
         before = await build(driver, tmp_path)
         await erased(driver, tmp_path)
+        assert driver.rows("SELECT order_key, key FROM order_keys") == [(None, None)]
         after = await build(driver, tmp_path, reason="to see that it is gone")
         redacted = await build(driver, tmp_path)
     for each in (PHONE, PHONE[3:], NAME):

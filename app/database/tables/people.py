@@ -93,6 +93,43 @@ class OrderKeyRow(Table, table=True):
     last: int = big_column()
 
 
+class OrderTreeRow(Table, table=True):
+    """The tree of all orders that the first `size` leaves of the log name: its root is sealed, and
+    each row is one leaf. Append-only."""
+
+    __tablename__ = "order_trees"
+    __table_args__ = STRICT
+    number: int = big_column(primary=True)
+    at: int = big_column()
+    size: int = big_column()
+    orders: int = big_column()
+    root: bytes = blob_column(null=False)
+
+
+class OrderStateRow(Table, table=True):
+    """How many leaves an order had in the log of `size` leaves, and the number of the newest, where
+    that changed since the tree before. Append-only."""
+
+    __tablename__ = "order_states"
+    __table_args__ = CLUSTERED
+    commitment: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    size: int = big_column(primary=True)
+    leaves: int = big_column()
+    last: int = big_column()
+
+
+class OrderNodeRow(Table, table=True):
+    """The hash of all orders whose commitments begin with the `level` bits of `place`, in the log
+    of `size` leaves, where that changed since the tree before. Append-only."""
+
+    __tablename__ = "order_nodes"
+    __table_args__ = CLUSTERED
+    level: int = big_column(primary=True)
+    place: int = big_column(primary=True)
+    size: int = big_column(primary=True)
+    hash: bytes = blob_column(null=False)
+
+
 class UnansweredRow(Table, table=True):
     """A session request without an answer: its bytes, with which its key must be sent again."""
 
