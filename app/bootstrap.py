@@ -31,7 +31,7 @@ from app.bootstrap_context import (
     policy_of,
     store_settings,
 )
-from app.bootstrap_evidence import sealing, signer_of
+from app.bootstrap_evidence import cosigning, sealing, signer_of, witnesses_of
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
 from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient
@@ -108,6 +108,7 @@ def watched(context: AppContext, settings: Settings, ages: RefusedAges | None = 
         destination(settings),
         settings.inbox_alarm_s,
         scheduled=[entry.name for entry in entries_of(settings.schedule)],
+        witnesses=witnesses_of(settings),
     )
 
 
@@ -198,6 +199,10 @@ def working_parts(
         parts.append(("the pruner", Pruner(context, retention)))
     if signer is not None:
         parts.append(("the task that seals the evidence", sealing(context, signer)))
+    witnesses = witnesses_of(settings)
+    if witnesses is not None and client is not None:
+        task = cosigning(context, witnesses, client)
+        parts.append(("the task that has checkpoints cosigned", task))
     if entries := entries_of(settings.schedule):
         parts.append(("the schedule", Scheduler(context, entries)))
     return parts
@@ -294,8 +299,18 @@ class Service:
             api=api,
             checkouts=Checkouts(self.context, self.checkout),
             finance=_loading_finance(self.context, settings),
-            proposals=ProposalRoutes(_loading(self.context, settings), page_max=settings.page_max),
-            logs=LogRoutes(self.context, sources=self.sources, page_max=settings.page_max),
+            proposals=ProposalRoutes(
+                self.context,
+                _loading(self.context, settings),
+                sources=self.sources,
+                page_max=settings.page_max,
+            ),
+            logs=LogRoutes(
+                self.context,
+                sources=self.sources,
+                page_max=settings.page_max,
+                witnesses=witnesses_of(settings),
+            ),
             health=Health(
                 self.context,
                 reasons=self.reasons,
@@ -304,7 +319,11 @@ class Service:
                 inbox_red_s=settings.inbox_red_s,
                 read_elsewhere=lambda: self.read_elsewhere,
             ),
-            log=PublishedLog(self.context) if settings.evidence.publish else None,
+            log=(
+                PublishedLog(self.context, witnesses=witnesses_of(settings))
+                if settings.evidence.publish
+                else None
+            ),
         )
 
     def reasons(self) -> list[str]:

@@ -28,7 +28,7 @@ from app.console.jobs import Jobs, Work
 from app.console.uploads import Uploads
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
-from app.core.http import is_loopback
+from app.core.hosts import is_loopback
 from app.core.ids import new_token
 from app.core.schedule import entries_of
 from app.core.zones import zone_named

@@ -17,10 +17,11 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 
 from app.access.proposal import Proposal
 from app.bootstrap_context import open_context
+from app.bootstrap_golive import check_now, examine
 from app.bootstrap_proposals import proposals_of
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
-from app.console.jobs import Work
+from app.console.jobs import Checked, Work
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.logs import configure_logging
 from app.finance.bank_match import BookedPage, booked_page
@@ -36,6 +37,7 @@ from app.finance.imports import (
 from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
 from app.finance.withdraw_import import Foreseen, withdraw_import, withdrawable
+from app.golive.golive import checklist
 from app.receiving.context import AppContext
 from reconcile.reporting.closing import Blocker
 
@@ -93,6 +95,7 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
         close=lambda *words: do(_close, *words),
         against=lambda *words: do(_against, *words),
         approve=lambda *words: do(_approve, *words),
+        check=lambda: do(_check),
     )
 
 
@@ -190,3 +193,22 @@ async def _approve(
 ) -> None:
     proposals = proposals_of(context, settings)
     await proposals.approve(proposal, by=by, reason=reason)
+
+
+CHECKS_LIMIT_S: Final = 120.0
+"""Seconds for all checks: some forty seconds for each service that does not answer, and its
+source's trials; whoever has more of them runs the commands, which have no such limit."""
+
+
+async def _check(context: AppContext, settings: Settings) -> Checked:
+    try:
+        async with asyncio.timeout(CHECKS_LIMIT_S):
+            doctor = [check.document() for check in await examine()]
+            found = await check_now(context, settings)
+    except TimeoutError:
+        raise UsageError(
+            f"the checks took longer than {CHECKS_LIMIT_S:.0f} s, so something does not answer: "
+            "run `tallyhook doctor` and `tallyhook golive` on the machine"
+        ) from None
+    await checklist(context, found)
+    return Checked(doctor=doctor, checklist=found)

@@ -1,19 +1,27 @@
-"""Wiring: the evidence key's file, the task that seals, and the sources that evidence tells of."""
+"""Wiring: the evidence key's file, the tasks that seal and have checkpoints cosigned, and the
+sources that evidence tells of."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import httpx2
+
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.load import sqlite_file
 from app.config.settings import Settings
 from app.core.periodic import PeriodicTask, rest_when_idle
+from app.evidence.cosigning import REST_S as LOOK_S
+from app.evidence.cosigning import Cosigning
 from app.evidence.gather_evidence import Providers
 from app.evidence.seal import REST_S, CheckpointSigner, Sealer, open_signer
 from app.evidence.seal_orders import seal_orders_if_due
+from app.evidence.witnesses import Witness, Witnesses
 from app.finance.read_lines import lines_naming
 from app.providers.profile import profile_text
 from app.receiving.context import AppContext
+from reconcile.instants import SECOND
+from reconcile.transparency.cosignatures import read_cosigner
 
 
 def key_path(settings: Settings) -> Path:
@@ -41,6 +49,31 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
     return PeriodicTask(work, component="sealing", rest=rest_when_idle(REST_S))
 
 
+def witnesses_of(settings: Settings) -> Witnesses | None:
+    """Who cosigns checkpoints; None where nobody does."""
+    evidence = settings.evidence
+    pairs = [each.split(" ") for each in evidence.witnesses]
+    if not pairs:
+        return None
+    return Witnesses(
+        each=tuple(Witness(key=read_cosigner(key), url=url) for key, url in pairs),
+        quorum=evidence.witness_quorum or len(pairs) // 2 + 1,
+        every=evidence.witness_every_s * SECOND,
+        alarm_after=evidence.witness_alarm_s * SECOND,
+    )
+
+
+def cosigning(
+    context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient
+) -> PeriodicTask:
+    """The background task that has checkpoints cosigned."""
+    return PeriodicTask(
+        Cosigning(context, witnesses, client).ask_due,
+        component="cosigning",
+        rest=rest_when_idle(LOOK_S),
+    )
+
+
 def evidence_providers(settings: Settings) -> Providers:
     """Every configured source. Raises ConfigurationError."""
     return Providers(
@@ -48,4 +81,5 @@ def evidence_providers(settings: Settings) -> Providers:
         sources=compile_sources(settings),
         texts={name: profile_text(given.profile) for name, given in settings.sources.items()},
         lines=lines_naming,
+        witnesses=witnesses_of(settings),
     )

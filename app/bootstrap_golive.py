@@ -185,14 +185,18 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 async def run_checklist(context: AppContext, settings: Settings) -> list[ChecklistItem]:
     """Check what can be checked, and add what was rehearsed and stated."""
+    return await checklist(context, await check_now(context, settings))
+
+
+async def check_now(context: AppContext, settings: Settings) -> list[ChecklistItem]:
+    """What can be checked: nothing is written down."""
     sources = compile_sources(settings)
     unmarked = [name for name, each in sources.items() if not each.profile.environment.where]
-    checked = [
+    return [
         keys_item(list(_key_problems(context, settings))),
         await _tried(context, settings, sources),
         separation_item(context.store.environment or "no environment", unmarked=unmarked),
     ]
-    return await checklist(context, checked)
 
 
 def _key_problems(context: AppContext, settings: Settings) -> Iterator[str]:

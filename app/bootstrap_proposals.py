@@ -13,6 +13,7 @@ from app.finance.break_acts import acceptance_kind
 from app.finance.close_period import closing_kind
 from app.finance.match_rules import rules_kind
 from app.finance.withdraw_import import withdrawal_kind
+from app.orders.unmask_many import unmasking_kind
 from app.privacy.erase import erasure_kind
 from app.privacy.erase_finding import ErasureRules
 from app.providers.source import Source
@@ -36,6 +37,7 @@ def proposals_of(
             closing_kind(context, sources=found),
             erasing_kind(context, settings, sources=found),
             withdrawal_kind(context),
+            unmasking_kind(context),
         ),
     )
 

@@ -87,6 +87,7 @@ Action = Literal[
     "note_added",
     "alarm_taken",
     "test_event_sent",
+    "golive_checked",
     "signed_in",
     "sign_in_failed",
 ]
@@ -133,13 +134,14 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
     "restored": _ADMIN,
     "inbox_adopted": _ADMIN,
-    "proposed": _FINANCE,  # and the act itself, by its own action
-    "proposal_approved": _FINANCE,
-    "proposal_rejected": _FINANCE,
-    "proposal_withdrawn": _FINANCE,
+    "proposed": _FINANCE | _SUPPORT,  # these four: and the act itself, by its own action
+    "proposal_approved": _FINANCE | _SUPPORT,
+    "proposal_rejected": _FINANCE | _SUPPORT,
+    "proposal_withdrawn": _FINANCE | _SUPPORT,
     "note_added": _FINANCE | _SUPPORT,
     "alarm_taken": _FINANCE | _SUPPORT,
     "test_event_sent": _FINANCE | _SUPPORT,
+    "golive_checked": _FINANCE | _SUPPORT,
     "signed_in": frozenset(ROLES),
     "sign_in_failed": frozenset(),  # it is nobody's act
 }
@@ -156,6 +158,7 @@ Reading = Literal[
     "bank",
     "imports",
     "proposals",
+    "all_proposals",
     "runs",
     "periods",
     "reports",
@@ -181,7 +184,8 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "late": _FINANCE,
     "bank": _FINANCE,
     "imports": _FINANCE,
-    "proposals": _FINANCE,
+    "proposals": _FINANCE | _SUPPORT,  # of acts that the role may do
+    "all_proposals": _FINANCE,
     "runs": _FINANCE,
     "periods": _FINANCE,
     "reports": _FINANCE,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.proposal import Decided, Proposal
@@ -61,6 +61,15 @@ _SELECT: Final = (
     "FROM proposals LEFT JOIN proposal_decisions ON proposal = id"
 )
 
+_PAST: Final = (
+    f"{_SELECT} WHERE id < :before AND (decision IS NOT NULL OR until <= :now) "
+    "ORDER BY id DESC LIMIT :limit"
+)
+_PAST_OF_KINDS: Final = (
+    f"{_SELECT} WHERE id < :before AND (decision IS NOT NULL OR until <= :now) "
+    "AND kind IN :kinds ORDER BY id DESC LIMIT :limit"
+)
+
 _WAITING: Final = "decision IS NULL AND until > :now"
 
 
@@ -92,16 +101,21 @@ async def waiting_proposal_of(
 
 
 async def past_proposals(
-    connection: AsyncConnection, *, now: Instant, before: str, limit: int
+    connection: AsyncConnection,
+    *,
+    now: Instant,
+    before: str,
+    limit: int,
+    kinds: Collection[str] | None = None,
 ) -> list[Proposal]:
-    """Those that nobody can approve any more, with ids below this one, the newest first."""
-    rows = await connection.execute(
-        text(
-            f"{_SELECT} WHERE id < :before AND (decision IS NOT NULL OR until <= :now) "
-            "ORDER BY id DESC LIMIT :limit"
-        ),
-        {"before": before, "now": now, "limit": limit},
-    )
+    """Those that nobody can approve any more, with ids below this one, the newest first; of these
+    kinds, or of all."""
+    values: dict[str, Any] = {"before": before, "now": now, "limit": limit}
+    if kinds is None:
+        rows = await connection.execute(text(_PAST), values)
+    else:
+        some = text(_PAST_OF_KINDS).bindparams(bindparam("kinds", expanding=True))
+        rows = await connection.execute(some, {**values, "kinds": sorted(kinds)})
     return [_proposal(tuple(row)) for row in rows]
 
 

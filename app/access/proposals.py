@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from app.access.operator_store import Operator, operators, ways_in_since
-from app.access.operators import MAY, ROLES, Action, note_in_trail, permitted
+from app.access.operators import MAY, MAY_READ, ROLES, Action, note_in_trail, permitted
 from app.access.proposal import Decided, Decision, Proposal
 from app.access.proposal_store import (
     add_decision,
@@ -89,6 +89,8 @@ class ProposalKind:
     particulars of `given` what the sentence does not say: names with words for a heading
     unfinished  of a proposal, a sentence on what of it was begun and is not done, with the command
                 that does it; None: nothing. Left out where the act is one transaction
+    open_for    how long after the approval its proposer, and nobody else, may do what was agreed
+                to, by an act of its own; None: approving does it
     """
 
     name: str
@@ -101,6 +103,15 @@ class ProposalKind:
     where: Callable[[Proposal], tuple[str, str]] | None = None
     particulars: Mapping[str, str] = field(default_factory=dict)
     unfinished: Callable[[Proposal], Awaitable[str | None]] | None = None
+    open_for: Duration | None = None
+
+    def open_until(self, proposal: Proposal) -> Instant | None:
+        """Until when its proposer may do what was agreed to; None where approving does it, and
+        where nobody has agreed."""
+        decided = proposal.decided
+        if self.open_for is None or decided is None or decided.decision != "approved":
+            return None
+        return Instant(decided.at + self.open_for)
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
@@ -216,22 +227,34 @@ class Proposals:
         self._context = context
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
-    async def waiting(self) -> list[Proposal]:
-        """All that wait for a second person, the first to end first."""
-        async with self._context.store.reading() as connection:
-            return await waiting_proposals(connection, now=self._context.clock.now())
+    def shown_to(self, role: str) -> frozenset[str] | None:
+        """The kinds that a role may look at: of acts that it may do; None: all that there are."""
+        if role in MAY_READ["all_proposals"]:
+            return None
+        return frozenset(name for name, kind in self.kinds.items() if role in MAY[kind.action])
 
-    async def past(self, *, before: str = LAST, limit: int) -> list[Proposal]:
-        """Those that were decided or have ended, the newest first."""
+    async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
+        """All of these kinds that wait for a second person, the first to end first."""
+        async with self._context.store.reading() as connection:
+            found = await waiting_proposals(connection, now=self._context.clock.now())
+        return [each for each in found if kinds is None or each.kind in kinds]
+
+    async def past(
+        self, *, before: str = LAST, limit: int, kinds: frozenset[str] | None = None
+    ) -> list[Proposal]:
+        """Those of these kinds that were decided or have ended, the newest first."""
         async with self._context.store.reading() as connection:
             return await past_proposals(
-                connection, now=self._context.clock.now(), before=before, limit=limit
+                connection, now=self._context.clock.now(), before=before, limit=limit, kinds=kinds
             )
 
-    async def one(self, identity: str) -> Proposal:
-        """One by its id. Raises NotFoundError."""
+    async def one(self, identity: str, *, kinds: frozenset[str] | None = None) -> Proposal:
+        """One of these kinds by its id. Raises NotFoundError."""
         async with self._context.store.reading() as connection:
-            return await _known(connection, identity)
+            found = await _known(connection, identity)
+        if kinds is not None and found.kind not in kinds:
+            raise _unknown(identity)
+        return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
         """Why this person cannot approve it now, in a sentence; None where they can. Whether the
@@ -357,7 +380,8 @@ class Proposals:
 
     def document(self, proposal: Proposal) -> dict[str, Any]:
         """For JSON."""
-        decided = proposal.decided
+        decided, kind = proposal.decided, self.kinds.get(proposal.kind)
+        open_until = None if kind is None else kind.open_until(proposal)
         return {
             "id": proposal.id,
             "kind": proposal.kind,
@@ -372,17 +396,21 @@ class Proposals:
             "decided_by": None if decided is None else decided.who,
             "decided_at": None if decided is None else format_instant(decided.at),
             "decided_because": None if decided is None else decided.reason,
+            "open_until": None if open_until is None else format_instant(open_until),
         }
 
 
 async def _known(connection: Connection, identity: str) -> Proposal:
     proposal = await proposal_of(connection, identity)
     if proposal is None:
-        raise NotFoundError(
-            f"there is no proposal {identity[:80]!r}; `tallyhook proposals list` shows those that "
-            "wait"
-        )
+        raise _unknown(identity)
     return proposal
+
+
+def _unknown(identity: str) -> NotFoundError:
+    return NotFoundError(
+        f"there is no proposal {identity[:80]!r}; `tallyhook proposals list` shows those that wait"
+    )
 
 
 async def _two_persons(connection: Connection, proposal: Proposal, second: Operator) -> None:

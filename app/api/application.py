@@ -184,11 +184,13 @@ def _for_people(api: Api, logs: LogRoutes, proposals: ProposalRoutes) -> Iterato
     yield route("deliveries/{delivery}", GET=logs.delivery)
     yield route("notifications", GET=logs.notifications)
     yield route("notifications/{notification}/redeliver", POST=logs.redeliver)
+    yield route("log/witnesses", GET=logs.witnesses)
     yield route("proposals", GET=proposals.list)
     yield route("proposals/{proposal}", GET=proposals.one)
     yield route("proposals/{proposal}/approve", POST=proposals.approve)
     yield route("proposals/{proposal}/reject", POST=proposals.reject)
     yield route("proposals/{proposal}/withdraw", POST=proposals.withdraw)
+    yield route("proposals/{proposal}/numbers", POST=proposals.numbers)
 
 
 async def _on_unreachable(request: Request, error: Exception) -> Response:

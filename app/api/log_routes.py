@@ -1,5 +1,5 @@
-"""The API of what came and of what the shop was told: for people, with an operator's own token.
-Never a body, and of headers what may be seen."""
+"""The API of what came, of what the shop was told and of who cosigns the log: for people, with an
+operator's own token. Never a body, and of headers what may be seen."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from app.api.proposal_routes import asked_reason, role_missing
 from app.api.request_body import chosen, number_parameter
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
+from app.evidence.witnesses import Witnesses, witness_document
 from app.orders.delivery_log import (
     VERDICTS,
     is_refused,
@@ -44,9 +45,15 @@ class LogRoutes:
     """The endpoints."""
 
     def __init__(
-        self, context: AppContext, *, sources: Mapping[str, Source], page_max: int
+        self,
+        context: AppContext,
+        *,
+        sources: Mapping[str, Source],
+        page_max: int,
+        witnesses: Witnesses | None,
     ) -> None:
         self._context = context
+        self._witnesses = witnesses
         self._sources = sources
         self._page_max = page_max
 
@@ -131,6 +138,11 @@ class LogRoutes:
             ) from None
         (again,) = await list_notifications(self._context, state=None, limit=1, before=number + 1)
         return JSONResponse(notification_document(again))
+
+    async def witnesses(self, request: Request, operator: Holder) -> Response:
+        """GET /api/v1/log/witnesses"""
+        _may_look(operator, "log")
+        return JSONResponse(await witness_document(self._context, self._witnesses))
 
 
 def _may_look(operator: Holder, reading: Reading) -> None:

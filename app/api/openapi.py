@@ -419,6 +419,18 @@ _PROPOSAL_PATHS: Final[dict[str, Any]] = {
     "/api/v1/proposals/{proposal}/approve": _deciding("approve", "Agree to it; it is done at once"),
     "/api/v1/proposals/{proposal}/reject": _deciding("reject", "Say that it is not to be done"),
     "/api/v1/proposals/{proposal}/withdraw": _deciding("withdraw", "Take back one's own"),
+    "/api/v1/proposals/{proposal}/numbers": {
+        "parameters": [_PROPOSAL],
+        "post": _for_person(
+            "proposals.seeNumbers",
+            "The customers' numbers of one's own approved proposal; the trail keeps each look",
+            answers={
+                **_NO_PROPOSAL,
+                "200": _good("The numbers of each order", "Numbers"),
+                "409": _problem("It is not one's own, not approved, or its time is over"),
+            },
+        ),
+    },
 }
 
 # --- what came, and what was told -----------------------------------------------------------------
@@ -473,6 +485,14 @@ _LOG_PATHS: Final[dict[str, Any]] = {
             },
         ),
     },
+    "/api/v1/log/witnesses": {
+        "get": _for_person(
+            "log.listWitnesses",
+            "The witnesses that cosign the log's checkpoints, and the last checkpoint that left by "
+            "each way",
+            answers={"200": _good("Witnesses, and what left", "Witnesses")},
+        )
+    },
 }
 
 # --- what the shop is told ------------------------------------------------------------------------
@@ -525,6 +545,7 @@ _TAGS: Final = {
     "finance": "Imports, reconciliation, breaks and closed months.",
     "proposals": "What waits for a second person.",
     "notifications": "What the shop is told of by itself.",
+    "log": "The log in which everything is sealed.",
 }
 
 API_DOCUMENT: Final[dict[str, Any]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from starlette.requests import Request
@@ -15,6 +15,10 @@ from app.access.tokens import Holder
 from app.api.request_body import json_object, number_parameter
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
+from app.orders.unmask_many import NAME as UNMASK
+from app.orders.unmask_many import numbers_document, see_numbers
+from app.providers.source import Source
+from app.receiving.context import AppContext
 
 MAX_BYTES: Final = 16 * 1024
 """Of a body, which is a reason."""
@@ -26,8 +30,12 @@ class ProposalRoutes:
     """The endpoints. What does the acts is loaded when it is first asked for: a receiver needs
     none of it."""
 
-    def __init__(self, load: Loaded, *, page_max: int) -> None:
+    def __init__(
+        self, context: AppContext, load: Loaded, *, sources: Mapping[str, Source], page_max: int
+    ) -> None:
+        self._context = context
         self._load = load
+        self._sources = sources
         self._page_max = page_max
 
     async def list(self, request: Request, operator: Holder) -> Response:
@@ -35,8 +43,9 @@ class ProposalRoutes:
         _may_look(operator)
         proposals, before = await self._load(), request.query_params.get("before") or None
         limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
-        waiting = [] if before else await proposals.waiting()
-        past = await proposals.past(before=before or LAST, limit=limit)
+        kinds = proposals.shown_to(operator.role)
+        waiting = [] if before else await proposals.waiting(kinds=kinds)
+        past = await proposals.past(before=before or LAST, limit=limit, kinds=kinds)
         return JSONResponse(
             {
                 "proposals": [proposals.document(each) for each in (*waiting, *past)],
@@ -48,13 +57,13 @@ class ProposalRoutes:
         """GET /api/v1/proposals/{proposal}"""
         _may_look(operator)
         proposals = await self._load()
-        return JSONResponse(proposals.document(await _found(proposals, request)))
+        return JSONResponse(proposals.document(await _found(proposals, request, operator)))
 
     async def approve(self, request: Request, operator: Holder) -> Response:
         """POST /api/v1/proposals/{proposal}/approve"""
         _may(operator, "proposal_approved")
         proposals = await self._load()
-        proposal = await _found(proposals, request)
+        proposal = await _found(proposals, request, operator)
         kind = proposals.kinds.get(proposal.kind)
         if kind is not None and kind.takes_long:
             raise ApiProblem(
@@ -76,6 +85,21 @@ class ProposalRoutes:
         proposals = await self._load()
         return await _decide(proposals, request, operator, proposals.withdraw)
 
+    async def numbers(self, request: Request, operator: Holder) -> Response:
+        """POST /api/v1/proposals/{proposal}/numbers: what was approved, seen by its proposer; it is
+        a POST because the trail keeps each look."""
+        _may(operator, "unmasked")
+        proposals = await self._load()
+        proposal = await _found(proposals, request, operator)
+        kind = proposals.kinds[UNMASK]
+        try:
+            seen = await see_numbers(
+                self._context, kind, proposal, sources=self._sources, by=operator.name
+            )
+        except UsageError as error:
+            raise ApiProblem(409, "proposal_refused", f"{error}.") from None
+        return JSONResponse(numbers_document(kind, proposal, seen))
+
 
 def _may_look(operator: Holder) -> None:
     if operator.role not in MAY_READ["proposals"]:
@@ -94,11 +118,17 @@ def role_missing(operator: Holder) -> ApiProblem:
     )
 
 
-async def _found(proposals: Proposals, request: Request) -> Proposal:
+async def _found(proposals: Proposals, request: Request, operator: Holder) -> Proposal:
+    """The one that is asked for. Raises ApiProblem where it is not there, and where this person's
+    role may not look at such."""
     try:
-        return await proposals.one(request.path_params["proposal"])
+        found = await proposals.one(request.path_params["proposal"])
     except NotFoundError as error:
         raise ApiProblem(404, "proposal_unknown", f"{error}.") from None
+    kinds = proposals.shown_to(operator.role)
+    if kinds is not None and found.kind not in kinds:
+        raise role_missing(operator)
+    return found
 
 
 async def _decide(
@@ -107,7 +137,7 @@ async def _decide(
     operator: Holder,
     decide: Callable[..., Awaitable[Proposal]],
 ) -> Response:
-    proposal = await _found(proposals, request)
+    proposal = await _found(proposals, request, operator)
     reason = await asked_reason(request)
     try:
         done = await decide(proposal.id, by=operator.name, reason=reason)

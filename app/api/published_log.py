@@ -1,4 +1,5 @@
-"""What strangers may ask of the log: its key, its newest signed head, and that it only grew.
+"""What strangers may ask of the log: its key, its newest signed head, the newest that witnesses
+have cosigned, and that it only grew.
 
 A checkpoint that somebody else has kept can no longer be unsaid: whoever compares a bundle with it,
 or a later checkpoint, sees whether the log was written anew. Public by its purpose, and off unless
@@ -17,8 +18,9 @@ from starlette.routing import Route
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import problem
 from app.evidence.keys import PublicKey, public_key_line
-from app.evidence.prove_sealed import newest_checkpoint, prove_growth
+from app.evidence.prove_sealed import cosigned_checkpoint, prove_growth, shown_checkpoint
 from app.evidence.seal import known_log, verifier_key
+from app.evidence.witnesses import Witnesses
 from app.receiving.context import AppContext
 
 PLACE: Final = "/.well-known/tallyhook"
@@ -34,10 +36,11 @@ _CACHE: Final = {"Cache-Control": "public, max-age=10"}
 
 
 class PublishedLog:
-    """The three addresses."""
+    """The four addresses."""
 
-    def __init__(self, context: AppContext) -> None:
+    def __init__(self, context: AppContext, *, witnesses: Witnesses | None) -> None:
         self._context = context
+        self._witnesses = witnesses
         self._limiter = CapacityLimiter(AT_ONCE)
 
     def routes(self) -> list[Route]:
@@ -45,6 +48,7 @@ class PublishedLog:
         return [
             Route(f"{PLACE}/", self.overview),
             Route(f"{PLACE}/checkpoint", self.checkpoint),
+            Route(f"{PLACE}/cosigned", self.cosigned),
             Route(f"{PLACE}/consistency/{{old}}/{{new}}", self.consistency),
         ]
 
@@ -70,6 +74,8 @@ class PublishedLog:
                 "log": known.origin,
                 "keys": keys,
                 "checkpoint": f"{PLACE}/checkpoint",
+                "cosigned": f"{PLACE}/cosigned",
+                "witnesses": [] if self._witnesses is None else self._witnesses.names,
                 "consistency": f"{PLACE}/consistency/{{old}}/{{new}}",
             },
             headers=_CACHE,
@@ -79,10 +85,20 @@ class PublishedLog:
         """The newest signed head: C2SP tlog-checkpoint."""
         try:
             async with self._limiter:
-                found = await newest_checkpoint(self._context)
+                found = await shown_checkpoint(self._context)
         except NotFoundError:
             return problem(404, "not_found", "Nothing is sealed yet.")
         return PlainTextResponse(found.note, headers=_CACHE)
+
+    async def cosigned(self, request: Request) -> Response:
+        """The newest that enough witnesses have cosigned, with their lines: C2SP
+        tlog-cosignature."""
+        try:
+            async with self._limiter:
+                note = await cosigned_checkpoint(self._context, self._witnesses)
+        except NotFoundError:
+            return problem(404, "not_found", "No checkpoint was cosigned by enough witnesses yet.")
+        return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
         """That the log of `new` leaves began with that of `old`: as `tallyhook log consistency`."""

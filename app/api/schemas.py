@@ -336,6 +336,26 @@ _PROPOSAL: Final = members(
         "decided_by": MAYBE_WORD,
         "decided_at": MAYBE_INSTANT,
         "decided_because": MAYBE_WORD,
+        "open_until": told(
+            MAYBE_INSTANT,
+            "Until when its proposer may do what was agreed to; `null` where approving does it.",
+        ),
+    }
+)
+
+_NUMBERS: Final = members(
+    {
+        "proposal": WORD,
+        "open_until": told(INSTANT, "Until when they may be asked for again."),
+        "orders": listed(
+            members(
+                {
+                    "order": REFERENCE,
+                    "phones": told(listed(word("254700000001")), "As E.164 digits."),
+                    "note": told(WORD, "Why there is none, such as that it was erased."),
+                }
+            )
+        ),
     }
 )
 
@@ -486,9 +506,38 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "WholeArrival": _WHOLE_ARRIVAL,
     "Sent": _SENT,
     "SentPage": page("notifications", "Sent", MAYBE_COUNT),
+    "Witness": members(
+        {
+            "witness": word("witness.example/w1"),
+            "key": told(WORD, "Its verifier key, in the form of C2SP signed-note."),
+            "state": {"enum": ["waiting", "cosigns", "fails", "contradicts"]},
+            "leaves": told(COUNT, "Of the largest checkpoint that it has cosigned."),
+            "cosigned_at": MAYBE_INSTANT,
+            "since": told(MAYBE_INSTANT, "Since when it cosigns nothing."),
+            "problem": told(MAYBE_WORD, "Why it does not, as a code."),
+            "sentence": told(MAYBE_WORD, "The same for people, and what to do."),
+        }
+    ),
+    "Departure": members(
+        {
+            "way": told(WORD, "published, folder, mail, post, or the witness that cosigned it."),
+            "leaves": COUNT,
+            "at": INSTANT,
+            "head": told(WORD, "SHA-256 in hex."),
+        }
+    ),
+    "Witnesses": members(
+        {
+            "quorum": told(MAYBE_COUNT, "How many have to cosign; null where none are set up."),
+            "cosigned": told(COUNT, "Leaves of the largest checkpoint that so many cosigned."),
+            "witnesses": listed(ref("Witness")),
+            "left": listed(ref("Departure")),
+        }
+    ),
     "Checkout": _CHECKOUT,
     "Session": _SESSION,
     "Proposal": _PROPOSAL,
+    "Numbers": _NUMBERS,
     "ProposalPage": page("proposals", "Proposal", MAYBE_WORD),
     "Because": {
         "type": "object",

@@ -16,6 +16,7 @@ from app.cli.output import (
     Format,
     JsonOption,
     document,
+    emit,
     measure,
     moment,
     note,
@@ -23,7 +24,7 @@ from app.cli.output import (
 )
 from app.cli.running import with_context
 from app.core.errors import UsageError
-from app.core.text import counted
+from app.core.text import LEAF, counted
 from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
@@ -86,6 +87,21 @@ def build(
         note("The order is still to be folded: what its systems are told next is not in it.")
     if built.unsealed:
         note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
+    if built.cosigned_by_too_few:
+        note("Too few witnesses have cosigned its checkpoint yet: build it again in some minutes.")
+
+
+WitnessOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The key of a witness that you trust, as its operator gives it: has it cosigned the "
+        "bundle's checkpoint? May be given several times."
+    ),
+]
+QuorumOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many of these witnesses have to have; else all of them."),
+]
 
 
 @evidence_group.command("verify")
@@ -109,6 +125,8 @@ def check_bundle(
             "printed by `log consistency`, and by the shop under /.well-known/tallyhook/."
         ),
     ] = None,
+    witness: WitnessOption = None,
+    quorum: QuorumOption = None,
     form: DocumentOption = Format.table,
 ) -> None:
     """Verify a bundle step by step. Needs no database and no configuration.
@@ -116,13 +134,20 @@ def check_bundle(
     Exit code 1 where a step fails.
     """
     from app.evidence.verify import lines_of
-    from app.evidence.verify_evidence import read_bundle, read_kept, trusted_key, verify_evidence
+    from app.evidence.verify_evidence import (
+        named_witnesses,
+        read_bundle,
+        read_kept,
+        trusted_key,
+        verify_evidence,
+    )
 
     if consistency is not None and kept is None:
         raise UsageError("--consistency goes with --checkpoint, which names the other checkpoint")
     trusted = None if key is None else trusted_key(key)
     checkpoint = None if kept is None else read_kept(kept, consistency)
-    found = verify_evidence(read_bundle(file), trusted=trusted, kept=checkpoint)
+    others = named_witnesses(witness or (), quorum)
+    found = verify_evidence(read_bundle(file), trusted=trusted, kept=checkpoint, witnesses=others)
     if form is Format.table:
         print("\n".join(lines_of(list(found.steps), found.not_proven)))
     else:
@@ -280,6 +305,37 @@ def consistency(
     from app.evidence.prove_sealed import prove_growth
 
     document(with_context(lambda context, settings: prove_growth(context, old=old, new=new)), form)
+
+
+@log_group.command("witnesses")
+def list_witnesses(form: DocumentOption = Format.table) -> None:
+    """Show the witnesses that cosign checkpoints, and the last checkpoint that left by each way."""
+    from app.evidence.witnesses import witness_document
+
+    async def look(context: AppContext, settings: Settings) -> dict[str, Any]:
+        from app.bootstrap_evidence import witnesses_of
+
+        return await witness_document(context, witnesses_of(settings))
+
+    told = with_context(look)
+    if form is not Format.table:
+        document(told, form)
+        return
+    emit(told["witnesses"], columns=WITNESS_COLUMNS, form=form)
+    for each in told["witnesses"]:
+        if each["sentence"]:
+            note(f"{each['witness']}: {each['sentence']}.")
+    if not told["witnesses"]:
+        note("TALLYHOOK_EVIDENCE__WITNESSES names none: config.example.env shows how.")
+    else:
+        leaves = counted(told["cosigned"], *LEAF)
+        have = f"{told['quorum']} of {counted(len(told['witnesses']), 'witness', 'witnesses')}"
+        note(f"{have} have to cosign, and so many have cosigned {leaves}.")
+    for each in told["left"]:
+        note(f"Left ({each['way']}): {counted(each['leaves'], *LEAF)}, at {each['at']}.")
+
+
+WITNESS_COLUMNS = ("witness", "leaves", "cosigned_at", "state", "since", "problem")
 
 
 @log_group.command("verify")

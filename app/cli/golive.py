@@ -52,11 +52,7 @@ def doctor(form: FormatOption = Format.table) -> None:
 
     configure_logging(level="error")
     checks = run_loop(examine())
-    rows = [
-        {"what": each.what, "state": each.state, "sentence": each.sentence, "do": each.do}
-        for each in checks
-    ]
-    emit(rows, columns=SIGNS, form=form)
+    emit([each.document() for each in checks], columns=SIGNS, form=form)
     if any(each.state == "must" for each in checks):
         raise typer.Exit(1)
 

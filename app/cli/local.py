@@ -52,7 +52,7 @@ async def sending() -> AsyncIterator[httpx2.AsyncClient]:
 
 def stays_here(to: str) -> bool:
     """Whether an address is this machine's own."""
-    from app.core.http import is_loopback
+    from app.core.hosts import is_loopback
 
     return is_loopback(urlsplit(to).hostname or "")
 

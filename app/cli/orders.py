@@ -288,6 +288,80 @@ def release_orders(
         note(f"No order is held ({held}).")
 
 
+NUMBERS = ("order", "phones", "note")
+
+
+@orders_group.command(
+    "unmask",
+    epilog="Such as: tallyhook orders unmask ORD-1 ORD-2 --purpose refund --reason X",
+)
+def unmask_orders(
+    purpose: Annotated[
+        str,
+        typer.Option(help="What for: payment, refund, delivery, warning, authority or other."),
+    ],
+    reason: Annotated[str, typer.Option(help="Why; the audit trail keeps it.")],
+    references: Annotated[
+        list[str] | None, typer.Argument(help="The orders' references.", metavar="[REF]...")
+    ] = None,
+    outcome: Annotated[
+        str | None, typer.Option(help=f"All with one of: {', '.join(OUTCOMES)}.")
+    ] = None,
+    finding: Annotated[str | None, typer.Option(help="All with this finding.")] = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Propose to see the customers' numbers of several orders; it takes your own token.
+
+    Another operator approves it; then `orders numbers` shows them to you alone, for a day.
+    """
+    from app.bootstrap_proposals import proposals_of
+    from app.cli.proposals import told_proposal
+    from app.orders.unmask_many import NAME, UnmaskRequest, chosen_orders, propose_unmasking
+
+    if bool(references) == bool(outcome or finding):
+        raise UsageError("name the orders, or say which by --outcome or --finding")
+    for word, words in ((outcome, OUTCOMES), (finding, FINDING_CODES)):
+        if word is not None and word not in words:
+            raise UsageError(f"{word!r} is none of: {', '.join(words)}")
+
+    async def work(context: AppContext, settings: Settings) -> tuple[dict[str, Any], str]:
+        orders = references or await chosen_orders(context, outcome=outcome, finding=finding)
+        asked = UnmaskRequest(orders=orders, purpose=purpose, reason=reason, by=None)
+        proposals = proposals_of(context, settings)
+        made = await propose_unmasking(context, proposals.kinds[NAME], asked)
+        return proposals.document(made), told_proposal(made)
+
+    made, told = with_context(work, purpose="writing")
+    if form is not Format.table:
+        document(made, form)
+    note(f"{made['sentence']} {told}")
+
+
+@orders_group.command(
+    "numbers", epilog="Such as: tallyhook --token-file my.token orders numbers ID --format csv"
+)
+def numbers(
+    proposal: Annotated[str, typer.Argument(metavar="ID", help="The approved proposal's id.")],
+    form: FormatOption = Format.table,
+) -> None:
+    """Show the customers' numbers that you proposed to see, once another operator has approved it.
+
+    It takes your own token. The audit trail keeps each look, for each order.
+    """
+    from app.bootstrap_proposals import proposals_of
+    from app.bootstrap_sources import compile_sources
+    from app.orders.unmask_many import NAME, see_numbers
+
+    async def work(context: AppContext, settings: Settings) -> list[dict[str, Any]]:
+        sources = compile_sources(settings)
+        proposals = proposals_of(context, settings, sources=sources)
+        found, kind = await proposals.one(proposal), proposals.kinds[NAME]
+        seen = await see_numbers(context, kind, found, sources=sources, by=None)
+        return [each.document() for each in seen]
+
+    emit(with_context(work, purpose="writing"), columns=NUMBERS, form=form)
+
+
 checkout_group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
 
 EXIT_CODES: Final = {"opened": 0, "paid": 1, "expired": 1, "refused": 1, "unknown": 4}

@@ -291,7 +291,7 @@ def _print_places(form: Format) -> None:
     from app.privacy.places import EVERY
 
     rows = [
-        {"where": each.where, "personal": each.mark, "what": each.why, "erasure": each.fate}
+        {"where": each.where, "personal": each.mark, "what": each.why, "erasure": each.effect_said}
         for each in EVERY
     ]
     emit(rows, columns=("where", "personal", "what", "erasure"), form=form)

@@ -169,7 +169,8 @@ def _unit(field: str) -> str:
 
 
 def _bounds(field: str) -> list[str]:
-    metadata = Settings.model_fields[field].metadata
+    fields = [Settings.model_fields, *(each.model_fields for each in SECTIONS.values())]
+    metadata = next(each[field].metadata for each in fields if field in each)
     low = next(part.ge for part in metadata if hasattr(part, "ge"))
     high = next(part.le for part in metadata if hasattr(part, "le"))
     return [f"{low:,}", f"{high:,}"]
@@ -362,6 +363,25 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
 
 
 _WAY: Final = {"folder": "FOLDER", "mail": "MAIL_SERVER", "post": "URL"}
+
+WITNESSES: Final = PREFIX + "EVIDENCE__WITNESS"
+
+
+def _witnesses_fit_together(settings: Settings, reading: SettingsReading) -> None:
+    evidence, count = settings.evidence, len(settings.evidence.witnesses)
+    names = [WITNESSES + end for end in ("_QUORUM", "_EVERY_S", "_ALARM_S")]
+    if any(name in reading.problems for name in (WITNESSES + "ES", *names)):
+        return
+    for name in reading.given.keys() & set(names) if not count else ():
+        reading.problem(name, f"is given without {WITNESSES}ES; name them")
+    if count and evidence.witness_quorum > count:
+        reading.problem(WITNESSES + "_QUORUM", f"is more than the witnesses, of which are {count}")
+    if evidence.witness_alarm_s < 2 * evidence.witness_every_s:
+        reading.problem(
+            WITNESSES + "_ALARM_S",
+            f"must be at least twice {WITNESSES}_EVERY_S, which is {evidence.witness_every_s:,}",
+        )
+
 
 VARIABLE: Final = PREFIX + "DATABASE_URL"
 
@@ -665,6 +685,7 @@ CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
     _shop_is_whole,
     _shop_is_encrypted,
     _reports_have_their_ways,
+    _witnesses_fit_together,
     _secrets_of_a_source_differ,
     _secrets_are_no_paths,
     _nothing_of_the_simulator_in_live,

@@ -29,10 +29,12 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from app.config.reading import PREFIX
 from app.core.errors import UsageError
+from app.core.hosts import is_loopback
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.policy import Policy
+from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
 
 _SQLITE: Final = "sqlite+aiosqlite"
 _POSTGRESQL: Final = "postgresql+asyncpg"
@@ -262,6 +264,45 @@ def mail_addresses(value: Any) -> Any:
     return found
 
 
+MAX_WITNESSES: Final = 16
+"""As many signatures of one note as every verifier has to take: C2SP signed-note."""
+
+
+def witnesses(value: Any) -> Any:
+    """Witnesses as what `listed` gives, each `KEY URL`: a verifier key, and the address before
+    `/add-checkpoint`. Raises ValueError with all that is wrong with them."""
+    texts = listed(value)
+    if not isinstance(texts, list | tuple):
+        return texts
+    given = [str(each) for each in texts if str(each).strip()]
+    if len(given) > MAX_WITNESSES:
+        raise ValueError(f"must be at most {MAX_WITNESSES} witnesses")
+    keys: list[VerifierKey] = []
+    found, wrong = [], []
+    for number, text in enumerate(given, 1):
+        try:
+            key, url = _witness(text)
+            if any(other.raw == key.raw or other.name == key.name for other in keys):
+                raise ValueError("has the key or the name of another: each is to be one of its own")
+            keys.append(key)
+            found.append(f"{key.text} {url}")
+        except ValueError as error:
+            wrong.append(f"witness {number} {error}")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return tuple(found)
+
+
+def _witness(text: str) -> tuple[VerifierKey, str]:
+    words = text.split()
+    if len(words) != 2:
+        raise ValueError("must be a verifier key, a blank and an address: NAME+ID+KEY https://...")
+    url = str(base_url(words[1]))
+    if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
+        raise ValueError("is asked unencrypted; write https:// in front")
+    return read_cosigner(words[0]), url
+
+
 _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _ADDRESS: Final = re.compile(
     r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
@@ -338,6 +379,7 @@ Schedule = Annotated[str, BeforeValidator(schedule)]
 MailServer = Annotated[str, BeforeValidator(mail_server)]
 MailAddress = Annotated[str, BeforeValidator(mail_address)]
 MailAddresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(mail_addresses)]
+WitnessList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(witnesses)]
 EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
@@ -434,12 +476,20 @@ class EvidenceSettings(BaseModel):
     key_file  the ed25519 key in PEM, made at the first start; None: beside the database
     publish   whether the receiver shows strangers its keys, its newest checkpoint and that the log
               only grew, under /.well-known/tallyhook/
+    witnesses  who cosigns checkpoints, each `KEY URL`
+    witness_quorum   how many of them have to; 0: more than half of them
+    witness_every_s  how often they are asked
+    witness_alarm_s  for how long too few may cosign before that is an alarm
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     key_file: Path | None = None
     publish: bool = False
+    witnesses: WitnessList = ()
+    witness_quorum: int = _number(0, 0, MAX_WITNESSES)
+    witness_every_s: int = _number(600, 60, 86_400)
+    witness_alarm_s: int = _number(7200, 300, 30 * 86_400)
 
 
 class PhonesSettings(BaseModel):

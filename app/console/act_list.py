@@ -54,6 +54,12 @@ from app.console.matching_acts import (
     do_settle,
     do_unmatch,
 )
+from app.console.numbers_acts import (
+    ask_see_numbers,
+    ask_unmask_many,
+    do_see_numbers,
+    do_unmask_many,
+)
 from app.console.privacy_pages import ask_erase, do_erase
 from app.console.proposals_pages import (
     ask_approve,
@@ -65,6 +71,7 @@ from app.console.proposals_pages import (
 )
 from app.console.service_acts import (
     ask_add_token,
+    ask_checks,
     ask_disable,
     ask_end_sessions,
     ask_invite,
@@ -75,6 +82,7 @@ from app.console.service_acts import (
     ask_sign,
     ask_verify,
     do_add_token,
+    do_checks,
     do_disable,
     do_end_sessions,
     do_invite,
@@ -156,6 +164,22 @@ ACTS: Final = (
         permission="unmasked",
         ask=ask_unmask,
         do=do_unmask,
+    ),
+    Act(
+        name="unmask-many",
+        title="See customers' numbers",
+        button="Propose it",
+        permission="unmasked",
+        ask=ask_unmask_many,
+        do=do_unmask_many,
+    ),
+    Act(
+        name="see-numbers",
+        title="See the numbers",
+        button="Show them",
+        permission="unmasked",
+        ask=ask_see_numbers,
+        do=do_see_numbers,
     ),
     Act(
         name="body",
@@ -479,6 +503,14 @@ ACTS: Final = (
         ask=ask_revoke,
         do=do_revoke,
         said="It was revoked; the next request with it is refused.",
+    ),
+    Act(
+        name="run-checks",
+        title="Run the checks",
+        button="Run them now",
+        permission="golive_checked",
+        ask=ask_checks,
+        do=do_checks,
     ),
     Act(
         name="sign-item",

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from app.access.sessions import first_use
 from app.console.act_list import ACTS
 from app.console.live import Live
-from app.console.orders_pages import find_document
+from app.console.orders_pages import SUGGESTED, find_document
 from app.console.page_list import PAGES
 from app.console.pages import FOLDER, Pages, as_csv, as_json
 from app.console.security import SecurityMiddleware
@@ -37,6 +37,7 @@ from app.core.errors import (
 from app.core.ids import new_token
 from app.core.masking import looks_like_a_phone
 from app.orders.customers import checked_reason
+from app.orders.find_orders import orders_beginning
 
 STATIC: Final = {
     "console.css": "text/css",
@@ -98,6 +99,7 @@ class Application:
                 Route("/live", self._news),
                 *(self._file(name, kind) for name, kind in STATIC.items()),
                 Route("/orders/find", self._find, methods=["POST"]),
+                Route("/orders/beginning", self._beginning, methods=["POST"]),
                 *(route for act in ACTS for route in self._act_routes(act)),
                 *(route for page in PAGES for route in self._page_routes(page)),
             ],
@@ -197,6 +199,18 @@ class Application:
             )
 
         return await self._signed_in(request, show)
+
+    async def _beginning(self, request: Request) -> Response:
+        """POST /orders/beginning: for who is still typing."""
+
+        async def show(view: View) -> Response:
+            if not view.person.may_read("orders"):
+                return self._refuse(view, "json")
+            text = (await form_of(request)).get("text", "")
+            found = await orders_beginning(view.context, text, limit=SUGGESTED)
+            return JSONResponse({"orders": found})
+
+        return await self._signed_in(request, show, form="json")
 
     # --- actions ---------------------------------------------------------------------------------
 
@@ -328,12 +342,13 @@ class Application:
 
 
 def _to_show(given: Mapping[str, str]) -> dict[str, str]:
-    """What was sent, as the form shows it again: a reason in which a number stands is left out,
+    """What was sent, as the form shows it again: what was typed with a number in it is left out,
     whatever else the form was refused for."""
+    typed = ("reason", "orders")
     return {
         name: value
         for name, value in given.items()
-        if name != "reason" or not looks_like_a_phone(value)
+        if name not in typed or not looks_like_a_phone(value)
     }
 
 

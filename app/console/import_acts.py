@@ -51,7 +51,7 @@ def _reading(view: View) -> tuple[Field, ...]:
             name="preset",
             label="Whose export",
             choices=PRESETS,
-            hint="Of a bank file this says nothing: its format is found out.",
+            hint="Not for a bank's file, whose format is found out.",
             required=False,
         ),
         Field(
@@ -68,7 +68,7 @@ def _reading(view: View) -> tuple[Field, ...]:
         Field(
             name="encoding",
             label="Encoding",
-            hint="Of a text file that is not UTF-8, such as cp1252; else nothing.",
+            hint="Only for a text file that is not UTF-8, such as cp1252.",
             required=False,
         ),
     )
@@ -78,7 +78,7 @@ async def ask_upload(view: View) -> Asked:
     """Which file, and how it is read."""
     console = view.console
     return Asked(
-        subject="a file",
+        subject="Imports",
         lines=(
             "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT.053, MT940 or OFX; of at "
             f"most {MAX_FILE_BYTES >> 20} MiB. First it is only read: you see its counts, its "
@@ -98,13 +98,13 @@ async def ask_upload(view: View) -> Asked:
                 label="Whose statement",
                 choices=tuple((name, name) for name in sorted(console.sources))
                 or (("", "no source is set up"),),
-                hint="Of an order book or a bank file this says nothing.",
+                hint="Only for a provider's statement.",
                 required=False,
             ),
             Field(
                 name="account",
                 label="Which account of the bank",
-                hint="Of a bank file whose rows name none; else nothing.",
+                hint="Only for a bank's file whose rows name none.",
                 required=False,
             ),
             *_reading(view),

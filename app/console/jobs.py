@@ -21,20 +21,34 @@ from app.finance.bank_match import BookedPage
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from app.finance.reconcile_period import RunRequest
 from app.finance.withdraw_import import Foreseen
+from app.golive.golive import ChecklistItem
 from reconcile.instants import Instant, format_instant
 from reconcile.reporting.closing import Blocker
 
 log = structlog.get_logger()
 
 JobKind = Literal[
-    "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve"
-]
+    "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve",
+    "checks",
+]  # fmt: skip
 
 PATIENCE_S: Final = 8.0
 """Seconds that a page waits: most jobs have ended by then, and no proxy has given up."""
 
 KEPT: Final = 50
 """Jobs that are remembered after their end: some hundred bytes each, a preview about a megabyte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What the checks before going live have found.
+
+    doctor     the rows of `tallyhook doctor --format json`
+    checklist  the items of the checklist that a program can check, unsigned
+    """
+
+    doctor: list[dict[str, Any]]
+    checklist: list[ChecklistItem]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +66,7 @@ class Work:
     withdraw     (import, kind, by whom, why, mark of what was seen) → the proposal, where its money
                  is above what one person may accept; None: it is taken back
     approve      (proposal, by whom, why), for what takes long
+    check        () → what the checks before going live find
     """
 
     reconcile: Callable[[RunRequest, str, str], Awaitable[int]]
@@ -63,6 +78,7 @@ class Work:
     withdrawable: Callable[[int, ImportKind, str], Awaitable[Foreseen]]
     withdraw: Callable[[int, ImportKind, str, str, str], Awaitable[Proposal | None]]
     approve: Callable[[str, str, str], Awaitable[None]]
+    check: Callable[[], Awaitable[Checked]]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.console.orders_pages import row_of
+from app.console.proposals_pages import shown_kinds
 from app.console.view import Document, View
 from app.monitoring.alarm_owners import owners_of
 from app.monitoring.health import COUNTED, overview
@@ -36,8 +37,8 @@ async def now_document(view: View) -> Document:
     ]
     rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
     found = await alarms(view.console.watched)
-    reads = view.person.may_read("proposals")
-    proposals = len(await view.console.proposals.waiting()) if reads else None
+    waits = await view.console.proposals.waiting(kinds=shown_kinds(view))
+    proposals = len(waits) if view.person.may_read("proposals") else None
     owners = await owners_of(view.context, found)
     return {
         "at": format_instant(view.context.clock.now()),

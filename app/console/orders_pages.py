@@ -31,8 +31,14 @@ from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import FINDING_CODES
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
 
+CHOOSE: Final = ("numbers",)
+"""What orders may be chosen for, by those whose role may do it."""
+
 FOUND: Final = 20
 """Orders that a search shows."""
+
+SUGGESTED: Final = 8
+"""Orders that are named to who is still typing: what a small screen shows at once."""
 
 _CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
 
@@ -58,7 +64,7 @@ def _row(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 async def orders_document(view: View) -> Document:
-    """GET /orders?outcome=&finding=&before="""
+    """GET /orders?outcome=&finding=&before=&choose="""
     outcome = view.choice("outcome", OUTCOME_WORDS)
     finding = view.choice("finding", FINDING_CODES)
     found = await newest_orders(
@@ -73,6 +79,7 @@ async def orders_document(view: View) -> Document:
     return {
         "filters": {"outcome": outcome, "finding": finding, "before": view.number("before")},
         "counts": {word: counts[word] for word in OUTCOME_WORDS if counts.get(word)},
+        "choosing": view.choice("choose", CHOOSE) is not None and view.person.may("unmasked"),
         "pinned": [each.label for each in kept if each.kind == ORDER],
         "saved": saved_lists(kept, "orders"),
         "orders": [row_of(each) for each in found],

@@ -18,6 +18,7 @@ from app.core.pages.charts import Series, stacked
 from app.core.zones import wall_clock
 from app.evidence.letter import Drawing, Spoken, drawing
 from reconcile.instants import Instant
+from reconcile.reporting.words import BUCKET_WORDS
 
 FOLDER: Final = Path(__file__).parent
 
@@ -40,9 +41,12 @@ class Pages:
         self._templates.filters.update(
             badge=words.badge,
             money=words.money,
+            money_cell=words.money_cell,
             words=words.marked,
             moment=words.moment_in(console.zone),
             size=words.size,
+            prose=words.prose_in(console.zone),
+            ended=words.ended,
         )
         self._templates.globals.update(
             address=words.address,
@@ -57,6 +61,7 @@ class Pages:
             step_words=words.STEPS,
             action_words=words.ACTIONS,
             import_words=KINDS,
+            bucket_words=BUCKET_WORDS,
             taken_words=words.TAKEN,
             environment=console.environment,
             zone=str(console.zone),

@@ -8,15 +8,15 @@ from app.access.proposal import Proposal
 from app.access.proposals import LAST
 from app.console.jobs import job_document
 from app.console.view import ROWS, Asked, Document, Told, View
-from app.console.words import BEGUN, PROPOSALS, address
-from reconcile.instants import format_instant
+from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address
+from reconcile.instants import format_instant, parse_instant
 
 
 async def proposals_document(view: View) -> Document:
     """GET /proposals?before=: those that wait, then the others, the newest first."""
-    before = view.word("before")
-    waiting = [] if before else await view.console.proposals.waiting()
-    past = await view.console.proposals.past(before=before or LAST, limit=ROWS)
+    before, kinds = view.word("before"), shown_kinds(view)
+    waiting = [] if before else await view.console.proposals.waiting(kinds=kinds)
+    past = await view.console.proposals.past(before=before or LAST, limit=ROWS, kinds=kinds)
     return {
         "before": before,
         "waiting": len(waiting),
@@ -25,18 +25,29 @@ async def proposals_document(view: View) -> Document:
     }
 
 
+def shown_kinds(view: View) -> frozenset[str] | None:
+    """The kinds that this person may look at; None: all."""
+    return view.console.proposals.shown_to(view.person.role)
+
+
+async def proposal_shown(view: View, identity: str) -> Proposal:
+    """One that this person may look at. Raises NotFoundError."""
+    return await view.console.proposals.one(identity, kinds=shown_kinds(view))
+
+
 def proposal_row(view: View, proposal: Proposal) -> dict[str, Any]:
     """A proposal with what its kind and its state mean."""
     told = view.console.proposals.document(proposal)
     del told["given"]
     kind = view.console.proposals.kinds.get(proposal.kind)
     title = proposal.kind.replace("_", " ") if kind is None else kind.title
-    return told | {"title": title, "means": PROPOSALS[told["state"]]}
+    means = PROPOSALS[told["state"]] if told["open_until"] is None else OPEN
+    return told | {"title": title, "means": means}
 
 
 async def proposal_document(view: View) -> Document:
     """GET /proposals/{proposal}"""
-    found = await view.console.proposals.one(view.subject)
+    found = await proposal_shown(view, view.subject)
     row = proposal_row(view, found)
     waits = row["state"] == "waiting"
     decided = found.decided
@@ -52,6 +63,9 @@ async def proposal_document(view: View) -> Document:
     unfinished = None if asks is None else await asks(found)
     if unfinished is not None and row["state"] == "approved":
         row["means"] = BEGUN
+    own = found.who == view.person.name
+    may_see = own and row["open_until"] is not None
+    open_now = may_see and view.context.clock.now() < parse_instant(row["open_until"])
     return row | {
         "unfinished": unfinished,
         "where": None if kind is None or kind.where is None else address(*kind.where(found)),
@@ -60,7 +74,8 @@ async def proposal_document(view: View) -> Document:
             for name, said in ({} if kind is None else kind.particulars).items()
             if name in found.given
         },
-        "mine": waits and found.who == view.person.name,
+        "mine": waits and own,
+        "yours_to_do": DONE_BY.get(found.kind) if open_now else None,
         "not_you": await view.console.proposals.why_not(found, by=view.person.name)
         if waits
         else None,
@@ -73,7 +88,7 @@ async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
     """The proposal about this break or month that waits, for who may look at proposals."""
     if not view.person.may_read("proposals"):
         return None
-    waiting = await view.console.proposals.waiting()
+    waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))
     about = [{"id": each.id, "by": each.who} for each in waiting if each.subject == subject]
     return about[0] if about else None
 
@@ -93,7 +108,7 @@ def proposed(proposal: Proposal) -> Told:
 
 async def _asked(view: View, *consequence: str, own: bool = False, second: bool = False) -> Asked:
     """The form of a decision; it is offered to whom it is open to."""
-    found = await view.console.proposals.one(view.needed("proposal"))
+    found = await proposal_shown(view, view.needed("proposal"))
     row, kind = proposal_row(view, found), view.console.proposals.kinds.get(found.kind)
     lines = [found.sentence, f"{found.who} proposed it: \u201c{found.reason}\u201d"]
     why = None if row["state"] == "waiting" else row["means"]
@@ -121,7 +136,7 @@ async def ask_approve(view: View) -> Asked:
 
 async def do_approve(view: View, reason: str) -> str | Told:
     """Agree to it. What takes long is done by a job, and waited for a little."""
-    found = await view.console.proposals.one(view.needed("proposal"))
+    found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
 
     async def work() -> None:

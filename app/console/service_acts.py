@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 from app.access.operators import ROLES, known_operators, retire_operator
 from app.access.sessions import end_sessions, invite_operator
 from app.access.tokens import TOKEN_SCOPES, UNNAMED, issue_token, known_tokens, withdraw_token
-from app.console.service_pages import ITEM_TITLES, SIGNED, notification_row
+from app.console.service_pages import ITEM_TITLES, last_checks, notification_row
 from app.console.view import Asked, Field, Told, View
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import counted
 from app.evidence.verify_log import verify_log
-from app.golive.golive import REHEARSED, STATED, sign
+from app.golive.golive import ITEMS, REHEARSED, STATED, note_checks, sign
 from app.orders.notify_shop import STATES, list_notifications, redeliver
 from reconcile.instants import format_instant
 
@@ -351,15 +351,48 @@ async def do_revoke(view: View, reason: str) -> str:
     return "/tokens"
 
 
+async def ask_checks(view: View) -> Asked:
+    """What is looked at, and what is sent."""
+    return Asked(
+        subject="Going live",
+        lines=(
+            "They look at the configuration, keys, clock, database, disk and certificates, as the "
+            "commands `tallyhook doctor` and `tallyhook golive` do.",
+            "They ask the provider and the shop whether they answer, and send your own public "
+            "address requests that are wrong, and one that is right, to see that only that one is "
+            "taken. No order changes, and no money moves.",
+        ),
+        back="/golive",
+        reason=False,
+    )
+
+
+async def do_checks(view: View, reason: str) -> str:
+    """Have them run, and wait a little."""
+    jobs, by = view.console.jobs, view.person.name
+    await note_checks(view.context, by=by)
+    await jobs.wait(jobs.begin("checks", "golive", by=by, work=view.console.work.check))
+    return "/golive"
+
+
 async def ask_sign(view: View) -> Asked:
     """What is stated."""
-    item = view.choice("item", SIGNED)
+    item = view.choice("item", ITEMS)
     if item is None:
         raise UsageError("item: say which")
+    told = {**REHEARSED, **STATED}.get(item)
+    if told is None:
+        found = last_checks(view)
+        checked = () if found is None else found.checklist
+        told = next((e.sentence for e in checked if (e.item, e.state) == (item, "to_sign")), None)
+    if told is None:
+        raise UsageError(
+            "this is checked, and nobody states it unless the checks ask for that: run them first"
+        )
     return Asked(
         subject=ITEM_TITLES[item],
         lines=(
-            f"You state, in your name: {({**REHEARSED, **STATED})[item]}.",
+            f"You state, in your name: {told.removesuffix('.')}.",
             "Statements are added, and never changed.",
         ),
         back="/golive",

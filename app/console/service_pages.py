@@ -7,18 +7,21 @@ from typing import Any, Final
 from app.access.operators import AFTER_ALL, MAY, trail
 from app.access.sessions import sign_in_states
 from app.access.tokens import known_tokens
+from app.console.jobs import Checked, job_document
 from app.console.view import ROWS, Document, View
 from app.console.words import ACTIONS, NOTIFICATIONS
 from app.core.errors import NotFoundError
 from app.evidence.prove_sealed import newest_checkpoint
 from app.evidence.seal import fingerprint_of, known_log
+from app.evidence.witnesses import witness_document
 from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist
 from app.monitoring.health import overview
 from app.orders.notify_shop import STATES, list_notifications
 from reconcile.instants import Instant, format_instant
 
 SIGNED: Final = (*REHEARSED, *STATED)
-"""Items that a person may state from here; what a run checks, it says first whether one may."""
+"""Items that a person may state at any time; of what is checked, the checks say first whether one
+may."""
 
 ITEM_TITLES: Final = {
     "api_keys": "Token and secrets",
@@ -140,6 +143,7 @@ async def log_document(view: View) -> Document:
         "checkpoint": None
         if newest is None
         else {"size": newest.size, "at": format_instant(newest.at), "note": newest.note},
+        **await witness_document(view.context, view.console.watched.witnesses),
     }
 
 
@@ -182,17 +186,27 @@ async def tokens_document(view: View) -> Document:
     }
 
 
+def last_checks(view: View) -> Checked | None:
+    """What the checks of this console have last found; None where none were, or they still run."""
+    job = view.console.jobs.newest("checks")
+    return None if job is None else job.result
+
+
 async def golive_document(view: View) -> Document:
-    """GET /golive"""
-    items = await last_checklist(view.context)
+    """GET /golive: the checklist, and what the checks of this console have last found."""
+    job, found = view.console.jobs.newest("checks"), last_checks(view)
+    items = await last_checklist(view.context, None if found is None else found.checklist)
+    may_be_signed = ITEMS if found is not None else SIGNED
     return {
         "environment": view.console.environment,
         "left": sum(each.state != "passed" for each in items),
+        "checks": job_document(job),
+        "doctor": [] if found is None else found.doctor,
         "checklist": [
             each.document()
             | {
                 "title": ITEM_TITLES[each.item],
-                "signable": each.item in SIGNED and each.state == "to_sign",
+                "signable": each.item in may_be_signed and each.state == "to_sign",
             }
             for each in sorted(items, key=lambda each: ITEMS.index(each.item))
         ],

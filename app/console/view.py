@@ -264,18 +264,28 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of plain texts under their headings; the first column names the row."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What an action found or made, shown once as the answer to its form.
 
     lines   sentences
     secret  what is not to be seen again
     back    where to go on
+    table   what it found of each of several things
     """
 
     title: str
     lines: tuple[str, ...]
     back: str
     secret: str = ""
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ Leaves out: what is said of an order; those sentences are the engine's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
 from decimal import Decimal
@@ -55,21 +56,21 @@ TONES: Final[Mapping[str, str]] = {
     "settled": "good",
     "passed": "good",
     "to_sign": "wait",
+    "not_yet": "wait",
+    "to_do": "look",
     "reading": "wait",
     "to_confirm": "look",
     "importing": "wait",
     "imported": "good",
+    "ok": "good",
     "info": "quiet",
     "warning": "look",
     "error": "bad",
     "matched": "good",
     "break": "look",
 }
-"""How a word is coloured; its sign and its text say the same without colour."""
-
-SIGNS: Final[Mapping[str, str]] = {
-    "good": "✓", "wait": "…", "look": "!", "bad": "✕", "back": "↩", "quiet": "–",
-}  # fmt: skip
+"""How a word is coloured; its sign, which the style sheet has, and its text say the same without
+colour."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Taken: its signature is right, and it is kept.",
@@ -203,6 +204,12 @@ PROPOSALS: Final[Mapping[str, str]] = {
 BEGUN: Final = "Another operator approved it, and it was begun."
 """And what `approved` means where it is not done to its end."""
 
+OPEN: Final = "Another operator approved it. Its proposer, and nobody else, may do it for a while."
+"""And what `approved` means of what the proposer does afterwards."""
+
+DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers"}
+"""The action by which a proposer does what was approved, where approving does not do it."""
+
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is at it",
     "waiting": "waits for somebody else",
@@ -254,6 +261,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "note_added": "noted something on an order",
     "alarm_taken": "took an alarm",
     "test_event_sent": "sent a test event",
+    "golive_checked": "had the go-live checks run",
     "signed_in": "signed in to the console",
     "sign_in_failed": "did not prove who they are",
 }
@@ -267,12 +275,41 @@ def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
 
 
 def badge(word: str) -> Markup:
-    """A word of the vocabulary with its sign."""
-    tone = TONES.get(word, "bad")
-    sign, said = SIGNS[tone], word.replace("_", " ")
-    return Markup('<span class="badge {}"><span aria-hidden="true">{}</span> {}</span>').format(
-        tone, sign, said
-    )
+    """A word of the vocabulary, to which the style of its tone gives a sign."""
+    tone, said = TONES.get(word, "bad"), word.replace("_", " ")
+    return Markup('<span class="badge {}">{}</span>').format(tone, said)
+
+
+_INSTANT: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z")
+
+
+def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
+    """The filter for a sentence of ours: what stands between backquotes, such as a command, is
+    code, and moments are shown as `moment_in` shows them."""
+    moment = moment_in(zone)
+
+    def plain(text: str) -> Markup:
+        shown, last = Markup(), 0
+        for found in _INSTANT.finditer(text):
+            shown += escape(text[last : found.start()]) + moment(found[0])
+            last = found.end()
+        return shown + escape(text[last:])
+
+    def prose(text: str) -> Markup:
+        parts = text.split("`")
+        if len(parts) % 2 == 0:  # a backquote by itself is one
+            return plain(text)
+        return Markup().join(
+            Markup("<code>{}</code>").format(part) if place % 2 else plain(part)
+            for place, part in enumerate(parts)
+        )
+
+    return prose
+
+
+def ended(text: str) -> str:
+    """What went wrong, as an error says it, with a sentence's period."""
+    return text if text.endswith(".") else f"{text}."
 
 
 def major(amount: str) -> str:
@@ -284,7 +321,14 @@ def money(value: Mapping[str, Any] | None) -> Markup:
     """An amount of money, its currency quieter; a dash where none is known."""
     if value is None:
         return Markup('<span class="none">—</span>')
-    shown = Markup('<span class="money"><small>{}</small> {}</span>')
+    return Markup('<span class="money">{}</span>').format(money_cell(value))
+
+
+def money_cell(value: Mapping[str, Any] | None) -> Markup:
+    """The same for a cell of numbers, which no line breaks."""
+    if value is None:
+        return Markup('<span class="none">—</span>')
+    shown = Markup("<small>{}</small> {}")
     return shown.format(value["currency"], major(value["amount"]))
 
 
@@ -300,9 +344,9 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
         if value is None:
             return Markup('<span class="none">—</span>')
         local = datetime.fromisoformat(value).astimezone(zone)
-        shown = Markup('<time datetime="{}" title="{} UTC"><span class="day">{}</span> {}</time>')
+        shown = Markup('<time title="{} UTC"><span class="day">{}</span> {}</time>')
         utc = value.replace("T", " ").rstrip("Z")
-        return shown.format(value, utc, f"{local:%Y-%m-%d}", f"{local:%H:%M:%S}")
+        return shown.format(utc, f"{local:%Y-%m-%d}", f"{local:%H:%M:%S}")
 
     return moment
 

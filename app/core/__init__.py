@@ -5,6 +5,7 @@ __all__ = (
     "cells",
     "clock",
     "errors",
+    "hosts",
     "http",
     "ids",
     "logs",

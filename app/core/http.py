@@ -6,7 +6,6 @@ followed: a credential goes to the configured host or nowhere.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,16 +22,6 @@ MAX_CONNECTIONS: Final = 32
 """Connections to one service at one moment; more callers wait for one."""
 
 USER_AGENT: Final = "tallyhook/1"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +67,17 @@ async def exchange(
     headers: dict[str, str] | list[tuple[bytes, bytes]],
     content: bytes | None = None,
     limit_s: float,
+    most: int = MAX_ANSWER_BYTES,
 ) -> Exchange:
     """One request and its whole answer. A broken connection and a lapse of time are answers.
 
     headers  by name; or as pairs, where one may come twice
+    most     bytes of an answer that are read
     """
     try:
         with anyio.fail_after(limit_s):
             async with client.stream(method, url, content=content, headers=headers) as answer:
-                body, problem = await _content(answer)
+                body, problem = await _content(answer, most)
                 return Exchange(
                     status=answer.status_code,
                     problem=problem,
@@ -106,7 +97,7 @@ def asked_to_wait(headers: Mapping[str, str]) -> Duration:
     return int(asked) * SECOND if usable else NO_TIME
 
 
-async def _content(answer: httpx2.Response) -> tuple[bytes, str | None]:
+async def _content(answer: httpx2.Response, most: int) -> tuple[bytes, str | None]:
     """The body as sent, and why it was not read to its end, if so.
 
     Nothing is inflated: we ask for no encoding, and a small body can unpack to gigabytes.
@@ -116,6 +107,6 @@ async def _content(answer: httpx2.Response) -> tuple[bytes, str | None]:
     content = bytearray()
     async for chunk in answer.aiter_raw():
         content += chunk
-        if len(content) > MAX_ANSWER_BYTES:
+        if len(content) > most:
             return b"", "too_large"
     return bytes(content), None

@@ -202,6 +202,7 @@ FIELDS: Final[dict[str, str]] = {
     "verdict": "what the receiver decided",
     "version": "our own version",
     "waited_ms": "how long something stood in a queue, in milliseconds",
+    "witness": "the name of a witness of the log",
 }
 """Every field that may be logged, and what it holds."""
 

@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "7ecc2c48aa8d25c6d05eafb889f30faf6c968854fe1dc97b8cdb96d8c9b439c1",
-    "postgresql": "add2f150506e6496b5875c3e9defe26463d0ec43df19d45abfe7d0290a2bde88",
+    "sqlite": "a4742aeba48c90656c7285585ee1bb36e2580c60cad7f6b536c0b547bcdbc44d",
+    "postgresql": "8642a21839bf65644d7153c5ab2575dded674d0febe21fcf82514aefbc112c2d",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -2,6 +2,7 @@
 
 __all__ = (
     "bundle",
+    "cosigning",
     "gather_evidence",
     "keys",
     "letter",
@@ -13,4 +14,5 @@ __all__ = (
     "verify",
     "verify_evidence",
     "verify_log",
+    "witnesses",
 )

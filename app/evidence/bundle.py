@@ -33,6 +33,7 @@ from app.evidence.verify import (
     SIGNATURE,
     pack,
 )
+from app.evidence.witnesses import Witnesses
 from app.orders.customers import checked_reason
 from app.orders.holds import hold_if_due
 from app.orders.published_store import Published
@@ -44,6 +45,7 @@ from reconcile.instants import SECOND, Instant, format_duration, format_instant,
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.records import Record
+from reconcile.transparency.cosignatures import signatures_of
 from reconcile.transparency.evidence import history_document, value_document
 
 SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused", "session_unknown")
@@ -329,7 +331,8 @@ class BundleRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """A bundle: its bytes, and what was put in. `due`: the order is still to be folded, so that
-    what its systems are told next is not in it."""
+    what its systems are told next is not in it. `cosigned_by_too_few`: its checkpoint is, of the
+    witnesses that there are."""
 
     archive: bytes
     order: str
@@ -338,6 +341,7 @@ class Built:
     unsealed: int
     full: bool
     due: bool
+    cosigned_by_too_few: bool = False
 
     @property
     def sha256(self) -> str:
@@ -371,6 +375,7 @@ async def build_evidence(
         unsealed=len(dossier.sealed.unsealed),
         full=full,
         due=await _is_due(context, request.order),
+        cosigned_by_too_few=_by_too_few(dossier, providers.witnesses),
     )
     await _write_down(context, request, built, reason=reason)
     return built
@@ -414,6 +419,14 @@ def _came_before(dossier: Dossier, instant: Instant) -> set[str]:
         *(each.record_id for each in history.records if each.recorded_at < instant),
         *(f"revision:{each.seq}" for each in dossier.revisions if each.at < instant),
     }
+
+
+def _by_too_few(dossier: Dossier, witnesses: Witnesses | None) -> bool:
+    lines = signatures_of(dossier.sealed.checkpoint)
+    names = {(each.name, each.key_id) for each in lines}
+    return witnesses is not None and witnesses.quorum > sum(
+        (each.key.name, each.key.id) in names for each in witnesses.each
+    )
 
 
 async def _is_due(context: AppContext, order: str) -> bool:

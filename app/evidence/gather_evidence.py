@@ -14,7 +14,12 @@ from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
 from app.evidence.gather_leaves import leaves_for_bundle
-from app.evidence.prove_sealed import AT_ONCE, InclusionProof, proofs_of
+from app.evidence.prove_sealed import (
+    AT_ONCE,
+    InclusionProof,
+    proofs_of,
+    with_cosignatures,
+)
 from app.evidence.sealed_parts import (
     ProvenLeaf,
     SealedParts,
@@ -23,6 +28,7 @@ from app.evidence.sealed_parts import (
 )
 from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.verify import MAX_BYTES
+from app.evidence.witnesses import Witnesses
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
 from app.orders.published_store import Published
@@ -298,7 +304,10 @@ def phones_told(told: Iterable[DeliveryEvidence], sources: Mapping[str, Source])
 class Providers:
     """What is configured of the sources, by name: their secrets, how they are read, and the text
     of each one's profile; and what reads the lines of books and statements that name an order or
-    one of its payments."""
+    one of its payments.
+
+    witnesses  who cosigns checkpoints; None: nobody
+    """
 
     accounts: Mapping[str, Account] = field(repr=False)
     sources: Mapping[str, Source]
@@ -307,6 +316,7 @@ class Providers:
         [Connection, str, Collection[str], Instant],
         Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
     ]
+    witnesses: Witnesses | None = None
 
 
 async def gather_dossier(
@@ -333,7 +343,9 @@ async def gather_dossier(
         lines = await _lines(connection, known, instant, providers)
         asked = await phones_of(connection, order, sources=providers.sources, most=0)
         told_of = [f"revision:{each.seq}" for each in revisions]
-        sealed = await _sealed(connection, known, told_of, as_of=instant)
+        sealed = await _sealed(
+            connection, known, told_of, as_of=instant, witnesses=providers.witnesses
+        )
     told = retold(rows, providers.accounts)
     phones = frozenset({*asked, *phones_told(told, providers.sources)})
     masking = Masking(() if full else phones)
@@ -373,9 +385,15 @@ async def _lines(
 
 
 async def _sealed(
-    connection: Connection, history: History, revisions: Sequence[str], *, as_of: Instant
+    connection: Connection,
+    history: History,
+    revisions: Sequence[str],
+    *,
+    as_of: Instant,
+    witnesses: Witnesses | None,
 ) -> SealedParts:
-    """Proofs against the first checkpoint that covers all that is sealed of it: always the same."""
+    """Proofs against the first checkpoint that covers all that is sealed of it and that enough
+    witnesses have cosigned, and until one is, against the first that covers it: always the same."""
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(revisions)
     _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
@@ -384,10 +402,10 @@ async def _sealed(
     if not found.leaves:
         return SealedParts(unsealed=unsealed)
     _refuse_more(len(found.leaves), AT_ONCE, "leaves of the log")
-    proofs = await proofs_of(connection, found.leaves.keys(), earliest=True)
+    proofs = await proofs_of(connection, found.leaves.keys(), earliest=True, witnesses=witnesses)
     known = await identity(connection)
     return SealedParts(
-        checkpoint=proofs.note,
+        checkpoint=await with_cosignatures(connection, proofs.note),
         leaves=tuple(_leaf(each) for each in proofs.proofs),
         unsealed=unsealed,
         keys=() if known is None else known.keys,

@@ -14,7 +14,15 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
 from app.evidence.seal import Checkpoint, read_checkpoint
+from app.evidence.witnesses import Witnesses, cosigned_size
 from app.receiving.context import AppContext
+from app.sealing.departure_store import (
+    Departure,
+    add_departure,
+    cosignatures_of,
+    first_cosigned_over,
+    last_by,
+)
 from app.sealing.leaf_store import Members
 from app.sealing.log_store import (
     SignedHead,
@@ -24,6 +32,7 @@ from app.sealing.log_store import (
     leaves_of,
     newest_head,
 )
+from reconcile.instants import HOUR, Duration
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 AT_ONCE: Final = 1_000
@@ -63,13 +72,18 @@ class Proofs:
 
 
 async def proofs_of(
-    connection: Connection, subjects: Collection[str], *, earliest: bool = False
+    connection: Connection,
+    subjects: Collection[str],
+    *,
+    earliest: bool = False,
+    witnesses: Witnesses | None = None,
 ) -> Proofs:
     """Proofs of deliveries and records by id, and of `revision:N` and `deed:N`.
 
     Against the newest checkpoint; with `earliest`, against the first that covers them all, which
-    is the same one for ever. Raises NotFoundError where one of them is not sealed (yet), and
-    UsageError for more than AT_ONCE.
+    is the same one for ever: the first that enough of the witnesses have cosigned, once one is.
+    Raises NotFoundError where one of them is not sealed (yet), and UsageError for more than
+    AT_ONCE.
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE} leaves are proved at once; ask for fewer")
@@ -78,7 +92,9 @@ async def proofs_of(
     if missing:
         raise NotFoundError(f"{missing[0]} is not sealed: `tallyhook log seal` seals what waits")
     last = max((leaf.number for leaf in leaves.values()), default=0)
-    signed = await (first_head_over(connection, last) if earliest else newest_head(connection))
+    signed = await (
+        _earliest_head(connection, last, witnesses) if earliest else newest_head(connection)
+    )
     if signed is None or signed.size <= last:
         raise NotFoundError("no checkpoint covers it; `tallyhook log verify` says what is wrong")
     ordered = sorted(leaves.values(), key=lambda leaf: leaf.number)
@@ -94,6 +110,35 @@ async def proofs_of(
         for leaf in ordered
     ]
     return Proofs(checkpoint=read_checkpoint(signed.note), note=signed.note, proofs=proofs)
+
+
+async def _earliest_head(
+    connection: Connection, last: int, witnesses: Witnesses | None
+) -> SignedHead | None:
+    cosigned = None
+    if witnesses is not None:
+        size = await first_cosigned_over(
+            connection, last, witnesses=witnesses.names, quorum=witnesses.quorum
+        )
+        cosigned = None if size is None else await head_of(connection, size)
+    return await first_head_over(connection, last) if cosigned is None else cosigned
+
+
+async def with_cosignatures(connection: Connection, note: str) -> str:
+    """A checkpoint's note, with the line of every witness that has cosigned it."""
+    said = read_checkpoint(note)
+    found = await cosignatures_of(connection, size=said.size, head=said.head)
+    return note + "".join(f"{each.line}\n" for each in found)
+
+
+async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) -> str:
+    """The newest checkpoint that enough witnesses have cosigned, with their lines. Raises
+    NotFoundError while there is none."""
+    async with context.store.reading() as connection:
+        head = await head_of(connection, await cosigned_size(connection, witnesses))
+        if head is None:
+            raise NotFoundError("no checkpoint was cosigned by enough witnesses yet")
+        return await with_cosignatures(connection, head.note)
 
 
 async def path_to(connection: Connection, number: int, *, size: int) -> list[Hash]:
@@ -129,6 +174,27 @@ async def newest_checkpoint(context: AppContext) -> SignedHead:
     if found is None:
         raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
     return found
+
+
+PUBLISHED: Final = "published"
+
+NOTED_EVERY: Final[Duration] = HOUR
+"""Between two checkpoints of which is noted that somebody was shown them: strangers may ask for
+one every second, and each note is kept for ever."""
+
+
+async def shown_checkpoint(context: AppContext) -> SignedHead:
+    """The newest checkpoint, for strangers; that it leaves is noted before it does. Raises
+    NotFoundError while nothing is sealed."""
+    head, now = await newest_checkpoint(context), context.clock.now()
+    async with context.store.reading() as connection:
+        last = await last_by(connection, PUBLISHED)
+    if last is None or (last.size < head.size and now - last.at >= NOTED_EVERY):
+        async with context.store.writing() as connection:
+            await add_departure(
+                connection, Departure(size=head.size, way=PUBLISHED, head=head.head, at=now)
+            )
+    return head
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:

@@ -95,7 +95,10 @@ HOW TO CHECK IT
        -sigfile check.sig
 
    A checkpoint that the shop gave you at an earlier time must be of the same log: then nothing in
-   it can have been changed, taken out or put in since.
+   it can have been changed, taken out or put in since. Further lines of checkpoint.txt that begin
+   with a dash are cosignatures of witnesses, who see each checkpoint of this log and cosign none
+   that does not go on from the one before (https://c2sp.org/tlog-cosignature). Whoever trusts one
+   gives its key to `tallyhook evidence verify --witness`.
 
 5. Whoever has Tallyhook runs `tallyhook evidence verify bundle.zip`, which does all of this, reads
    the bodies again where they are here, and folds the history again to the same ledger.

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +42,15 @@ from app.sealing.log_store import (
 )
 from app.sealing.order_store import OrderBook, order_book
 from reconcile.instants import Instant
+from reconcile.transparency.cosignatures import (
+    ED25519,
+    VerifierKey,
+    body_of,
+    is_key_name,
+    key_id,
+    signature_line,
+    signatures_of,
+)
 from reconcile.transparency.merkle import Hash, Tail, tail_ranges
 
 # --- checkpoints of the log as signed notes -------------------------------------------------------
@@ -50,10 +58,6 @@ from reconcile.transparency.merkle import Hash, Tail, tail_ranges
 
 MAX_NOTE_BYTES: Final = 64 * 1024
 """Of a note that is read: ours have some 250; others may have added signatures."""
-
-_ED25519: Final = b"\x01"
-_MARK: Final = "— "
-_NAME = re.compile(r"[^\s+]+")
 
 
 class NotACheckpoint(Exception):
@@ -75,19 +79,18 @@ class Checkpoint:
 
 def key_hash(name: str, public: PublicKey) -> bytes:
     """The 4 bytes by which a note's signature names its key."""
-    return hashlib.sha256(f"{name}\n".encode() + _ED25519 + public.raw).digest()[:4]
+    return key_id(name, ED25519, public.raw)
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
     """The key as note verifiers take it: name, key hash, and kind and key in base64."""
-    encoded = base64.b64encode(_ED25519 + public.raw).decode()
-    return f"{name}+{key_hash(name, public).hex()}+{encoded}"
+    return VerifierKey(name=name, kind=ED25519, raw=public.raw).text
 
 
 def signed_note(key: EvidenceKey, *, name: str, body: str) -> str:
     """A body of whole lines, and its signature."""
-    signature = key_hash(name, key.public) + key.sign(body.encode())
-    return f"{body}\n{_MARK}{name} {base64.b64encode(signature).decode()}\n"
+    line = signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
+    return f"{body}\n{line}\n"
 
 
 def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
@@ -97,34 +100,17 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
     """Whether one of the note's signatures is this key's, and right. Others' are passed over."""
-    body, found, signatures = note.rpartition("\n\n")
-    if not found or not signatures.endswith("\n"):
-        return False
-    body += "\n"
-    wanted = key_hash(name, public)
-    for line in signatures[:-1].split("\n"):
-        said, raw = _signature_in(line)
-        if said == name and raw[:4] == wanted and public.verifies(raw[4:], body.encode()):
-            return True
-    return False
-
-
-def _signature_in(line: str) -> tuple[str, bytes]:
-    name, _, encoded = line.removeprefix(_MARK).partition(" ")
-    try:
-        return (name if line.startswith(_MARK) else ""), base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        return "", b""
-
-
-def _is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None and text.isprintable()
+    body, wanted = body_of(note).encode(), key_hash(name, public)
+    return any(
+        (each.name, each.key_id) == (name, wanted) and public.verifies(each.content, body)
+        for each in signatures_of(note)
+    )
 
 
 def read_checkpoint(note: str) -> Checkpoint:
     """What a note says, whoever signed it. Raises NotACheckpoint for another text."""
     lines = note.partition("\n\n")[0].split("\n")
-    if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not _is_name(lines[0]):
+    if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not is_key_name(lines[0]):
         raise NotACheckpoint("this is no checkpoint: it has not its three lines")
     if not re.fullmatch(r"0|[1-9][0-9]{0,18}", lines[1], re.ASCII):
         raise NotACheckpoint("this is no checkpoint: its second line is no number of leaves")

@@ -7,7 +7,7 @@ are those that take more: ed25519, `reconcile`, and the providers' own schemes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from app.evidence.seal import (
     read_checkpoint,
 )
 from app.evidence.verify import (
+    COSIGNED,
     FORMAT_1,
     MANIFEST,
     MAX_BYTES,
@@ -50,14 +51,16 @@ from app.evidence.verify import (
 )
 from app.evidence.verify import rendered as left_to_its_release
 from app.evidence.verify_entries import completeness, inclusion, readings
+from app.evidence.witnesses import WrongCosignature, cosigned_at, trusted_witnesses
 from app.orders.reindex import read_bytes_again
 from app.providers.profile import profile_text, read_profile, shipped_profiles
 from app.providers.sections import Profile
 from app.providers.source import ProfileReader, Source
 from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.header_codec import read_headers
-from reconcile.instants import parse_instant
+from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.ledger.fold import fold
+from reconcile.transparency.cosignatures import VerifierKey
 from reconcile.transparency.evidence import event_of, history_of
 from reconcile.transparency.merkle import consistency_holds
 
@@ -297,13 +300,36 @@ def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
 
 
 KEPT_CHECKPOINT: Final = "kept_checkpoint"
+WITNESSES: Final = "witnesses"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustedWitnesses:
+    """Whose cosignatures count for whoever verifies, and how many of them there have to be."""
+
+    keys: Sequence[VerifierKey]
+    quorum: int
+
+
+def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
+    """Those of the command line; all of them have to have cosigned where no quorum is given; None
+    where none is named. Raises UsageError."""
+    found = trusted_witnesses(given)
+    if quorum is not None and quorum > len(found):
+        raise UsageError("--quorum is at most the number of witnesses that --witness names")
+    return TrustedWitnesses(keys=found, quorum=quorum or len(found)) if found else None
 
 
 def verify_evidence(
-    archive: bytes, *, trusted: PublicKey | None = None, kept: KeptCheckpoint | None = None
+    archive: bytes,
+    *,
+    trusted: PublicKey | None = None,
+    kept: KeptCheckpoint | None = None,
+    witnesses: TrustedWitnesses | None = None,
 ) -> VerifiedBundle:
     """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise;
-    `kept`: a checkpoint of the same log that left the shop at some time."""
+    `kept`: a checkpoint of the same log that left the shop at some time; `witnesses`: who must have
+    cosigned its checkpoint."""
     checks: list[tuple[str, Callable[[Bundle], Any]]] = [
         ("digests", digests),
         ("signature", lambda bundle: _signature(bundle, trusted)),
@@ -319,28 +345,48 @@ def verify_evidence(
     ]
     if kept is not None:
         checks.append((KEPT_CHECKPOINT, lambda bundle: _fits_kept(bundle, kept, trusted)))
+    if witnesses is not None:
+        checks.append((WITNESSES, lambda bundle: _witnessed(bundle, witnesses)))
     bundle, steps = steps_of(archive, checks)
-    same_log = any(each.passed and each.name == KEPT_CHECKPOINT for each in steps)
-    left = read_checkpoint(kept.note).size if kept is not None and same_log else 0
+    passed = {each.name for each in steps if each.passed}
+    left = read_checkpoint(kept.note).size if kept is not None and KEPT_CHECKPOINT in passed else 0
     manifest = {} if bundle is None else bundle.manifest
     return VerifiedBundle(
         order=_text(manifest.get("order")),
         as_of=_text(manifest.get("as_of")),
         steps=tuple(steps),
-        not_proven=() if bundle is None else tuple(_not_proven(bundle, left=left)),
+        not_proven=()
+        if bundle is None
+        else tuple(
+            _not_proven(bundle, left=left, witnesses=witnesses if WITNESSES in passed else None)
+        ),
     )
 
 
-def _not_proven(bundle: Bundle, *, left: int) -> Iterator[str]:
+def _not_proven(bundle: Bundle, *, left: int, witnesses: TrustedWitnesses | None) -> Iterator[str]:
     """As any Python tells it, but for what takes this program: profiles that are those of this
-    release are known, and a kept checkpoint shows that the log is the one that there was.
+    release are known, and a kept checkpoint shows that the log is the one that there was; so do
+    witnesses from when they cosigned on.
 
-    left  leaves of a checkpoint of the bundle's log that was kept; 0 without one
+    left       leaves of a checkpoint of the bundle's log that was kept; 0 without one
+    witnesses  who have cosigned it
     """
     for sentence in unproven(bundle, left):
         if sentence == PROFILES and _are_of_this_release(bundle):
             yield "which profile reads which source (sources.json)"
-        elif sentence != NOT_ANEW or not left:
+        elif sentence.startswith(COSIGNED) and witnesses is not None:
+            continue
+        elif sentence != NOT_ANEW:
+            yield sentence
+        elif witnesses is not None and not left:
+            moments = sorted(at for _, at in _cosigned(bundle, witnesses) if at is not None)
+            origin = read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
+            yield (
+                f"that the log {origin} was not written anew before "
+                f"{format_instant(moments[witnesses.quorum - 1])}, when the witnesses cosigned it, "
+                "and that the shop keeps no other beside it"
+            )
+        elif not left:
             yield sentence
 
 
@@ -525,6 +571,38 @@ def _fits_kept(bundle: Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) 
         "The checkpoint that you kept is signed with a key that this bundle does not prove to be "
         f"the shop's: compare it with the keys that you have from the shop. By its hashes {said}"
     )
+
+
+def _cosigned(
+    bundle: Bundle, witnesses: TrustedWitnesses
+) -> list[tuple[VerifierKey, Instant | None]]:
+    """Each of the witnesses, and when it has cosigned the bundle's checkpoint. Raises Wrong."""
+    note = _decoded(bundle, "checkpoint.txt")
+    try:
+        return [(key, cosigned_at(note, key)) for key in witnesses.keys]
+    except WrongCosignature as error:
+        raise Wrong(
+            f"checkpoint.txt has a line in the name of the witness {error} that is not its "
+            "signature of this checkpoint"
+        ) from None
+
+
+def _witnessed(bundle: Bundle, witnesses: TrustedWitnesses) -> Found:
+    """Whether enough of the witnesses have cosigned the checkpoint to which all proofs lead. A log
+    that was written anew has a checkpoint that they refuse to cosign."""
+    each = _cosigned(bundle, witnesses)
+    told = "; ".join(
+        f"{key.name} has not cosigned it" if at is None else
+        f"{key.name} cosigned it at {format_instant(at)}"
+        for key, at in each
+    )  # fmt: skip
+    count = sum(at is not None for _, at in each)
+    if count < witnesses.quorum:
+        raise Wrong(
+            f"of the {counted(len(each), 'witness', 'witnesses')} that you trust {count} and not "
+            f"{witnesses.quorum} cosigned the log that all proofs here lead to: {told}"
+        )
+    return True, f"The checkpoint is cosigned: {told}."
 
 
 def _log_keys(bundle: Bundle) -> list[PublicKey]:

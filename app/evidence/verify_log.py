@@ -6,7 +6,9 @@
     4 rows         every row has a leaf, or waits for one
     orders         each leaf is the next one of the order that it names, and each day's tree of all
                    orders is that of the leaves there were (`verify_orders`)
-    5 the keeper   a checkpoint that was kept elsewhere is a head of this log
+    5 departures   every checkpoint that left the house, shown, delivered or cosigned, is a head of
+                   this log, as far as is known here
+    6 the keeper   a checkpoint that was kept elsewhere is one, too
 
 Each layer is compared with the one it rests on, so that one change is told once, and where it is.
 """
@@ -26,9 +28,16 @@ from app.evidence.keys import PublicKey
 from app.evidence.seal import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
 from app.evidence.store import Content, contents_of, node_count, strays, whole_bodies
 from app.evidence.verify_orders import Names, OrderCounts, names_of, wrong_name
+from app.evidence.witnesses import (
+    WrongCosignature,
+    cosigned_at,
+    departure_document,
+    departure_sentence,
+)
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.verify import digest_of
+from app.sealing.departure_store import Departure, departures_after
 from app.sealing.leaf_store import KINDS, READING, Leaf, Members, Sealable
 from app.sealing.log_queue_store import count_unsealed, log_size, readings_to_seal, rows_to_seal
 from app.sealing.log_store import (
@@ -42,6 +51,7 @@ from app.sealing.log_store import (
 )
 from app.sealing.order_tree_store import SealedTree, all_trees
 from reconcile.instants import format_instant
+from reconcile.transparency.cosignatures import read_cosigner
 from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf_hash
 
 OWN: Final = frozenset(("kind", "salt", "order", "of", "nth", "after", "reading"))
@@ -191,6 +201,24 @@ class Tree:
             "another order after it was signed"
         )
 
+    def wrong_departure(self, left: Departure) -> str | None:
+        """Why a checkpoint that left, of as many leaves as there are now, does not fit."""
+        if left.line is not None and not self._is_cosigned(left):
+            return f"{departure_sentence(left)}, is not signed by that witness: it was changed"
+        if left.head == self._frontier.head():
+            return None
+        return (
+            f"the first {counted(left.size, 'leaf is', 'leaves are')} not as in "
+            f"{departure_sentence(left)}: the log was written anew since"
+        )
+
+    def _is_cosigned(self, left: Departure) -> bool:
+        body = Checkpoint(origin=self._origin, size=left.size, head=left.head).body()
+        try:
+            return cosigned_at(f"{body}\n{left.line}\n", read_cosigner(left.way)) is not None
+        except (ValueError, WrongCosignature):
+            return False
+
     def wrong_keep(self) -> str | None:
         """Why the log of as many leaves as there are now is not the kept checkpoint's."""
         if self._kept is None or self._kept.size != self.size:
@@ -217,6 +245,7 @@ class VerifiedLog:
     waiting  rows that wait for a leaf
     reread   deliveries whose verdict or event id was corrected since they were sealed
     first    number of the first leaf that does not fit
+    left     the largest checkpoint that left the house, as far as is known here
     tell     problems that are kept; the others are counted
     """
 
@@ -228,6 +257,7 @@ class VerifiedLog:
     reread: int = 0
     found: int = 0
     first: int | None = None
+    left: Departure | None = None
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str, *, leaf: int | None = None) -> None:
@@ -248,7 +278,8 @@ class VerifiedLog:
             read = counted(self.reread, "delivery is", "deliveries are")
             more += f", {read} read otherwise by now (`db check` compares them with their bodies)"
         looked = counted(self.leaves, *LEAF)
-        return f"{looked} and {counted(self.checkpoints, 'checkpoint')}: {verdict}{more}."
+        left = "" if self.left is None else f" The last that left: {departure_sentence(self.left)}."
+        return f"{looked} and {counted(self.checkpoints, 'checkpoint')}: {verdict}{more}.{left}"
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -260,6 +291,7 @@ class VerifiedLog:
             "reread": self.reread,
             "found": self.found,
             "first": self.first,
+            "left": None if self.left is None else departure_document(self.left),
             "problems": self.problems,
         }
 
@@ -306,6 +338,7 @@ class _Verification:
         self._tree = tree
         self._heads: deque[SignedHead] = deque()
         self._orders = OrderCounts(trees)
+        self._left: deque[Departure] = deque()
         self._whole = True
         self.verified = VerifiedLog(tell=tell)
 
@@ -319,6 +352,7 @@ class _Verification:
         """Verify layer by layer."""
         size, after = await log_size(self._connection), 0
         await self._more_heads(0)
+        await self._more_left(0, "")
         while leaves := await leaves_after(self._connection, after, limit=AT_ONCE):
             await self._check_rows(leaves)  # 1
             for leaf in leaves:
@@ -331,7 +365,7 @@ class _Verification:
             for problem in await self._orders.wrong_counts(self._connection):
                 self.verified.add(problem)
         await self._check_unsealed()  # 4
-        if note is not None and kept is not None:  # 5
+        if note is not None and kept is not None:  # 6
             self._check_keep(note, kept)
         return self.verified
 
@@ -368,6 +402,8 @@ class _Verification:
             self.verified.add(problem)
         while self._heads and self._heads[0].size == self._tree.size:  # 3
             await self._check_head(self._heads.popleft())
+        while self._left and self._left[0].size == self._tree.size:  # 5
+            await self._check_left(self._left.popleft())
         problem = self._tree.wrong_keep()
         if problem is not None:
             self.verified.add(problem)
@@ -383,6 +419,19 @@ class _Verification:
 
     async def _more_heads(self, size: int) -> None:
         self._heads.extend(await heads_after(self._connection, size, limit=AT_ONCE))
+
+    async def _check_left(self, left: Departure) -> None:
+        last = self.verified.left
+        if last is None or (last.size, last.at) < (left.size, left.at):
+            self.verified.left = left
+        problem = self._tree.wrong_departure(left)
+        if problem is not None:
+            self.verified.add(problem)
+        if not self._left:
+            await self._more_left(left.size, left.way)
+
+    async def _more_left(self, size: int, way: str) -> None:
+        self._left.extend(await departures_after(self._connection, size, way, limit=AT_ONCE))
 
     async def _check_nodes(self) -> None:
         ranges = [(level, place, place + 1) for level, place in self._tree.made]
@@ -400,6 +449,13 @@ class _Verification:
             self.verified.add(
                 f"the checkpoint of {said} says more than the {size:,} that there are: the end of "
                 "the log was cut off, or a checkpoint put in"
+            )
+        if self._left:
+            self.verified.left = self._left[0]
+            self.verified.add(
+                f"{departure_sentence(self._left[0])}, says more than the {size:,} leaves that "
+                "there are: the end of the log was cut off",
+                leaf=size,
             )
         newest = await newest_head(self._connection)
         if size and (newest is None or newest.size < size):

@@ -25,7 +25,8 @@ import httpx2
 
 from app.core.clock import Clock
 from app.core.errors import TallyhookError
-from app.core.http import exchange, is_loopback
+from app.core.hosts import is_loopback
+from app.core.http import exchange
 from app.core.private_files import sync_folder, write_all
 from app.core.schedule import Way
 from app.providers.source import Source

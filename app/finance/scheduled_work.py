@@ -16,7 +16,7 @@ import structlog
 
 from app.access.operators import SERVICE, note_in_trail, permitted
 from app.core.errors import NotFoundError, TallyhookError
-from app.core.schedule import Entry, Span
+from app.core.schedule import Entry, Span, Way
 from app.core.text import LEAF, counted
 from app.finance.calendar import on_the_books
 from app.finance.close_period import scope_of
@@ -28,7 +28,8 @@ from app.finance.reports.values import headlines
 from app.finance.scheduled import LeaseLost, claim, note, note_failed
 from app.finance.scheduled_store import Delivered, ScheduledRun, change_run
 from app.receiving.context import AppContext
-from app.sealing.log_store import newest_head
+from app.sealing.departure_store import Departure, add_departure
+from app.sealing.log_store import SignedHead, newest_head
 from reconcile.instants import TICK, Instant, format_instant
 from reconcile.periods import Calendar
 from reconcile.reporting.report import PeriodReport, Scope
@@ -164,13 +165,19 @@ async def _checkpoint(
         ),
         what="checkpoint",
     )
-    return await _deliver(context, schedule, entry, run, parcel)
+    return await _deliver(context, schedule, entry, run, parcel, head=head)
 
 
 async def _deliver(
-    context: AppContext, schedule: Schedule, entry: Entry, run: ScheduledRun, parcel: Parcel
+    context: AppContext,
+    schedule: Schedule,
+    entry: Entry,
+    run: ScheduledRun,
+    parcel: Parcel,
+    *,
+    head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """By each way what that has not taken yet."""
+    """By each way what that has not taken yet. `head`: the checkpoint that leaves so."""
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
         left = [file for file in parcel.files if file not in done]
@@ -180,7 +187,7 @@ async def _deliver(
                 Delivered(way=way, file=file, sha256=sha256(parcel.files[file]).hexdigest())
                 for file in left
             )
-            run = await _note_delivered(context, run, told)
+            run = await _note_delivered(context, run, told, way=way, head=head)
     return run
 
 
@@ -189,12 +196,20 @@ def _files(report: PeriodReport, entry: Entry, name: str) -> dict[str, bytes]:
 
 
 async def _note_delivered(
-    context: AppContext, run: ScheduledRun, told: tuple[Delivered, ...]
+    context: AppContext,
+    run: ScheduledRun,
+    told: tuple[Delivered, ...],
+    *,
+    way: Way,
+    head: SignedHead | None,
 ) -> ScheduledRun:
     after = replace(run, delivered=(*run.delivered, *told))
     async with context.store.writing() as connection:
         if not await change_run(connection, after, before=run):
             raise LeaseLost(f"another process has taken {run.name} over")
+        if head is not None:
+            left = Departure(size=head.size, way=way, head=head.head, at=context.clock.now())
+            await add_departure(connection, left)
         for each in told:
             await note_in_trail(
                 connection,

@@ -190,26 +190,33 @@ def keys_item(problems: Sequence[str]) -> ChecklistItem:
     )
 
 
-async def last_checklist(context: AppContext) -> list[ChecklistItem]:
-    """The list as it was last found and stated; nothing is checked, and nothing written down."""
+async def last_checklist(
+    context: AppContext, checked: Sequence[ChecklistItem] | None = None
+) -> list[ChecklistItem]:
+    """The list as it was last found and stated; nothing is checked, and nothing written down.
+
+    checked  what a run has found just now; None: what is written down of the last one, which says
+             no reasons
+    """
     async with context.store.reading() as connection:
         said = await signoffs(connection)
-    last = next((each for each in reversed(said) if each.item == WHOLE), None)
-    return _assembled(said, _found(last), live=context.store.environment == "live")
+    if checked is None:
+        checked = _found(next((each for each in reversed(said) if each.item == WHOLE), None))
+    return _assembled(said, checked, live=context.store.environment == "live")
 
 
 def _found(last: Signoff | None) -> list[ChecklistItem]:
     """What a run finds out, as the last one left it."""
     if last is None:
-        sentence = "It was never checked: run `tallyhook golive` on the machine."
+        sentence = "It was never checked: run the checks, or `tallyhook golive` on the machine."
         return [ChecklistItem(item=name, state="failed", sentence=sentence) for name in CHECKED]
     left = last.note.removeprefix("open: ").split(", ")
     return [
         ChecklistItem(
             item=name,
             state="failed" if name in left else "passed",  # whether it can be signed, a run says
-            sentence="It was open when the list last changed: `tallyhook golive` says why, and "
-            "what to do."
+            sentence="It was open when the list last changed: run the checks to see why, and what "
+            "to do."
             if name in left
             else "It held when the list was last run.",
             by=last.signer,
@@ -292,6 +299,16 @@ async def _write_down(
 def open_items(items: Sequence[ChecklistItem]) -> list[str]:
     """The names of those that are not passed."""
     return [item.item for item in items if item.state != "passed"]
+
+
+async def note_checks(context: AppContext, *, by: str) -> None:
+    """Note in the trail that somebody has the checks run, which ask the provider and the shop, and
+    send trials to the public address. Raises UsageError for who may not."""
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="golive_checked")
+        await note_in_trail(
+            connection, who, action="golive_checked", subject=WHOLE, at=context.clock.now()
+        )
 
 
 async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:

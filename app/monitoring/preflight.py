@@ -50,6 +50,10 @@ class Check:
     sentence: str
     do: str | None = None
 
+    def document(self) -> dict[str, str | None]:
+        """For JSON."""
+        return {"what": self.what, "state": self.state, "sentence": self.sentence, "do": self.do}
+
 
 def ok(what: str, sentence: str) -> Check:
     """In order."""

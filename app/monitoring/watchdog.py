@@ -2,7 +2,8 @@
 
 A reader that does not keep up, deliveries that it set aside, silence, unreadable deliveries,
 payments of no order, a clock that is off, a shop that takes no notifications, orders that are held,
-events of money that no profile knows, orders paid for and not shipped.
+events of money that no profile knows, orders paid for and not shipped, scheduled work that came to
+nothing, checkpoints that too few witnesses cosign.
 
 A further alarm is one more line of WATCHES: readiness, the figures, the feed and the log tell
 whatever stands there.
@@ -20,6 +21,7 @@ import structlog
 from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.statements import run
+from app.evidence.witnesses import CONTRADICTING, PROBLEMS, Witnesses, cosigned_size
 from app.finance.scheduled_store import failed_runs
 from app.monitoring.alarm_owners import forget_owners
 from app.monitoring.health import COUNTED, everything_refused
@@ -38,6 +40,8 @@ from app.receiving import unread
 from app.receiving.context import AppContext
 from app.receiving.inbox_store import count_set_aside
 from app.receiving.refusals import RefusedAges
+from app.sealing.departure_store import witness_states
+from app.sealing.log_store import heads_after
 from reconcile.instants import (
     DAY,
     EARLIEST,
@@ -217,14 +221,15 @@ log = structlog.get_logger()
 
 class Watched(NamedTuple):
     """What there is to look at: what is stored, what this receiver refused for its age, where the
-    shop is notified (`destination_of`; None: it is not), and how long an accepted delivery may wait
-    to be read."""
+    shop is notified (`destination_of`; None: it is not), how long an accepted delivery may wait to
+    be read, the schedule's entries, and who cosigns checkpoints."""
 
     context: AppContext
     ages: RefusedAges
     destination: str | None = None
     unread_s: int = 10
     scheduled: Sequence[str] = ()
+    witnesses: Witnesses | None = None
 
 
 class Watch(NamedTuple):
@@ -392,6 +397,44 @@ async def _schedule(watched: Watched) -> Alarm | None:
     )
 
 
+async def _witnesses(watched: Watched) -> Alarm | None:
+    witnesses = watched.witnesses
+    if witnesses is None:
+        return None
+    async with watched.context.store.reading() as connection:
+        states = await witness_states(connection)
+        size = await cosigned_size(connection, witnesses)
+        waiting = await heads_after(connection, size, limit=1)
+    own = {witness.key.name: states.get(witness.name) for witness in witnesses.each}
+    failing = {name: each for name, each in own.items() if each and each.problem and each.since}
+    told = "; ".join(f"{name}: {PROBLEMS[str(each.problem)]}" for name, each in failing.items())
+    against = [each for each in failing.values() if each.problem in CONTRADICTING]
+    if against:
+        return Alarm(
+            reason="witness_contradicts",
+            sentence=f"A witness has cosigned another log than this one ({told}): `tallyhook log "
+            "verify` says what does not fit. Unless a backup was put back, whoever has the key has "
+            "written the log anew.",
+            since=min(Instant(each.since or 0) for each in against),
+        )
+    asked = [each.since or each.cosigned_at for each in own.values() if each]
+    begun = [Instant(each) for each in asked if each]
+    if not waiting or not begun:  # nobody has been asked yet
+        return None
+    since = max(waiting[0].at, min(begun))
+    if watched.context.clock.now() - since < witnesses.alarm_after:
+        return None
+    return Alarm(
+        reason="checkpoints_not_cosigned",
+        sentence=f"Since {plain_instant(since)} no checkpoint was cosigned by "
+        f"{counted(witnesses.quorum, 'witness', 'witnesses')} of {len(witnesses.each)}"
+        f"{f' ({told})' if told else ''}: `tallyhook log witnesses` shows them. They are asked "
+        "again by themselves.",
+        pressing=False,
+        since=since,
+    )
+
+
 WATCHES: Final = (
     Watch(
         "reader",
@@ -444,6 +487,12 @@ WATCHES: Final = (
         "schedule",
         "1 while the last run of an entry of TALLYHOOK_SCHEDULE has come to nothing.",
         _schedule,
+        dated=True,
+    ),
+    Watch(
+        "witnesses",
+        "1 while too few witnesses cosign checkpoints, or one has cosigned another log.",
+        _witnesses,
         dated=True,
     ),
 )

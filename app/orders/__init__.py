@@ -29,5 +29,6 @@ __all__ = (
     "reindex",
     "retention_store",
     "set_aside",
+    "unmask_many",
     "worker",
 )

@@ -15,7 +15,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.core.errors import UsageError
-from app.core.masking import masked_phone
+from app.core.masking import looks_like_a_phone, masked_phone
+from app.core.references import fault_of
 from app.core.text import counted
 from app.database.engine import Connection
 from app.orders import search_store
@@ -181,6 +182,14 @@ class Found:
             "more": self.more,
             "notes": self.notes,
         }
+
+
+async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:
+    """References that begin with a text, in their order; none for what may be a phone number."""
+    if fault_of(text) is not None or looks_like_a_phone(text):
+        return []
+    async with context.store.reading() as connection:
+        return await search_store.orders_named(connection, text, beginning=True, limit=limit)
 
 
 async def find_orders(

@@ -84,14 +84,14 @@ async def _explained(context: AppContext, order: str, as_of: Instant | None) -> 
         pruned = await pruned_among(connection, [d.delivery_id for d in history.deliveries])
     instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
-    if not _spoken_of(known):
+    if not spoken_of(known):
         raise nothing_known(history, as_of)
     return _Explained(fold(known, policy=context.policy, as_of=instant), pruned, behind)
 
 
 def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:
     """The refusal of an order of which nothing was known by then; whether something is by now."""
-    if as_of is None or not _spoken_of(history):
+    if as_of is None or not spoken_of(history):
         return NotFoundError(f"nothing is known of order {history.order!r}")
     return NotFoundError(
         f"nothing is known of order {history.order!r} as of {format_instant(as_of)}; what is known "
@@ -110,7 +110,7 @@ def _pruned_document(pruned: Pruned) -> dict[str, Any]:
     }
 
 
-def _spoken_of(history: History) -> bool:
+def spoken_of(history: History) -> bool:
     """Whether anything but another order's events is there."""
     return bool(history.records) or any(
         delivery.event.order in (None, history.order) for delivery in history.deliveries

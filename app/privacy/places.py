@@ -14,7 +14,7 @@ Mark = Literal["personal", "possibly_personal", "not"]
 """Whether a customer's number, name or address stands there: always or by design, where somebody
 wrote it there, or never."""
 
-Deed = Literal["deleted", "emptied", "kept"]
+Effect = Literal["deleted", "emptied", "kept"]
 """What an erasure does there: the row goes; the row stays without what is personal; nothing."""
 
 
@@ -24,29 +24,29 @@ class Place:
 
     where   `table.column`, or the file's name
     why     why it is marked so
-    deed    what an erasure does; `because`: why what is kept is kept, empty where it is not
+    effect  what an erasure does; `because`: why what is kept is kept, empty where it is not
     """
 
     where: str
     mark: Mark
     why: str
-    deed: Deed
+    effect: Effect
     because: str = ""
 
     @property
-    def fate(self) -> str:
+    def effect_said(self) -> str:
         """What an erasure does there, in words."""
-        return f"kept because {self.because}" if self.because else self.deed
+        return f"kept because {self.because}" if self.because else self.effect
 
 
 _REFERENCE: Final = "a reference, which somebody may have made of a number"
 
 
 def _of(
-    table: str, columns: str, mark: Mark, why: str, deed: Deed, because: str = ""
+    table: str, columns: str, mark: Mark, why: str, effect: Effect, because: str = ""
 ) -> tuple[Place, ...]:
     return tuple(
-        Place(where=f"{table}.{column}", mark=mark, why=why, deed=deed, because=because)
+        Place(where=f"{table}.{column}", mark=mark, why=why, effect=effect, because=because)
         for column in columns.split()
     )
 
@@ -172,6 +172,7 @@ PLACES: Final[tuple[Place, ...]] = (
     *_reference("links", "reference order_key"),
     *_plain("links", "kind source", _CODES),
     *_plain("log_checkpoints", "head note", "hashes and signatures"),
+    *_plain("log_departures", "way head line", "hashes, signatures, and names of witnesses"),
     *_plain("log_keys", "public endorsement", "the merchant's public keys"),
     *_plain("log_leaves", "kind hash", _CODES),
     *_reference("log_leaves", "subject"),
@@ -180,6 +181,7 @@ PLACES: Final[tuple[Place, ...]] = (
         "kept", "the sealed log would no longer verify",
     ),
     *_plain("log_nodes", "hash", "hashes"),
+    *_plain("log_witnesses", "witness problem", "names of witnesses, and codes"),
     *_staff("match_rules", "who"),
     *_plain("match_rules", "digest toml", "the merchant's own rules"),
     *_plain("meta", "name value", "facts of the database"),
@@ -265,47 +267,47 @@ FILES: Final[tuple[Place, ...]] = (
         where="<database>.inbox",
         mark="personal",
         why="the tables inbox and suspects, where SQLite is the database",
-        deed="deleted",
+        effect="deleted",
     ),
     Place(
         where="the logs of both (-wal)",
         mark="personal",
         why="rows as they were written",
-        deed="emptied",
+        effect="emptied",
     ),
     Place(
         where="<database>.erasures",
         mark="not",
         why="keyed digests",
-        deed="kept",
+        effect="kept",
         because="a backup does not know who was erased after it",
     ),
     Place(
         where="*.erasures.key, *.phone.key, *.evidence.key",
         mark="not",
         why="random",
-        deed="kept",
+        effect="kept",
         because="nothing personal is in it",
     ),
     Place(
         where="log lines and metrics",
         mark="possibly_personal",
         why="ids, references, sources and verdicts; no number, no name and no body",
-        deed="kept",
+        effect="kept",
         because="an erasure does not reach them: how long they are kept is the machine's business",
     ),
     Place(
         where="backups",
         mark="personal",
         why="a whole database of an earlier day",
-        deed="kept",
+        effect="kept",
         because="an erasure does not reach them: a restore erases again, by the journal",
     ),
     Place(
         where="evidence bundles, letters and reports that were taken",
         mark="possibly_personal",
         why="redacted ones have references, those in full have bodies",
-        deed="kept",
+        effect="kept",
         because="an erasure does not reach them: who took one stands in the trail",
     ),
 )
@@ -360,9 +362,9 @@ def places_table() -> str:
     """The page's table, in Markdown: one row for what is told alike, what is personal first."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for each in sorted(EVERY, key=lambda each: _MARKS.index(each.mark)):
-        rows.setdefault((each.mark, each.why, each.fate), []).append(each.where)
+        rows.setdefault((each.mark, each.why, each.effect_said), []).append(each.where)
     lines = ["| personal | what | where | an erasure |", "|---|---|---|---|"]
-    for (mark, why, fate), where in rows.items():
+    for (mark, why, effect), where in rows.items():
         shown = ", ".join(f"`{each}`" for each in where)
-        lines.append(f"| {mark} | {why} | {shown} | {fate} |")
+        lines.append(f"| {mark} | {why} | {shown} | {effect} |")
     return "\n".join(lines) + "\n"

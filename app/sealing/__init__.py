@@ -1,6 +1,7 @@
 """The transparency log as it is stored: what waits to be sealed, leaves, tree and heads."""
 
 __all__ = (
+    "departure_store",
     "leaf_store",
     "log_queue_store",
     "log_store",

@@ -14,10 +14,14 @@ from app.finance import break_acts
 from app.finance.break_acts import accept_break, living_breaks
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import SECOND, TICK, Instant
 from tests.api.driving import Driver, event
 
-PEOPLE = (("Boss", "admin"), ("Ann", "finance"), ("Ben", "finance"), ("Sue", "support"))
+PEOPLE = (
+    ("Boss", "admin"), ("Ann", "finance"), ("Ben", "finance"), ("Sue", "support"),
+    ("Sam", "support"), ("Vic", "viewer"),
+)  # fmt: skip
 
 
 class People:
@@ -89,9 +93,11 @@ async def test_a_second_operator_approves(people: People) -> None:
 
 async def test_who_may_not_is_refused(people: People) -> None:
     """By the role, also to look; without a reason; and of nothing that is there."""
-    for method, path in (("GET", ""), ("GET", f"/{people.proposal}")):
-        refused = await people.ask("Sue", method, path)
+    one = f"/{people.proposal}"
+    for who, method, path in (("Vic", "GET", ""), ("Vic", "GET", one), ("Sue", "GET", one)):
+        refused = await people.ask(who, method, path)
         assert (refused.status_code, refused.json()["code"]) == (403, "role_missing")
+    assert (await people.ask("Sue", "GET")).json() == {"proposals": [], "next": None}
     for what in ("approve", "reject", "withdraw"):
         assert (await people.decide("Sue", what)).status_code == 403
         for wrong in ({}, {"reason": " "}, {"reason": 7}, {"reason": "x", "by": "Ben"}):
@@ -103,6 +109,26 @@ async def test_who_may_not_is_refused(people: People) -> None:
     ).status_code == 404
     assert (await people.decide("Ben", "withdraw")).status_code == 409
     assert people.driver.rows("SELECT 1 FROM proposal_decisions") == []
+
+
+async def test_numbers_are_seen_by_who_proposed_to_see_them(people: People) -> None:
+    """Once a second person agreed, and by nobody else."""
+    context, kind = people.driver.context, unmasking_kind(people.driver.context)
+    asked = UnmaskRequest(
+        orders=["ORD-1"], purpose="refund", reason="it came back", by=Proven("Sue")
+    )
+    path = f"/{(await propose_unmasking(context, kind, asked)).id}"
+    early = await people.ask("Sue", "POST", f"{path}/numbers")
+    assert (early.status_code, "nobody has approved it" in early.json()["detail"]) == (409, True)
+    agreed = await people.ask("Sam", "POST", f"{path}/approve", json={"reason": "I saw it"})
+    assert agreed.json()["open_until"] is not None
+    seen = (await people.ask("Sue", "POST", f"{path}/numbers")).json()
+    assert seen["orders"] == [{"order": "ORD-1", "phones": [], "note": "No number came with it."}]
+    assert seen["open_until"] == agreed.json()["open_until"]
+    for who, status in (("Sam", 409), ("Ben", 403), ("Vic", 403)):
+        assert (await people.ask(who, "POST", f"{path}/numbers")).status_code == status
+    rows = people.driver.rows("SELECT who, subject FROM audit WHERE action='unmasked'")
+    assert rows == [("Sue", "ORD-1")]
 
 
 async def test_what_it_is_about_may_be_gone(

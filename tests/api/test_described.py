@@ -23,6 +23,7 @@ from app.finance.period_store import Closed
 from app.orders.notify_shop import notification_body
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
+from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.ledger.explain import ledger_document, ledger_summary
 from reconcile.ledger.plain import plain_document
@@ -223,7 +224,7 @@ async def _proposals(asking: _Asking, driver: Driver) -> None:
     await people.begin()
     for who, method, path, status in (
         ("Ben", "GET", "", 200), ("Ben", "GET", f"/{people.proposal}", 200),
-        ("Ben", "GET", "/none", 404), ("Sue", "GET", "", 403), ("Ben", "GET", "?limits=1", 422),
+        ("Ben", "GET", "/none", 404), ("Vic", "GET", "", 403), ("Ben", "GET", "?limits=1", 422),
         ("Ben", "POST", f"/{people.proposal}/reject", 422),
     ):  # fmt: skip
         words: dict[str, Any] = {"json": {}} if method == "POST" else {}
@@ -239,6 +240,13 @@ async def _proposals(asking: _Asking, driver: Driver) -> None:
         other = await save_rules(driver.context, f"# {what}\n", by=Proven("Ann"), reason="clearer")
         people.proposal = getattr(other, "id", "")
         assert asking.held(await people.decide(who, what)).status_code == 200
+    kind = unmasking_kind(driver.context)
+    asked = UnmaskRequest(orders=["ORD-1"], purpose="refund", reason="it came", by=Proven("Sue"))
+    people.proposal = (await propose_unmasking(driver.context, kind, asked)).id
+    numbers = f"/{people.proposal}/numbers"
+    assert asking.held(await people.ask("Sue", "POST", numbers)).status_code == 409
+    assert asking.held(await people.decide("Sam", "approve")).status_code == 200
+    assert asking.held(await people.ask("Sue", "POST", numbers)).status_code == 200
 
 
 async def _logs(asking: _Asking, desk: Desk) -> None:
@@ -251,6 +259,7 @@ async def _logs(asking: _Asking, desk: Desk) -> None:
             asking.held(await desk.ask("Sue", f"{path}/{each[one]}"))
     again: dict[str, Any] = {"method": "POST", "json": {"reason": "it was down"}}
     asking.held(await desk.ask("Sue", "notifications/1/redeliver", **again))
+    asking.held(await desk.ask("Vic", "log/witnesses"))
 
 
 async def _misspelled(asking: _Asking) -> None:

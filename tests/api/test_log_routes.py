@@ -13,14 +13,25 @@ import pytest
 from app.access.operators import register_operator
 from app.access.tokens import issue_own_token, issue_token
 from app.orders.refold import refold_until_quiet
+from app.sealing.departure_store import (
+    Departure,
+    WitnessState,
+    add_departure,
+    change_witness,
+    claim_witness,
+)
 from reconcile.instants import SECOND
 from tests.api.described import not_as_described
 from tests.api.driving import Driver, driving, event, of_order, signed
+from tests.evidence.witness import TestWitness
 from tests.reconcile.build import T
 
 PEOPLE = (("Boss", "admin"), ("Ann", "finance"), ("Sue", "support"), ("Vic", "viewer"))
 PHONE = "254712345678"
 REASON = {"reason": "their server was down"}
+
+
+WITNESS = TestWitness("witness.example", lambda: 0).key
 
 
 class Desk:
@@ -71,6 +82,7 @@ async def desk_in(folder: Path) -> AsyncIterator[Desk]:
     settings: dict[str, Any] = {
         "SHOP__URL": "https://shop.example/told",
         "SHOP__SECRET": "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=",
+        "EVIDENCE__WITNESSES": f"{WITNESS} https://witness.example",
     }
     async with driving(folder, with_worker=False, **settings) as driver:
         desk = Desk(driver)
@@ -187,3 +199,22 @@ async def test_a_programs_token_sees_none_of_it(desk: Desk) -> None:
     ):  # fmt: skip
         refused = await desk.ask("shop", path, method)
         assert (refused.status_code, refused.json()["code"]) == (403, "scope_missing")
+
+
+async def test_the_witnesses_of_the_log_and_what_left(desk: Desk) -> None:
+    """Everybody may see them; none has been asked yet, and one that fails says what to do."""
+    context = desk.driver.context
+    async with context.store.writing() as connection:
+        await add_departure(connection, Departure(size=4, way="mail", head=bytes(32), at=T))
+    told = (await desk.ask("Vic", "log/witnesses")).json()
+    (one,) = told["witnesses"]
+    assert (told["quorum"], told["cosigned"]) == (1, 0)
+    assert (one["key"], one["state"], one["leaves"]) == (WITNESS, "waiting", 0)
+    assert [(each["way"], each["leaves"]) for each in told["left"]] == [("mail", 4)]
+    async with context.store.writing() as connection:
+        await claim_witness(connection, WITNESS, before=None, until=T)
+        state = WitnessState(witness=WITNESS, next_at=T, failures=1, since=T, problem="clock_off")
+        await change_witness(connection, state)
+    (one,) = (await desk.ask("Sue", "log/witnesses")).json()["witnesses"]
+    assert (one["state"], one["problem"]) == ("fails", "clock_off")
+    assert "ten minutes off" in one["sentence"]

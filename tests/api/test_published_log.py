@@ -9,9 +9,15 @@ import pytest
 from app.bootstrap_evidence import signer_of
 from app.config.load import load_settings
 from app.evidence.keys import read_public_key
-from app.evidence.seal import seal_all, verified_checkpoint
+from app.evidence.prove_sealed import newest_checkpoint
+from app.evidence.seal import read_checkpoint, seal_all, verified_checkpoint
+from app.evidence.verify_log import verify_log
+from app.sealing.departure_store import Departure, add_departure
+from reconcile.instants import MINUTE, Instant
+from reconcile.transparency.cosignatures import body_of
 from reconcile.transparency.merkle import consistency_holds
 from tests.api.driving import Driver, driving, environ, event
+from tests.evidence.witness import TestWitness
 
 PLACE = "/.well-known/tallyhook"
 
@@ -43,9 +49,50 @@ async def test_a_stranger_follows_the_log_without_a_token(tmp_path: Path) -> Non
     )  # fmt: skip
 
 
+async def test_that_it_was_shown_is_noted_once_an_hour(tmp_path: Path) -> None:
+    """What was shown cannot be unsaid: `log verify` compares with it."""
+    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+        shown = []
+        for name, later in (("e1", 0), ("e2", 59), ("e3", 1), ("e4", 200)):
+            driver.clock.put(Instant(driver.clock.now() + later * MINUTE))
+            await driver.send(event(name))
+            await sealed(driver, tmp_path)
+            for _ in range(2):
+                note = (await driver.client.get(f"{PLACE}/checkpoint")).text
+            shown.append(read_checkpoint(note).size)
+        noted = driver.rows("SELECT size, way FROM log_departures ORDER BY size")
+        found = await verify_log(driver.context, progress=lambda done, of: None)
+    assert noted == [(shown[place], "published") for place in (0, 2, 3)]
+    assert found.left is not None
+    assert found.left.size == shown[3]
+
+
+async def test_what_witnesses_have_cosigned_is_shown_with_their_signatures(tmp_path: Path) -> None:
+    key = TestWitness("one.example", lambda: 0)
+    settings = {
+        "EVIDENCE__PUBLISH": "true",
+        "EVIDENCE__WITNESSES": f"{key.key} https://one.example",
+    }
+    async with driving(tmp_path, with_worker=False, **settings) as driver:  # type: ignore[arg-type]
+        await driver.send(event("e1"))
+        await sealed(driver, tmp_path)
+        told = (await driver.client.get(f"{PLACE}/")).json()
+        assert told["witnesses"] == [key.key]
+        assert (await driver.client.get(told["cosigned"])).status_code == 404
+        head = await newest_checkpoint(driver.context)
+        line = key.cosignature(body_of(head.note))
+        left = Departure(
+            size=head.size, way=key.key, head=head.head, at=head.at, line=line.rstrip("\n")
+        )
+        async with driver.context.store.writing() as connection:
+            await add_departure(connection, left)
+        shown = await driver.client.get(told["cosigned"])
+    assert shown.text == head.note + line
+
+
 async def test_before_anything_is_sealed_there_is_nothing(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
-        for place in ("/checkpoint", "/consistency/1/2"):
+        for place in ("/checkpoint", "/cosigned", "/consistency/1/2"):
             answer = await driver.client.get(PLACE + place)
             assert answer.status_code == 404, place
 
@@ -64,5 +111,5 @@ async def test_sizes_that_were_none_are_refused(tmp_path: Path, sizes: str) -> N
 
 async def test_it_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
-        for place in ("/", "/checkpoint", "/consistency/1/2"):
+        for place in ("/", "/checkpoint", "/cosigned", "/consistency/1/2"):
             assert (await driver.client.get(PLACE + place)).status_code == 404

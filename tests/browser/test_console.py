@@ -66,7 +66,9 @@ PATHS = (
 )  # fmt: skip
 FURTHER = (
     "/breaks", "/runs", "/notifications", "/golive", "/log", "/audit", "/people", "/setup",
-    "/privacy", "/do/erase", "/do/note?order=ORD-1", "/do/save-list?list=orders",
+    "/privacy", "/do/erase", "/do/note?order=ORD-1", "/do/save-list?list=orders", "/imports",
+    "/orders?choose=numbers", "/do/unmask-many?list=orders", "/periods", "/reports", "/bank",
+    "/late", "/tokens",
 )  # fmt: skip
 """Looked at narrow and in the dark alone, where most goes wrong."""
 

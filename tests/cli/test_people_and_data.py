@@ -116,6 +116,36 @@ def test_an_order_is_found_and_its_number_shown_to_who_says_why(
     assert (deed["action"], deed["reason"]) == ("unmasked", "he called")
 
 
+def test_numbers_of_several_orders_take_two_with_tokens_of_their_own(
+    run: Run, filled: dict[str, str], tmp_path: Path
+) -> None:
+    """Proposed by one, approved by another, and then shown to the first alone."""
+    tokens = {}
+    for name, role in (("Boss", "admin"), ("Sue", "support"), ("Sam", "support")):
+        run("operators", "add", name, "--role", role, "--by", "Boss")
+        made = run("operators", "token", name, "--until", "30d", "--by", "Boss")
+        file = tmp_path / f"{name}.token"
+        file.write_text(made.out)
+        tokens[name] = ("--token-file", str(file))
+    words = ("orders", "unmask", "ORD-1", "--purpose", "refund", "--reason", "it came back")
+    assert run(*words).code == 2
+    asked = run(*tokens["Sue"], *words, "--format", "json")
+    identity = asked.document["id"]
+    assert "proposals approve" in asked.err
+    assert run(*tokens["Sue"], "orders", "numbers", identity).code == 2
+    done = run(*tokens["Sam"], "proposals", "approve", identity, "--reason", "I saw it")
+    assert done.code == 0
+    assert run(*tokens["Sam"], "orders", "numbers", identity).code == 2
+    seen = run(*tokens["Sue"], "orders", "numbers", identity, "--format", "json")
+    assert seen.document == [{"order": "ORD-1", "phones": [PHONE], "note": ""}]
+    trail = run("audit", "list", "--subject", "ORD-1", "--format", "json")
+    assert [(each["who"], each["action"]) for each in trail.document] == [("Sue", "unmasked")]
+    others = (asked, done, trail, run("proposals", "show", identity))
+    assert all(PHONE not in each.out + each.err for each in others)
+    both = ("orders", "unmask", "ORD-1", "--finding", "redelivered")
+    assert run(*tokens["Sue"], *both, "--purpose", "refund", "--reason", "so").code == 2
+
+
 def test_who_reads_a_refused_delivery_is_in_the_trail(run: Run, filled: dict[str, str]) -> None:
     run("deliveries", "show", filled["paid"])
     run("deliveries", "show", filled["live"])

@@ -357,6 +357,7 @@ def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, fil
         later = "credentials invitations sessions used_forms bookmarks alarm_owners arrivals"
         later += (
             " inbox suspects order_listings proposals proposal_decisions bank_lines scheduled_runs"
+            " log_departures log_witnesses"
         )
         for table in later.split():
             database.execute(f"DROP TABLE {table}")

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from app.bootstrap_evidence import witnesses_of
 from app.config.load import load_settings
 from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from reconcile.instants import SECOND
 from reconcile.ledger.policy import Policy
+from tests.evidence.witness import TestWitness
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.disk
@@ -120,6 +122,11 @@ def test_all_problems_are_reported_at_once_one_line_each() -> None:
 GOOD = {"SOURCES__SHOP__SECRETS": SECRET}
 CHECKOUT = {"CHECKOUT__BASE_URL": "https://pay.example", "CHECKOUT__TOKEN": OTHER}
 
+WITNESSES = "EVIDENCE__WITNESSES"
+WITNESS = TestWitness("witness.example/w1", lambda: 0).key
+W_URL = "https://witness.example/w1"
+LOG_KEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
+
 DANGEROUS = [
     ({"ENVIRONMENT": "production"}, "ENVIRONMENT: must be sandbox or live"),
     ({"DATABASE_URL": "sqlite:///x.db"}, "begin with sqlite+aiosqlite:/// in place of sqlite://"),
@@ -173,7 +180,33 @@ DANGEROUS = [
     ({"INBOX_BATCH": "9", "INBOX_QUEUE": "8"}, "must not be more than TALLYHOOK_INBOX_QUEUE"),
     ({"LOG_FORMAT": "xml"}, "must be json, console or auto"),
     ({"CONFIG": "/nowhere/at/all"}, "CONFIG: names no file that is there"),
+    ({WITNESSES: WITNESS}, "witness 1 must be a verifier key, a blank and an address"),
+    ({WITNESSES: f"x {W_URL},{WITNESS} {W_URL},y"},
+     "witness 1 is no verifier key, which has the form NAME+ID+BASE64; witness 3 must be"),
+    ({WITNESSES: f"{WITNESS} http://witness.example"}, "is asked unencrypted"),
+    ({WITNESSES: f"{WITNESS} https://u:p@witness.example"}, "without user"),
+    ({WITNESSES: f"{WITNESS} {W_URL},{WITNESS} {W_URL}/2"}, "witness 2 has the key or the name"),
+    ({WITNESSES: f"{LOG_KEY} {W_URL}"}, "another kind"),
+    ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_QUORUM": "2"},
+     "QUORUM: is more than the witnesses, of which are 1"),
+    ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_QUORUM": "17"}, "from 0 to 16"),
+    ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_EVERY_S": "59"}, "from 60 to 86,400"),
+    ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_ALARM_S": "300"}, "at least twice"),
+    ({"EVIDENCE__WITNESS_QUORUM": "1"}, "QUORUM: is given without TALLYHOOK_EVIDENCE__WITNESSES"),
 ]  # fmt: skip
+
+
+def test_witnesses_are_as_many_as_are_named() -> None:
+    one, other = (TestWitness(name, lambda: 0).key for name in ("one.example", "other.example"))
+    given = f" {one}  {W_URL}/ , {other} http://127.0.0.1:8080/w,"
+    settings = load_settings({f"TALLYHOOK_{WITNESSES}": given})
+    assert settings.evidence.witnesses == (f"{one} {W_URL}", f"{other} http://127.0.0.1:8080/w")
+    assert load_settings({f"TALLYHOOK_{WITNESSES}": ""}).evidence.witnesses == ()
+    found = witnesses_of(settings)
+    assert found is not None
+    assert (found.quorum, [each.url for each in found.each]) == (
+        2, [W_URL, "http://127.0.0.1:8080/w"],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("settings", "sentence"), DANGEROUS)

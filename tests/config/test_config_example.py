@@ -12,6 +12,7 @@ from app.config.load import OF_COMMANDS, known_variables, load_settings
 from app.config.reading import PREFIX
 from app.config.settings import SECTIONS, Settings
 from app.core.errors import ConfigurationError
+from tests.evidence.witness import TestWitness
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.env"
 LINE = re.compile(r"(#?)(TALLYHOOK_\w+)=(.*)")
@@ -61,6 +62,8 @@ def test_a_copy_with_its_blanks_filled_in_loads(tmp_path: Path) -> None:
     text = text.replace("<token>", "tok_9f8e7d6c5b4a3f2e1d")
     text = text.replace("<shop secret>", "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=")
     text = text.replace("<reports secret>", "whsec_cmVwb3J0cy1zZWNyZXQtb2YtMzAtYnl0ZXMtIQ==")
+    one, other = (TestWitness(name, lambda: 0).key for name in ("one.example", "other.example"))
+    text = text.replace("<witness key>", one).replace("<other key>", other)
     path = tmp_path / "settings.env"
     path.write_text(text)
     settings = load_settings({"TALLYHOOK_CONFIG": str(path)}, serving=True)

@@ -374,3 +374,14 @@ async def test_rules_are_tried_and_nothing_is_kept(console_with_breaks: RunningC
     assert "would change nothing" in text or "What these rules would change" in text
     assert gone.status_code == 404
     assert console.driver.rows("SELECT 1 FROM match_rules") == []
+
+
+@pytest.mark.parametrize("role", ["support", "viewer"])
+async def test_an_order_leads_to_its_breaks(console_with_breaks: RunningConsole, role: str) -> None:
+    """Who may look at breaks gets the way there; all are told that there is one."""
+    async with console_with_breaks.signed_in(role) as client:
+        document = (await client.get("/orders/ORD-1.json")).json()
+        page = (await client.get("/orders/ORD-1")).text
+    (found,) = document["breaks"]
+    assert found["sentence"] in shown(page)
+    assert (f'href="/breaks/{found["id"]}"' in page) is (role == "support")

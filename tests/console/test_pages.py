@@ -17,7 +17,8 @@ from app.console.page_list import PAGES
 from app.console.words import address
 from app.finance.break_acts import accept_break
 from app.finance.match_rules import save_rules
-from tests.console.conftest import AWKWARD, PHONE, RunningConsole
+from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
+from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole
 
 ABOUT_A_FILE = ("import", "discard", "withdraw-import", "save-rules")
 
@@ -31,6 +32,15 @@ async def proposed(console: RunningConsole, name: str) -> str:
     found = await accept_break(console.context, name, reason="it is gone", by=by)
     assert found is not None
     return found.id
+
+
+async def proposed_numbers(console: RunningConsole) -> str:
+    """The id of a proposal to see customers' numbers, which support may look at."""
+    kind = unmasking_kind(console.context)
+    asked = UnmaskRequest(
+        orders=["ORD-1"], purpose="refund", reason="it came back", by=Proven("a admin")
+    )
+    return (await propose_unmasking(console.context, kind, asked)).id
 
 
 LISTS = [page for page in PAGES if "{subject}" not in page.path]
@@ -61,7 +71,7 @@ async def test_every_role_does_what_the_table_says(
         name = (await client.get("/breaks.json")).json()["breaks"][0]["id"]
         month = (await client.get("/periods.json")).json()["open"][0]["period"]
         delivery = (await client.get("/deliveries.json")).json()["deliveries"][0]["delivery"]
-    proposal = await proposed(console, name)
+    proposal = await (proposed_numbers(console) if role == "support" else proposed(console, name))
     async with console.signed_in(role) as client:
         may = {str(word): roles for each in (MAY, MAY_READ) for word, roles in each.items()}
         for act in ACTS:
@@ -249,3 +259,19 @@ async def test_judging_again_asks_for_a_reason_and_previews(console: RunningCons
         page = await client.get("/do/reverify")
     assert "1 refused delivery is kept" in shown(page.text)
     assert "There is nothing to do" in shown(page.text)
+
+
+async def test_who_types_is_told_of_orders_that_begin_so(console: RunningConsole) -> None:
+    """By a POST that no other site sends, to who is signed in; nothing for a phone number."""
+    async with console.signed_in("viewer") as client:
+        found = [
+            (await client.post("/orders/beginning", data={"text": text})).json()["orders"]
+            for text in ("ORD-", "ORD-2", "nothing", "", f"+{PHONE}", "ORD-\n")
+        ]
+        page = (await client.get("/orders")).text
+    assert found == [["ORD-1", AWKWARD], [AWKWARD], [], [], [], []]
+    assert 'list="beginning"' in page
+    async with console.client(**SAME_SITE) as client:
+        assert (await client.post("/orders/beginning", data={"text": "O"})).status_code == 401
+    async with console.client() as client:
+        assert (await client.post("/orders/beginning", data={"text": "O"})).status_code == 403

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import zipfile
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from app.access.operators import MAY
 from app.access.tokens import admit, issue_token
 from app.bootstrap_evidence import signer_of
+from app.bootstrap_golive import examine
 from app.config.load import load_settings
 from app.console.service_pages import ITEM_TITLES, problem_sentence
-from app.console.words import ACTIONS, NOTIFICATIONS
+from app.console.words import ACTIONS, NOTIFICATIONS, prose_in
 from app.evidence.seal import seal_all
 from app.golive.golive import ITEMS
+from app.monitoring.preflight import Check
 from app.orders.notify_shop import STATES
 from tests.api.driving import environ
 from tests.console.conftest import RunningConsole, session_for
@@ -29,6 +33,16 @@ def test_every_word_has_a_sentence() -> None:
     assert set(ITEM_TITLES) == set(ITEMS)
     assert problem_sentence("status_503") == "The shop answered with status 503."
     assert problem_sentence("timed_out") == "The last try failed: timed out."
+
+
+def test_a_sentence_of_a_page_has_commands_as_code_and_moments_in_its_zone() -> None:
+    """What is written by others stays text; a backquote by itself stays one."""
+    prose = prose_in(ZoneInfo("Africa/Nairobi"))
+    assert prose("by 2026-12-31T22:00:00.5Z, run `tallyhook <x>` & look") == (
+        'by <time title="2026-12-31 22:00:00.5 UTC"><span class="day">2027-01-01</span> 01:00:00'
+        "</time>, run <code>tallyhook &lt;x&gt;</code> &amp; look"
+    )
+    assert prose("a ` and <b>") == "a ` and &lt;b&gt;"
 
 
 async def test_the_trail_is_newest_first_and_pages_without_gap(
@@ -62,11 +76,14 @@ async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> Non
         )
         await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
         found = (await client.get("/log.json")).json()
+        page = shown((await client.get("/log")).text)
         fits = shown((await send(client, "/do/verify-log")).text)
         async with console.context.store.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET source='other' WHERE 1=1")
         broken = shown((await send(client, "/do/verify-log")).text)
     assert found["checkpoint"]["size"] == found["leaves"] > 0
+    assert (found["witnesses"], found["left"]) == ([], [])
+    assert "None are set up: nobody but the shop has a say in its log" in page
     assert "The log fits" in fits
     assert "Something does not fit" in broken
 
@@ -270,3 +287,54 @@ async def test_a_token_is_made_on_its_page_and_shown_once(console: RunningConsol
     assert await admit(console.context, shown_once[0], scope="finance") == "books"
     trail = console.driver.rows("SELECT who, subject FROM audit WHERE action='token_added'")
     assert trail == [("a admin", "books")]
+
+
+async def test_the_checks_before_going_live_are_run_from_the_page(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page then says is what the doctor's command says, as its JSON; the trail names who
+    had them run; what only the checks know to be signed can be signed."""
+    for name, value in environ(console.driver.path.parent, PUBLIC_URL="").items():
+        monkeypatch.setenv(name, value)
+    doctor: list[Check] = []
+
+    async def kept() -> list[Check]:
+        doctor.extend(await examine())
+        return doctor
+
+    monkeypatch.setattr("app.bootstrap_console_work.examine", kept)
+    async with console.signed_in("finance") as client:
+        before = (await client.get("/golive.json")).json()
+        early = shown((await client.get("/do/sign-item?item=environment_separation")).text)
+        done = await send(client, "/do/run-checks")
+        document = (await client.get("/golive.json")).json()
+        text = shown((await client.get("/golive")).text)
+    assert (before["checks"], before["doctor"], done.status_code) == (None, [], 303)
+    assert "run them first" in early
+    assert document["doctor"] == [each.document() for each in doctor]
+    for each in document["doctor"]:
+        assert " ".join(each["sentence"].split()) in text
+    states = {each["item"]: each["state"] for each in document["checklist"]}
+    assert states["webhook_verification"] == "failed"
+    assert "Set TALLYHOOK_PUBLIC_URL" in text
+    assert document["checks"]["by"] == "a finance"
+    rows = console.driver.rows("SELECT who FROM audit WHERE action='golive_checked'")
+    assert rows == [("a finance",)]
+    async with console.signed_in("viewer") as client:
+        assert (await client.post("/do/run-checks", data={"form": "x"})).status_code == 403
+
+
+async def test_checks_that_take_too_long_say_so(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("app.bootstrap_console_work.examine", never)
+    monkeypatch.setattr("app.bootstrap_console_work.CHECKS_LIMIT_S", 0.0)
+    async with console.signed_in("admin") as client:
+        told = await send(client, "/do/run-checks")
+        text = shown((await client.get("/golive")).text)
+    assert told.status_code == 400
+    assert "The checks came to nothing: the checks took longer than" in text
+    assert "tallyhook doctor" in text

@@ -24,11 +24,26 @@ from app.privacy.layers_store import prove_log
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.store import Store
 from app.sealing import log_queue_store
+from app.sealing.departure_store import (
+    Departure,
+    WitnessState,
+    add_departure,
+    change_witness,
+    claim_witness,
+    cosignatures_of,
+    departures_after,
+    first_cosigned_over,
+    last_by,
+    last_cosigned,
+    newest_departures,
+    witness_states,
+)
 from app.sealing.log_queue_store import count_unsealed, mark_read_again, without_leaf
 from app.sealing.log_store import begin_log, leaves_after, newest_head
 from app.sealing.order_store import NamedOrder, forget_order, named_orders
 from app.sealing.order_tree_store import SealedTree, all_trees, entry_in
 from reconcile.canonical import canonical_json
+from reconcile.instants import Instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.transparency.merkle import consistency_holds, inclusion_holds, leaf_hash
@@ -353,6 +368,61 @@ class SealingContract:
                 assert root_by(*found) == tree.root
                 counts[order] = found[0].leaves
         return counts
+
+    async def test_what_left_is_kept_for_ever(self, store: Store) -> None:
+        """By size and way; a second time by the same way changes nothing."""
+        first, second = (Departure(size=n, way="mail", head=bytes(32), at=T) for n in (3, 9))
+        cosigned = [
+            Departure(size=size, way=way, head=bytes(32), at=T, line=f"by {way}")
+            for size, way in ((5, "a+1"), (5, "b+2"), (7, "b+2"), (9, "a+1"), (9, "c+3"))
+        ]
+        async with store.writing() as connection:
+            for each in (first, second, *cosigned, replace(first, head=b"x" * 32)):
+                await add_departure(connection, each)
+        async with store.reading() as connection:
+            found = [await departures_after(connection, 0, "", limit=2)]
+            while found[-1]:
+                last = found[-1][-1]
+                found.append(await departures_after(connection, last.size, last.way, limit=2))
+            whole = [each for some in found for each in some]
+            assert whole == sorted((first, second, *cosigned), key=lambda d: (d.size, d.way))
+            newest = await newest_departures(connection)
+            assert [(each.size, each.way) for each in newest] == [
+                (9, "a+1"), (9, "c+3"), (9, "mail"), (7, "b+2"),
+            ]  # fmt: skip
+            assert await last_by(connection, "mail") == second
+            assert await last_by(connection, "published") is None
+            at_five = await cosignatures_of(connection, size=5, head=bytes(32))
+            assert [each.line for each in at_five] == ["by a+1", "by b+2"]
+            assert await cosignatures_of(connection, size=5, head=b"x" * 32) == []
+            for names, quorum, over, size in (
+                (["a+1", "b+2"], 2, 0, 5), (["a+1", "b+2"], 1, 5, 7), (["a+1"], 1, 5, 9),
+                (["a+1", "b+2"], 2, 5, None), (["d+4"], 1, 0, None),
+            ):  # fmt: skip
+                assert size == await first_cosigned_over(
+                    connection, over, witnesses=names, quorum=quorum
+                )
+            both = ["a+1", "b+2"]
+            assert await last_cosigned(connection, witnesses=both, quorum=2) == 5
+            assert await last_cosigned(connection, witnesses=both, quorum=1) == 9
+            assert await last_cosigned(connection, witnesses=both, quorum=3) == 0
+        with pytest.raises(Exception, match="only added"):
+            async with store.writing() as connection:
+                await connection.exec_driver_sql("DELETE FROM log_departures WHERE size = 3")
+
+    async def test_of_two_that_ask_a_witness_one_has_it(self, store: Store) -> None:
+        async with store.writing() as connection:
+            assert await claim_witness(connection, "a+1", before=None, until=T)
+            assert not await claim_witness(connection, "a+1", before=None, until=T)
+            later = Instant(T + 5)
+            assert await claim_witness(connection, "a+1", before=T, until=later)
+            assert not await claim_witness(connection, "a+1", before=T, until=later)
+            state = WitnessState(
+                witness="a+1", size=7, cosigned_at=T, next_at=T, failures=2, since=T, problem="x"
+            )
+            await change_witness(connection, state)
+        async with store.reading() as connection:
+            assert await witness_states(connection) == {"a+1": state}
 
     async def test_a_long_log(self, store: Store) -> None:
         """Over several tiles, kept hashes are as few as they must be, and every proof holds."""

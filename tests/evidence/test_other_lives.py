@@ -46,7 +46,7 @@ async def erased(driver: Driver, folder: Path) -> None:
 
 async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_path: Path) -> None:
     """Even the full one: digests, proofs and the ledger are left, and still verify."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, with_worker=False) as driver:
         await live_through(driver)
         before = await build(driver, tmp_path)
         await erased(driver, tmp_path)

@@ -320,6 +320,9 @@ async def test_a_checkpoint_leaves_by_the_same_ways(context: AppContext, tmp_pat
     (second,) = (each.file for each in more.delivered)
     assert (tmp_path / "out" / first).read_text() == note  # no later one takes its place
     assert second != first
+    left = await rows(context.store, "SELECT size, head, way FROM log_departures ORDER BY size")
+    assert left[0] == (found.size, found.head, "folder")
+    assert [way for _, _, way in left] == ["folder"] * 2
 
 
 async def register(connection: Connection, context: AppContext) -> None:

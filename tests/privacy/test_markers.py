@@ -43,8 +43,8 @@ OTHERWISE = {
 }
 """Of whom a number is: no number stands there. Rows are looked for instead."""
 
-GOES = {each.where for each in PLACES if each.deed != "kept" and each.mark != "not"}
-KEPT = {each.where for each in PLACES if each.deed == "kept" and each.mark == "possibly_personal"}
+GOES = {each.where for each in PLACES if each.effect != "kept" and each.mark != "not"}
+KEPT = {each.where for each in PLACES if each.effect == "kept" and each.mark == "possibly_personal"}
 
 
 def spoken_of(told: str) -> bool:

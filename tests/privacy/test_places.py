@@ -43,5 +43,5 @@ def test_a_new_column_without_a_mark_is_found() -> None:
 def test_what_is_kept_says_why_and_what_is_personal_goes_or_says_why_not() -> None:
     for each in EVERY:
         assert each.why, each.where
-        assert (each.deed == "kept") is bool(each.because), each.where
-        assert each.deed == "kept" or each.mark != "not" or each.where.startswith(GO), each.where
+        assert (each.effect == "kept") is bool(each.because), each.where
+        assert each.effect == "kept" or each.mark != "not" or each.where.startswith(GO), each.where

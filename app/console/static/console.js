@@ -80,6 +80,31 @@ if (badge && document.body.dataset.live !== undefined) {
 
 if (document.querySelector("[data-again]")) setTimeout(() => location.reload(), 3000);
 
+// --- type-ahead: orders of which the reference begins with what is typed ---------------------------
+
+const typed = document.getElementById("text");
+const beginning = document.getElementById("beginning");
+if (typed && beginning) {
+  const LEAST = 2, PAUSE_MS = 250;
+  let asking = null, later = null;
+  const suggest = async () => {
+    asking = new AbortController();
+    try {
+      // Posted, as the search is: what is typed may be a phone number, and stands in no address.
+      const body = new URLSearchParams({ text: typed.value });
+      const answer = await fetch("/orders/beginning", { method: "POST", body, signal: asking.signal });
+      const found = answer.ok ? (await answer.json()).orders : [];
+      beginning.replaceChildren(...found.map((each) => new Option(each, each)));
+    } catch { beginning.replaceChildren(); } // more was typed, or the console is away: it suggests nothing
+  };
+  typed.addEventListener("input", () => {
+    clearTimeout(later);
+    asking?.abort();
+    if (typed.value.length >= LEAST) later = setTimeout(suggest, PAUSE_MS);
+    else beginning.replaceChildren();
+  });
+}
+
 // --- keys: can be switched off ------------------------------------------------------------------
 
 const keys = document.getElementById("keys");

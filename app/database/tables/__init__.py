@@ -8,12 +8,13 @@ events by the provider's profile, records by the operation that makes them.
             closing_prints
             match_rules  runs  breaks  break_versions  break_seen  break_turns  break_deeds
             erasures  credentials  proposals  proposal_decisions  bookmarks
+            log_departures
     index   events  links  contested        rebuilt from deliveries by `reindex`
             phones                           added to by `reindex`: of some the bodies are gone
     cache   ledgers  order_listings         rebuilt by `refold --all`
             takings                         and by the next run
     marks   order_due  unanswered  notifications  meta  counters  arrivals
-            invitations  sessions  used_forms  alarm_owners  scheduled_runs
+            invitations  sessions  used_forms  alarm_owners  scheduled_runs  log_witnesses
 """
 
 from app.database.tables import core, finance, people

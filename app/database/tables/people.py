@@ -61,6 +61,34 @@ class LogKeyRow(Table, table=True):
     endorsement: str | None = text_column(null=True)
 
 
+class LogDepartureRow(Table, table=True):
+    """A checkpoint that left the house. `way`: how, or the verifier key of the witness that has
+    cosigned it; `line`: then the line with its cosignature. Append-only."""
+
+    __tablename__ = "log_departures"
+    __table_args__ = CLUSTERED
+    size: int = big_column(primary=True)
+    way: str = text_column(primary=True)
+    head: bytes = blob_column(null=False)
+    at: int = big_column()
+    line: str | None = text_column(null=True)
+
+
+class LogWitnessRow(Table, table=True):
+    """A witness by its verifier key: the largest checkpoint that it has cosigned, and when it is
+    asked again. `since`, `problem`: since when it cosigns nothing, and why; NULL: it does."""
+
+    __tablename__ = "log_witnesses"
+    __table_args__ = CLUSTERED
+    witness: str = text_column(primary=True)
+    size: int = big_column()
+    cosigned_at: int | None = big_column(null=True)
+    next_at: int = big_column()
+    failures: int = big_column()
+    since: int | None = big_column(null=True)
+    problem: str | None = text_column(null=True)
+
+
 class UnsealedRow(Table, table=True):
     """Rows of one kind that one transaction wrote and that have no leaf yet, by their ids."""
 

@@ -1,5 +1,5 @@
-"""What the key before a key of the log signed of it: that the log goes on with it; and the keys by
-which leaves name their orders, with the tree of all of them."""
+"""What the key before a key of the log signed of it, which checkpoints have left the house, and the
+keys by which leaves name their orders, with the tree of all of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ depends_on = None
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
-BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+def _text(name: str, *, null: bool = False) -> sa.Column[str]:
+    return sa.Column(name, TEXT, nullable=null)
 
 
-def _big(name: str) -> sa.Column[int]:
-    return sa.Column(name, BIG, autoincrement=False, nullable=False)
+def _big(name: str, *, null: bool = False) -> sa.Column[int]:
+    kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Column(name, kind, autoincrement=False, nullable=null)
 
 
 def upgrade() -> None:
@@ -57,6 +59,41 @@ def upgrade() -> None:
         *(_big(name) for name in ("level", "place", "size")),
         sa.Column("hash", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("level", "place", "size", name=op.f("pk_order_nodes")),
+        sqlite_strict=True,
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "log_departures",
+        _big("size"),
+        _text("way"),
+        sa.Column("head", sa.LargeBinary(), nullable=False),
+        _big("at"),
+        _text("line", null=True),
+        sa.PrimaryKeyConstraint("size", "way", name=op.f("pk_log_departures")),
+        sqlite_strict=True,
+        sqlite_with_rowid=False,
+    )
+    if op.get_context().dialect.name == "sqlite":
+        for deed in ("update", "delete"):
+            op.execute(
+                f"CREATE TRIGGER log_departures_no_{deed} BEFORE {deed.upper()} ON log_departures "
+                "BEGIN SELECT RAISE(ABORT, 'rows of log_departures are only added'); END"
+            )
+    else:
+        op.execute(
+            "CREATE TRIGGER log_departures_only_added_to BEFORE UPDATE OR DELETE OR TRUNCATE "
+            "ON log_departures FOR EACH STATEMENT EXECUTE FUNCTION only_added_to()"
+        )
+    op.create_table(
+        "log_witnesses",
+        _text("witness"),
+        _big("size"),
+        _big("cosigned_at", null=True),
+        _big("next_at"),
+        _big("failures"),
+        _big("since", null=True),
+        _text("problem", null=True),
+        sa.PrimaryKeyConstraint("witness", name=op.f("pk_log_witnesses")),
         sqlite_strict=True,
         sqlite_with_rowid=False,
     )

@@ -1,0 +1,271 @@
+"""The customers' phone numbers of several orders, for one operator, once another has agreed.
+
+1 choose   orders by name, or the newest of a list's filters; no more than MOST_ORDERS
+2 propose  for a purpose and with a reason; no number has been read
+3 agree    another operator approves or rejects it (`app.access.proposals`); none has been read
+4 look     the proposer alone, until OPEN_FOR after the approval; each look is an entry of the
+           audit trail for each order
+
+Numbers stand in what step 4 returns and nowhere else: not in the proposal, the trail or the log.
+They are read anew at each look, so that who was erased meanwhile is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from app.access.operator_store import Operator, audit_entries
+from app.access.operators import AFTER_ALL, note_in_trail, permitted
+from app.access.proposal import Proposal
+from app.access.proposals import Agree, ProposalKind, propose, proved
+from app.core.errors import NotFoundError, UsageError
+from app.core.masking import masked_words
+from app.core.references import fault_of
+from app.core.text import counted
+from app.database.engine import Connection
+from app.orders.customers import checked_reason, phones_of
+from app.orders.history_store import gather
+from app.orders.ledger_store import latest_orders
+from app.orders.read_orders import spoken_of
+from app.orders.retention_store import pruned_among
+from app.providers.source import Source
+from app.receiving.context import AppContext
+from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
+from reconcile.ledger.history import History
+
+MOST_ORDERS: Final = 200
+"""Orders of one proposal: what one person calls in a day or two, and another can look through."""
+
+OPEN_FOR: Final[Duration] = DAY
+"""From the approval on: a day's work. Whoever needs them tomorrow says so tomorrow."""
+
+NAME: Final = "unmask"
+
+PURPOSES: Final[Mapping[str, str]] = {
+    "payment": "ask customers about their payment",
+    "refund": "pay money back to customers",
+    "delivery": "ask customers about what they got",
+    "warning": "warn customers of something that went wrong",
+    "authority": "answer a bank or an authority",
+    "other": "do something else, which the reason names",
+}
+"""What numbers may be wanted for: a closed list, so that the trail can be counted by it."""
+
+NOT_ALONE: Final = "numbers of several customers at once take two operators"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmaskRequest:
+    """Whose numbers are wanted, for what, and why."""
+
+    orders: Sequence[str]
+    purpose: str
+    reason: str
+    by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomerNumbers:
+    """An order's numbers as E.164 digits, and where there is none, why in a sentence."""
+
+    order: str
+    phones: tuple[str, ...]
+    note: str
+
+    def document(self) -> dict[str, Any]:
+        """For JSON, and a row of a table."""
+        return {"order": self.order, "phones": list(self.phones), "note": self.note}
+
+
+async def chosen_orders(
+    context: AppContext, *, outcome: str | None = None, finding: str | None = None
+) -> list[str]:
+    """The orders of a list's filters, the newest first. Raises UsageError for more than
+    MOST_ORDERS, and for none."""
+    async with context.store.reading() as connection:
+        found = await latest_orders(
+            connection, before=None, limit=MOST_ORDERS + 1, outcome=outcome, finding=finding
+        )
+    if len(found) > MOST_ORDERS:
+        raise UsageError(
+            f"more than {MOST_ORDERS} orders fit that: choose some of them, or a list that is "
+            "shorter"
+        )
+    if not found:
+        raise UsageError("no order fits that: there is nothing to see")
+    return [each.order for each in found]
+
+
+async def propose_unmasking(
+    context: AppContext, kind: ProposalKind, asked: UnmaskRequest
+) -> Proposal:
+    """Propose that whoever asks sees the numbers of these orders.
+
+    Raises UsageError for who may not or has not proved who they are, for no orders, too many, no
+    purpose or reason, and where the same waits already; NotFoundError for no such order.
+    """
+    orders = list(dict.fromkeys(asked.orders))
+    if not 0 < len(orders) <= MOST_ORDERS:
+        raise UsageError(f"name 1 to {MOST_ORDERS} orders")
+    if asked.purpose not in PURPOSES:
+        raise UsageError(f"the purpose is one of: {', '.join(PURPOSES)}")
+    reason = checked_reason(asked.reason, [])
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=asked.by, action="unmasked")
+        await _check_known(connection, orders)
+        return await propose(
+            connection,
+            kind,
+            who=who,
+            now=context.clock.now(),
+            because=NOT_ALONE,
+            subject=f"{counted(len(orders), 'order')} ({_mark(orders)})",
+            sentence=f"Show {who.name} the customers' phone numbers of "
+            f"{counted(len(orders), 'order')}, for {OPEN_FOR // HOUR} hours from the approval on, "
+            f"to {PURPOSES[asked.purpose]}.",
+            given={"orders": "\n".join(orders), "purpose": PURPOSES[asked.purpose]},
+            reason=reason,
+        )
+
+
+def _mark(orders: Sequence[str]) -> str:
+    """Which orders they are, in eight digits: proposals of others have another subject."""
+    return sha256("\n".join(sorted(orders)).encode()).hexdigest()[:8]
+
+
+async def _check_known(connection: Connection, orders: Sequence[str]) -> None:
+    """Raises NotFoundError. What was typed may be a number: it is not said whole."""
+    known = await gather(connection, [each for each in orders if fault_of(each) is None])
+    for place, order in enumerate(orders, 1):
+        if order not in known or not spoken_of(known[order]):
+            raise NotFoundError(
+                f"there is no order {masked_words(order)[:80]!r}, which is number {place} of those "
+                "named: leave it out, or write it as the list of orders does"
+            )
+
+
+def unmasking_kind(context: AppContext) -> ProposalKind:
+    """Seeing the numbers of several orders. Approving shows nobody anything: it lets the proposer
+    look, each time with entries of the trail."""
+
+    async def perform(proposal: Proposal, agree: Agree) -> None:
+        async with context.store.writing() as connection:
+            await agree(connection)
+
+    return ProposalKind(
+        name=NAME,
+        title="See customers' numbers",
+        action="unmasked",
+        subject_state=_always_same,
+        perform=perform,
+        particulars={"orders": "The orders", "purpose": "What for"},
+        open_for=OPEN_FOR,
+    )
+
+
+async def _always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+    """What came of the orders meanwhile is seen with the rest, and who was erased is not."""
+    return ""
+
+
+async def see_numbers(
+    context: AppContext,
+    kind: ProposalKind,
+    proposal: Proposal,
+    *,
+    sources: Mapping[str, Source],
+    by: str | None,
+) -> list[CustomerNumbers]:
+    """The numbers of a proposal's orders, for who proposed it; each order is noted in the trail.
+
+    Raises UsageError for anybody else, where it was not approved, and where its time is over.
+    """
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="unmasked")
+        now = context.clock.now()
+        _check_open(kind, proposal, who=who, now=now)
+        assert proposal.decided is not None
+        orders = proposal.given["orders"].split("\n")
+        histories = await gather(connection, orders)
+        found = [await _numbers_of(connection, histories[each], sources) for each in orders]
+        for each in found:
+            await note_in_trail(
+                connection,
+                who,
+                action="unmasked",
+                subject=each.order,
+                at=now,
+                reason=proposal.reason,
+                facts={
+                    "phones": len(each.phones),
+                    "proposal": proposal.id,
+                    "second": proposal.decided.who,
+                },
+            )
+    return found
+
+
+def numbers_document(
+    kind: ProposalKind, proposal: Proposal, seen: Sequence[CustomerNumbers]
+) -> dict[str, Any]:
+    """What was seen of an approved proposal, for JSON."""
+    until = kind.open_until(proposal)
+    assert until is not None
+    return {
+        "proposal": proposal.id,
+        "open_until": format_instant(until),
+        "orders": [each.document() for each in seen],
+    }
+
+
+async def check_open(
+    context: AppContext, kind: ProposalKind, proposal: Proposal, *, by: str | None
+) -> None:
+    """Raises UsageError where this person may not look now, with what to do."""
+    async with context.store.reading() as connection:
+        who = await permitted(connection, by=by, action="unmasked")
+    _check_open(kind, proposal, who=who, now=context.clock.now())
+
+
+def _check_open(kind: ProposalKind, proposal: Proposal, *, who: Operator, now: Instant) -> None:
+    if proposal.kind != kind.name:
+        raise UsageError(f"{proposal.id} is no proposal to see numbers")
+    if not proved(who) or who.name != proposal.who:
+        raise UsageError(
+            f"{proposal.who} proposed it, and sees the numbers alone, signed in or with their own "
+            "token: propose it yourself if you need them"
+        )
+    open_until = kind.open_until(proposal)
+    if open_until is None:
+        raise UsageError(f"nobody has approved it: it is {proposal.standing(now)}")
+    if now >= open_until:
+        raise UsageError(
+            f"its time was over at {format_instant(open_until)}: propose it anew if the numbers "
+            "are still needed"
+        )
+
+
+async def _numbers_of(
+    connection: Connection, history: History, sources: Mapping[str, Source]
+) -> CustomerNumbers:
+    phones = tuple(await phones_of(connection, history.order, sources=sources))
+    note = "" if phones else await _why_none(connection, history)
+    return CustomerNumbers(order=history.order, phones=phones, note=note)
+
+
+async def _why_none(connection: Connection, history: History) -> str:
+    erased = await audit_entries(
+        connection, subject=history.order, action="erased", before=AFTER_ALL, limit=1
+    )
+    if erased:
+        return (
+            f"Erased at {format_instant(erased[0].at)}: the customer's personal data is gone, and "
+            "stays so."
+        )
+    pruned = await pruned_among(connection, [each.delivery_id for each in history.deliveries])
+    if pruned is not None:
+        return f"Deleted by age, at {format_instant(pruned.last_at)} at the latest."
+    return "No number came with it."

@@ -1,0 +1,210 @@
+"""Checkpoints that have left the house, and the witnesses that cosign them.
+
+Whatever left is kept for ever: a log that was written anew since does not fit one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import bindparam, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reconcile.instants import Instant
+from reconcile.transparency.merkle import Hash
+
+DepartureWay = Literal["published", "folder", "mail", "post"]
+"""How a checkpoint left, where no witness has cosigned it: shown to strangers, or delivered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """One checkpoint that left.
+
+    way   a DepartureWay, or the verifier key of the witness that has cosigned it
+    at    when it left; of a cosigned one, what the witness says
+    line  the line of the note with the cosignature; None for other ways
+    """
+
+    size: int
+    way: str
+    head: Hash
+    at: Instant
+    line: str | None = None
+
+
+_COLUMNS: Final = "size, way, head, at, line"
+
+
+def _departure_of(row: Any) -> Departure:
+    return Departure(size=row[0], way=row[1], head=row[2], at=row[3], line=row[4])
+
+
+async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
+    """Note that a checkpoint leaves. Nothing happens where it left by the same way before."""
+    await connection.execute(
+        text(
+            f"INSERT INTO log_departures ({_COLUMNS}) "  # noqa: S608
+            "VALUES (:size, :way, :head, :at, :line) ON CONFLICT DO NOTHING"
+        ),
+        {
+            "size": departure.size,
+            "way": departure.way,
+            "head": departure.head,
+            "at": departure.at,
+            "line": departure.line,
+        },
+    )
+
+
+async def departures_after(
+    connection: AsyncConnection, size: int, way: str, *, limit: int
+) -> list[Departure]:
+    """What left of more leaves, or of as many by a later way, the smallest first."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {_COLUMNS} FROM log_departures "  # noqa: S608
+            "WHERE size > :size OR (size = :size AND way > :way) ORDER BY size, way LIMIT :limit"
+        ),
+        {"size": size, "way": way, "limit": limit},
+    )
+    return [_departure_of(row) for row in rows]
+
+
+async def newest_departures(connection: AsyncConnection) -> list[Departure]:
+    """The largest checkpoint that left by each way, the largest first."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {_COLUMNS} FROM log_departures AS one WHERE size = "  # noqa: S608
+            "(SELECT max(size) FROM log_departures WHERE way = one.way) ORDER BY size DESC, way"
+        )
+    )
+    return [_departure_of(row) for row in rows]
+
+
+async def last_by(connection: AsyncConnection, way: DepartureWay) -> Departure | None:
+    """The newest that left by one way; None where none did."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {_COLUMNS} FROM log_departures "  # noqa: S608
+            "WHERE way = :way ORDER BY size DESC LIMIT 1"
+        ),
+        {"way": way},
+    )
+    row = rows.first()
+    return None if row is None else _departure_of(row)
+
+
+async def cosignatures_of(
+    connection: AsyncConnection, *, size: int, head: Hash
+) -> Sequence[Departure]:
+    """Every cosignature of one checkpoint, by the witness's verifier key."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {_COLUMNS} FROM log_departures "  # noqa: S608
+            "WHERE size = :size AND head = :head AND line IS NOT NULL ORDER BY way"
+        ),
+        {"size": size, "head": head},
+    )
+    return [_departure_of(row) for row in rows]
+
+
+async def first_cosigned_over(
+    connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
+) -> int | None:
+    """The smallest size over a leaf that so many of these witnesses have cosigned; None so far."""
+    found = await connection.scalar(
+        text(
+            "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
+            "GROUP BY size HAVING count(*) >= :quorum ORDER BY size LIMIT 1"
+        ).bindparams(bindparam("witnesses", expanding=True)),
+        {"number": number, "witnesses": list(witnesses), "quorum": quorum},
+    )
+    return None if found is None else int(found)
+
+
+async def last_cosigned(
+    connection: AsyncConnection, *, witnesses: Collection[str], quorum: int
+) -> int:
+    """The largest size that so many of these witnesses have cosigned; 0 where there is none."""
+    found = await connection.scalar(
+        text(
+            "SELECT size FROM log_departures WHERE way IN :witnesses "
+            "GROUP BY size HAVING count(*) >= :quorum ORDER BY size DESC LIMIT 1"
+        ).bindparams(bindparam("witnesses", expanding=True)),
+        {"witnesses": list(witnesses), "quorum": quorum},
+    )
+    return int(found or 0)
+
+
+# --- what is known of witnesses ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WitnessState:
+    """What is known of one witness, by its verifier key.
+
+    size         the largest checkpoint that it has cosigned; 0: none
+    cosigned_at  when, as it says
+    next_at      it is not asked again before
+    failures     times that it was asked in vain since it last cosigned
+    since        when the first of these was
+    problem      why it cosigned nothing the last time, as a code; None: it did
+    """
+
+    witness: str
+    size: int = 0
+    cosigned_at: Instant | None = None
+    next_at: Instant
+    failures: int = 0
+    since: Instant | None = None
+    problem: str | None = None
+
+
+async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]:
+    """Of every witness that was ever asked, by its verifier key."""
+    rows = await connection.execute(
+        text(
+            "SELECT witness, size, cosigned_at, next_at, failures, since, problem "
+            "FROM log_witnesses"
+        )
+    )
+    return {row[0]: WitnessState(**row._mapping) for row in rows}
+
+
+async def claim_witness(
+    connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
+) -> bool:
+    """Whether it is ours to ask until then: of several workers one asks. `before`: when it was to
+    be asked again by what we have read; None: it never was."""
+    rows = await connection.execute(
+        text(
+            "INSERT INTO log_witnesses (witness, size, next_at, failures) "
+            "VALUES (:witness, 0, :until, 0) ON CONFLICT (witness) DO UPDATE "
+            "SET next_at = :until WHERE log_witnesses.next_at = :before RETURNING witness"
+        ),
+        {"witness": witness, "until": until, "before": before},
+    )
+    return rows.first() is not None
+
+
+async def change_witness(connection: AsyncConnection, state: WitnessState) -> None:
+    """Note what became of asking it."""
+    await connection.execute(
+        text(
+            "UPDATE log_witnesses SET size = :size, cosigned_at = :cosigned_at, "
+            "next_at = :next_at, failures = :failures, since = :since, problem = :problem "
+            "WHERE witness = :witness"
+        ),
+        {
+            "witness": state.witness,
+            "size": state.size,
+            "cosigned_at": state.cosigned_at,
+            "next_at": state.next_at,
+            "failures": state.failures,
+            "since": state.since,
+            "problem": state.problem,
+        },
+    )

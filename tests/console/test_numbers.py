@@ -1,0 +1,262 @@
+"""The customers' numbers of several orders: proposed, approved by another, seen by the proposer."""
+
+from __future__ import annotations
+
+import csv
+import re
+
+import pytest
+
+from app.access.operators import Proven, Role, register_operator, retire_operator
+from app.core.masking import masked_phone
+from app.orders import unmask_many
+from app.orders.unmask_many import OPEN_FOR
+from app.privacy.erase import ErasureRequest, erase
+from app.privacy.erase_finding import ErasureRules
+from reconcile.instants import SECOND, Instant
+from tests.api.driving import event
+from tests.console.conftest import (
+    AWKWARD,
+    PHONE,
+    SAME_SITE,
+    RunningConsole,
+    session_for,
+    until_async,
+)
+from tests.console.test_finance_pages import of_form, send
+from tests.console.test_pages import shown
+
+REASON = "the refund came back"
+OTHER_PHONE = "254787654321"
+
+
+@pytest.fixture
+async def numbers(console: RunningConsole) -> RunningConsole:
+    """Two customers with a number, and a second person in each role that may see them."""
+    payment, order = {"reference": "pay_5", "amount": 20}, {"reference": "ORD-5", "amount": 20}
+    customer = {"phone": f"+{OTHER_PHONE}"}
+    await console.driver.send(
+        event(
+            "evt_5", payment=payment, order=order, session={"reference": "cs_5"}, customer=customer
+        )
+    )
+    await until_async(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 3)
+    people: dict[str, Role] = {"Sue": "support", "Bea": "admin"}
+    for name, role in people.items():
+        await register_operator(console.context, name=name, role=role, by="a admin")
+    return console
+
+
+async def asked_for(console: RunningConsole, *orders: str) -> str:
+    """The id of what a support person proposes."""
+    async with console.signed_in("support") as client:
+        told = await send(
+            client, "/do/unmask-many", orders="\r\n".join(orders), purpose="payment", reason=REASON
+        )
+    assert told.status_code == 200, shown(told.text)
+    assert "Proposed to a second person" in told.text
+    found = re.search(r"/proposals/(prp_\w+)", told.text)
+    assert found
+    return found[1]
+
+
+async def approved(console: RunningConsole, proposal: str, *, by: str = "Sue") -> None:
+    done = await console.console.proposals.approve(proposal, by=Proven(by), reason="it is needed")
+    assert done.decided is not None
+
+
+async def look(console: RunningConsole, proposal: str, form: str = "page", *, by: str = "") -> str:
+    """What the proposer is shown, or why not."""
+    token = await session_for(console.context, by or "a support")
+    async with console.client(token, **SAME_SITE) as client:
+        answer = await send(client, f"/do/see-numbers?proposal={proposal}", **{"as": form})
+    return answer.text
+
+
+def looks(console: RunningConsole) -> list[tuple[object, ...]]:
+    return console.driver.rows(
+        "SELECT who, subject, reason FROM audit WHERE action='unmasked' ORDER BY number"
+    )
+
+
+async def test_the_proposer_sees_them_once_another_agreed_and_nothing_else_holds_them(
+    numbers: RunningConsole, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In every form, each look noted for each order; the number is in no proposal, page, trail or
+    log but the answer."""
+    console = numbers
+    proposal = await asked_for(console, "ORD-1", AWKWARD, "ORD-5")
+    before = shown(await look_at_form(console, proposal))
+    assert "nobody has approved it" in before.lower()
+    assert looks(console) == []
+    async with console.signed_in("support") as client:
+        address = f"/do/approve?proposal={proposal}"
+        own = await client.post(address, data={"form": "mine", "reason": "I am sure"})
+    assert (own.status_code, "ou proposed it yourself" in shown(own.text)) == (400, True)
+    token = await session_for(console.context, "Sue")
+    async with console.client(token, **SAME_SITE) as client:
+        listed = (await client.get("/proposals.json")).json()["proposals"]
+        form = (await client.get(f"/do/approve?proposal={proposal}")).text
+        done = await send(client, f"/do/approve?proposal={proposal}", reason="it is needed")
+        of_other = (await client.get(f"/proposals/{proposal}")).text
+    assert [each["id"] for each in listed] == [proposal]
+    assert done.status_code == 303
+    assert "See the numbers" not in of_other
+    async with console.signed_in("support") as client:
+        page = (await client.get(f"/proposals/{proposal}")).text
+        document = (await client.get(f"/proposals/{proposal}.json")).text
+        orders = (await client.get("/orders")).text
+    assert f"/do/see-numbers?proposal={proposal}" in page
+    answer = await look(console, proposal)
+    assert f"+{PHONE}" in answer
+    assert f"+{OTHER_PHONE}" in answer
+    assert "No number came with it." in answer
+    assert looks(console) == [("a support", order, REASON) for order in ("ORD-1", AWKWARD, "ORD-5")]
+    (line, none, last) = csv.DictReader((await look(console, proposal, "csv")).splitlines())
+    assert (line["order"], line["phones"], last["phones"]) == ("ORD-1", PHONE, OTHER_PHONE)
+    assert (none["order"], none["phones"]) == (AWKWARD, "")
+    assert PHONE in await look(console, proposal, "json")
+    assert len(looks(console)) == 9
+    facts = console.driver.rows("SELECT facts FROM audit WHERE action='unmasked' LIMIT 1")
+    assert '"second":"Sue"' in str(facts).replace(" ", "")
+    async with console.signed_in("admin") as client:
+        trail = (await client.get("/audit")).text
+    kept = console.driver.rows("SELECT * FROM proposals, audit, proposal_decisions")
+    for text in (before, form, of_other, page, document, orders, trail, str(kept), caplog.text):
+        assert PHONE[-8:] not in text
+        assert OTHER_PHONE[-8:] not in text
+
+
+@pytest.mark.parametrize("by", ["Sue", "Bea", "a finance", "a viewer"])
+async def test_nobody_else_sees_them(numbers: RunningConsole, by: str) -> None:
+    """Neither who approved it nor another admin."""
+    proposal = await asked_for(numbers, "ORD-1")
+    await approved(numbers, proposal)
+    text = await refused_look(numbers, proposal, by=by)
+    assert PHONE[-8:] not in text
+    assert looks(numbers) == []
+
+
+async def refused_look(console: RunningConsole, proposal: str, *, by: str) -> str:
+    token = await session_for(console.context, by)
+    async with console.client(token, **SAME_SITE) as client:
+        address = f"/do/see-numbers?proposal={proposal}"
+        asked = await client.get(address)
+        sent = await client.post(address, data={"form": "once", "as": "page"})
+    assert sent.status_code in (400, 403)
+    return asked.text + sent.text
+
+
+async def test_the_approval_ends(numbers: RunningConsole) -> None:
+    """A second before its end it holds, at its end it does not; and one whose role has changed
+    hands sees nothing."""
+    proposal = await asked_for(numbers, "ORD-1")
+    await approved(numbers, proposal)
+    agreed = numbers.driver.clock.now()
+    numbers.driver.clock.put(Instant(agreed + OPEN_FOR - SECOND))
+    assert PHONE in await look(numbers, proposal)
+    numbers.driver.clock.put(Instant(agreed + OPEN_FOR))
+    over = shown(await look_at_form(numbers, proposal))
+    assert "Its time was over at" in over
+    assert PHONE[-8:] not in await refused_look(numbers, proposal, by="a support")
+    assert len(looks(numbers)) == 1
+
+
+async def look_at_form(console: RunningConsole, proposal: str) -> str:
+    async with console.signed_in("support") as client:
+        return (await client.get(f"/do/see-numbers?proposal={proposal}")).text
+
+
+async def test_who_was_erased_meanwhile_is_said_to_be(numbers: RunningConsole) -> None:
+    console = numbers
+    proposal = await asked_for(console, "ORD-1", "ORD-5")
+    await approved(console, proposal)
+    await erase(
+        console.context, ErasureRequest(order="ORD-1", reason="asked for it", by="a admin"),
+        sources=console.console.sources, rules=ErasureRules(), dry_run=False,
+        progress=lambda _: None,
+    )  # fmt: skip
+    answer = shown(await look(console, proposal))
+    assert "ORD-1 Erased at" in answer
+    assert PHONE[-8:] not in answer
+    assert OTHER_PHONE in answer
+
+
+async def test_what_is_refused_before_it_is_proposed(
+    numbers: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No order, one that is not known (a number among them is not said again), too many, no
+    purpose, a number in the reason."""
+    monkeypatch.setattr(unmask_many, "MOST_ORDERS", 2)
+    right = {"orders": "ORD-1", "purpose": "payment", "reason": REASON}
+    async with numbers.signed_in("support") as client:
+        for wrong, said in (
+            ({"orders": ""}, "Name 1 to"),
+            ({"orders": f"ORD-1\n+{PHONE}"}, "number 2 of those named"),
+            ({"orders": "ORD-1\nORD-404"}, "ORD-404"),
+            ({"orders": f"ORD-1\nORD-5\n{AWKWARD}"}, "Name 1 to 2 orders"),
+            ({"purpose": "curiosity"}, "The purpose is one of"),
+            ({"reason": "she called from 0712 345 678"}, "eave the phone number out"),
+        ):
+            refused = await send(client, "/do/unmask-many", **(right | wrong))
+            assert refused.status_code == 400, wrong
+            assert said in shown(refused.text)
+            assert PHONE[-8:] not in refused.text.replace(" ", "")
+        whole = await client.get("/do/unmask-many?list=orders")
+    assert "more than 2 orders fit that" in shown(whole.text).lower()
+    assert numbers.driver.rows("SELECT 1 FROM proposals") == []
+
+
+async def test_which_orders_stand_in_the_form(numbers: RunningConsole) -> None:
+    """Those that were ticked, those of the list's filters, or none."""
+    async with numbers.signed_in("support") as client:
+        listed = (await client.get("/orders?outcome=failed&choose=numbers")).text
+        plain = (await client.get("/orders?outcome=failed")).text
+        ticked = (await client.get("/do/unmask-many", params={"order": ["ORD-1", AWKWARD]})).text
+        failed = (await client.get("/do/unmask-many?list=orders&outcome=failed")).text
+        none = (await client.get("/do/unmask-many")).text
+    assert f'name="order" value="{AWKWARD}"' in listed
+    assert 'href="/orders?outcome=failed&amp;choose=numbers"' in plain
+    assert 'type="checkbox" name="order"' not in plain
+    assert 'href="/do/unmask-many?outcome=failed&amp;list=orders"' in listed
+    written = [
+        re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", each, re.S)
+        for each in (ticked, failed, none)
+    ]
+    assert written == [[f"ORD-1\n{AWKWARD}"], [AWKWARD], [""]]
+    async with numbers.signed_in("viewer") as client:
+        for address in ("/orders", "/orders?choose=numbers"):
+            refused = (await client.get(address)).text
+            assert ("numbers of" in refused, 'name="order"' in refused) == (False, False)
+
+
+async def test_a_proposer_who_may_no_more_sees_nothing(numbers: RunningConsole) -> None:
+    proposal = await asked_for(numbers, "ORD-1")
+    await approved(numbers, proposal)
+    await retire_operator(numbers.context, name="a support", by="a admin")
+    token = await session_for(numbers.context, "a support")
+    async with numbers.client(token, **SAME_SITE) as client:
+        gone = await client.get(f"/do/see-numbers?proposal={proposal}")
+    assert gone.status_code == 303
+    assert masked_phone(PHONE) not in gone.text
+    assert looks(numbers) == []
+
+
+async def test_support_sees_proposals_of_what_it_may_do_alone(numbers: RunningConsole) -> None:
+    """Not that an erasure was proposed, not by its address, and not by the form that decides."""
+    asked = ErasureRequest(order="ORD-5", reason="asked for it", by=Proven("a admin"))
+    erasing = (await numbers.console.propose_erasing(asked)).id
+    own = await asked_for(numbers, "ORD-1")
+    async with numbers.signed_in("support") as client:
+        listed = (await client.get("/proposals.json")).json()
+        refused = [
+            (await client.get(address)).status_code
+            for address in (f"/proposals/{erasing}", f"/do/reject?proposal={erasing}")
+        ]
+        await of_form(client, f"/do/withdraw?proposal={own}")
+        back = await send(client, f"/do/withdraw?proposal={own}", reason="they called")
+    assert ([each["id"] for each in listed["proposals"]], refused) == ([own], [404, 404])
+    assert back.status_code == 303
+    async with numbers.signed_in("finance") as client:
+        every = (await client.get("/proposals.json")).json()["proposals"]
+    assert {each["id"] for each in every} == {erasing, own}
