@@ -49,6 +49,7 @@ from app.sealing.log_store import (
     leaves_after,
     newest_head,
 )
+from app.sealing.order_store import erased_orders
 from app.sealing.order_tree_store import SealedTree, all_trees
 from reconcile.instants import format_instant
 from reconcile.transparency.cosignatures import read_cosigner
@@ -338,6 +339,7 @@ class _Verification:
         self._tree = tree
         self._heads: deque[SignedHead] = deque()
         self._orders = OrderCounts(trees)
+        self._erased: set[str] = set()
         self._left: deque[Departure] = deque()
         self._whole = True
         self.verified = VerifiedLog(tell=tell)
@@ -353,6 +355,7 @@ class _Verification:
         size, after = await log_size(self._connection), 0
         await self._more_heads(0)
         await self._more_left(0, "")
+        self._erased = await erased_orders(self._connection)
         while leaves := await leaves_after(self._connection, after, limit=AT_ONCE):
             await self._check_rows(leaves)  # 1
             for leaf in leaves:
@@ -372,7 +375,7 @@ class _Verification:
     async def _check_rows(self, leaves: Sequence[Leaf]) -> None:
         rows = await rows_of(self._connection, leaves)
         bodies = await contents(self._connection, leaves)
-        names = await names_of(self._connection, rows.values())
+        names = await names_of(self._connection, rows.values(), erased=self._erased)
         for leaf in leaves:
             row = rows.get(leaf.subject)
             problem = misfit(leaf, row, bodies.get(leaf.subject))

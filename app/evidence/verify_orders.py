@@ -15,7 +15,6 @@ from app.database.engine import Connection
 from app.sealing.leaf_store import Leaf, Members, Sealable
 from app.sealing.order_store import (
     NamedOrder,
-    erased_orders,
     kept_counts,
     log_secret,
     named_orders,
@@ -65,11 +64,11 @@ class Names:
         return bool(sealed["reading"] != sealed_reading(row.event, secret=self.secret, salt=salt))
 
 
-async def names_of(connection: Connection, rows: Iterable[Sealable]) -> Names:
-    """The names of these rows' orders."""
+async def names_of(connection: Connection, rows: Iterable[Sealable], *, erased: set[str]) -> Names:
+    """The names of these rows' orders. erased: what `erased_orders` gives, which may be long."""
     return Names(
         orders=await named_orders(connection, {row.order for row in rows if row.order}),
-        erased=await erased_orders(connection),
+        erased=erased,
         secret=await log_secret(connection),
     )
 
