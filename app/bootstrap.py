@@ -226,8 +226,14 @@ def _loading_finance(
 
     def load() -> FinanceRoutes:
         from app.api.finance_routes import FinanceRoutes
+        from app.bootstrap_reports import making_reports
 
-        return FinanceRoutes(context, page_max=settings.page_max)
+        return FinanceRoutes(
+            context,
+            page_max=settings.page_max,
+            make_report=making_reports(settings),
+            schedule=entries_of(settings.schedule),
+        )
 
     return _once(load)
 
@@ -292,7 +298,6 @@ class Service:
             page_max=settings.page_max,
             longpoll_max_s=settings.longpoll_max_s,
             alarms=lambda: self.watchdog.sentences,
-            schedule=entries_of(settings.schedule),
         )
         return build_application(
             webhooks=self.webhooks,

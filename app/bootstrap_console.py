@@ -24,12 +24,13 @@ from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.settings import Settings
 from app.console.application import build_console
-from app.console.jobs import Jobs, Work
+from app.console.jobs import Work
 from app.console.uploads import Uploads
 from app.console.view import Console
 from app.core.errors import ConfigurationError, PortTaken
 from app.core.hosts import is_loopback
 from app.core.ids import new_token
+from app.core.jobs import Jobs
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.bundle import Built, BundleRequest, build_evidence

@@ -1,9 +1,9 @@
 """Wiring: what a console's jobs do, in this process or in one of their own.
 
-A job opens the store as a command does. Its process is kept for some minutes for the next one, and
-killed where the console ends before it: a run, an import or a closing that is killed has changed
-nothing, as when its command is. An approval that is killed may have been kept: an erasure is
-approved before its first row goes, and what is left of it is carried out by the next erasure.
+Its process is killed where the console ends before it (`bootstrap_elsewhere`): a run, an import or
+a closing that is killed has changed nothing, as when its command is. An approval that is killed may
+have been kept: an erasure is approved before its first row goes, and what is left of it is carried
+out by the next erasure.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
-
 from app.access.proposal import Proposal
-from app.bootstrap_context import open_context
+from app.bootstrap_elsewhere import Elsewhere, Use
 from app.bootstrap_golive import check_now, examine
 from app.bootstrap_proposals import proposals_of
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
 from app.console.jobs import Checked, Work
-from app.core.errors import TallyhookError, UnreachableError, UsageError
-from app.core.logs import configure_logging
+from app.core.errors import UsageError
 from app.finance.bank_match import BookedPage, booked_page
 from app.finance.close_period import CloseRequest, against_closing, close_period
 from app.finance.imports import (
@@ -36,10 +33,13 @@ from app.finance.imports import (
 )
 from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
+from app.finance.report_period import report_period
+from app.finance.reports.render import ReportFormat, render
 from app.finance.withdraw_import import Foreseen, withdraw_import, withdrawable
 from app.golive.golive import checklist
 from app.receiving.context import AppContext
 from reconcile.reporting.closing import Blocker
+from reconcile.reporting.report import Scope
 
 AT_ONCE: Final = 2
 """Processes of a console's jobs: each reads with a core of its own and some 100 MiB."""
@@ -54,8 +54,6 @@ BEGUN: Final = (
 )
 """An erasure keeps its approval before the first row goes."""
 
-Use = Callable[..., Awaitable[Any]]
-
 
 def work_here(context: AppContext, settings: Settings) -> Work:
     """Done in this process, on an open store."""
@@ -68,18 +66,10 @@ def work_here(context: AppContext, settings: Settings) -> Work:
 
 def work_elsewhere(settings: Settings) -> Work:
     """Done in processes of their own."""
-    limiter = CapacityLimiter(AT_ONCE)
+    processes = Elsewhere(settings, at_once=AT_ONCE, purpose="writing")
 
     async def do(use: Use, *words: Any) -> Any:
-        try:
-            refused, found = await to_process.run_sync(
-                _in_process, use, settings, words, cancellable=True, limiter=limiter
-            )
-        except BrokenWorkerProcess as error:
-            raise UnreachableError(BEGUN if use is _approve else UNCHANGED) from error
-        if refused is not None:
-            raise UsageError(refused)
-        return found
+        return await processes.do(use, *words, died=BEGUN if use is _approve else UNCHANGED)
 
     return _work(do)
 
@@ -95,22 +85,9 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
         close=lambda *words: do(_close, *words),
         against=lambda *words: do(_against, *words),
         approve=lambda *words: do(_approve, *words),
+        report=lambda *words: do(_report, *words),
         check=lambda: do(_check),
     )
-
-
-def _in_process(use: Use, settings: Settings, words: tuple[Any, ...]) -> tuple[str | None, Any]:
-    """(why it was refused, None), or (None, what came of it)."""
-    configure_logging(format=settings.log_format, level="warning")
-
-    async def work() -> Any:
-        async with open_context(settings, purpose="writing") as context:
-            return await use(context, settings, *words)
-
-    try:
-        return None, asyncio.run(work())
-    except TallyhookError as error:
-        return str(error), None
 
 
 async def _reconcile(
@@ -193,6 +170,12 @@ async def _approve(
 ) -> None:
     proposals = proposals_of(context, settings)
     await proposals.approve(proposal, by=by, reason=reason)
+
+
+async def _report(
+    context: AppContext, settings: Settings, scope: Scope, form: ReportFormat
+) -> bytes:
+    return render(await report_period(context, scope, progress=lambda _: None), form)
 
 
 CHECKS_LIMIT_S: Final = 120.0

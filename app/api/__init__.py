@@ -7,5 +7,6 @@ __all__ = (
     "log_routes",
     "proposal_routes",
     "published_log",
+    "report_routes",
     "routes",
 )

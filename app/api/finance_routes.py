@@ -4,29 +4,31 @@ documents are those of the commands."""
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.api.report_routes import KEPT, MakeReport, ReportRoutes
 from app.api.request_body import chosen, instant_parameter, number_parameter
 from app.core.errors import NotFoundError, UsageError
+from app.core.jobs import Jobs
 from app.core.problems import ApiProblem
-from app.finance.bank_match import booked_line, booked_page
+from app.core.schedule import Entry
+from app.finance.bank_match import KeptMatch, booked_line, booked_page
 from app.finance.break_acts import (
     SeenBreak,
     breaks_of_run,
     finished_run,
     finished_runs,
-    late_document,
-    late_items,
     living_breaks,
     one_break,
 )
 from app.finance.closed_periods import closed_report, list_closed
 from app.finance.imports import ImportKind, past_imports
+from app.finance.late_money import late_document, late_items
 from app.finance.match_rules import current_rules, rules_document
 from app.finance.read_lines import (
     book_document,
@@ -35,6 +37,7 @@ from app.finance.read_lines import (
     statement_page,
 )
 from app.finance.reconcile_period import listed_run, ran, run_document
+from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
@@ -45,9 +48,20 @@ GREATEST: Final = 2**63 - 1
 class FinanceRoutes:
     """The endpoints; each is for the scope `finance`."""
 
-    def __init__(self, context: AppContext, *, page_max: int) -> None:
+    def __init__(
+        self,
+        context: AppContext,
+        *,
+        page_max: int,
+        make_report: MakeReport,
+        schedule: Sequence[Entry] = (),
+    ) -> None:
+        """schedule: what is done at its times."""
         self._context = context
         self._page_max = page_max
+        self._schedule = schedule
+        self._bank = KeptMatch()
+        self.report = ReportRoutes(context, make_report, jobs=Jobs(context.clock, kept=KEPT)).report
 
     def _limit(self, request: Request) -> int:
         return number_parameter(request, "limit", default=100, low=1, high=self._page_max)
@@ -81,6 +95,7 @@ class FinanceRoutes:
                 stands=chosen(request, "stands", BUCKETS),
                 after=request.query_params.get("after", ""),
                 limit=self._limit(request),
+                kept=self._bank,
             )
         except NotFoundError:
             raise ApiProblem(
@@ -95,7 +110,8 @@ class FinanceRoutes:
         """GET /api/v1/bank/lines/{line}?as_of="""
         as_of = instant_parameter(request, "as_of")
         try:
-            found = await booked_line(self._context, request.path_params["line"], as_of=as_of)
+            name = request.path_params["line"]
+            found = await booked_line(self._context, name, as_of=as_of, kept=self._bank)
         except NotFoundError:
             raise ApiProblem(
                 404, "bank_line_unknown", "There is no bank line of this name."
@@ -143,7 +159,7 @@ class FinanceRoutes:
         except NotFoundError:
             raise ApiProblem(404, "run_unknown", "There is no run of this name.") from None
         seen = breaks_of_run(self._context, found.number, after=_after(request))
-        breaks, following = await _first(seen, lambda each: True, limit=limit)
+        breaks, following = await _first(seen, limit=limit)
         told = [each.document(as_of=found.as_of) for each in breaks]
         return JSONResponse(run_document(found) | {"breaks": told, "next": following})
 
@@ -155,13 +171,15 @@ class FinanceRoutes:
         """GET /api/v1/breaks?cause=&state=&assignee=&after=&limit=, closed ones by their state"""
         cause, state = chosen(request, "cause", BREAK_CAUSES), chosen(request, "state", STATES)
         assignee, limit = request.query_params.get("assignee") or None, self._limit(request)
-        states = STATES[:-1] if state is None else (state,)
         now = self._context.clock.now()
         found, following = await _first(
             living_breaks(
-                self._context, causes=[] if cause is None else [cause], after=_after(request)
+                self._context,
+                causes=[] if cause is None else [cause],
+                states=STATES[:-1] if state is None else (state,),
+                assignee=assignee,
+                after=_after(request),
             ),
-            lambda each: each.life.state in states and assignee in (None, each.life.assignee),
             limit=limit,
         )
         return _page("breaks", [each.document(as_of=now) for each in found], following)
@@ -179,10 +197,14 @@ class FinanceRoutes:
         closed = chosen(request, "all", ("true", "false")) == "true"
         found, following = await _first(
             late_items(self._context, closed=closed, after=_after(request)),
-            lambda each: True,
             limit=self._limit(request),
         )
         return _page("late", [late_document(each) for each in found], following)
+
+    async def schedule(self, request: Request, program: str) -> Response:
+        """GET /api/v1/schedule"""
+        found = await schedule_document(self._context, self._schedule)
+        return JSONResponse({"entries": found})
 
     # --- what is closed
 
@@ -210,13 +232,13 @@ def _after(request: Request) -> str:
 
 
 async def _first(
-    parts: AsyncGenerator[list[SeenBreak]], fits: Callable[[SeenBreak], bool], *, limit: int
+    parts: AsyncGenerator[list[SeenBreak]], *, limit: int
 ) -> tuple[list[SeenBreak], str | None]:
-    """The first that fit, and the last one's name where others may follow."""
+    """The first of them, and the last one's name where others follow."""
     found: list[SeenBreak] = []
     async with aclosing(parts):
         async for some in parts:
-            found += filter(fits, some)
+            found += some
             if len(found) > limit:
                 return found[:limit], found[limit - 1].identity
     return found, None

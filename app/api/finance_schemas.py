@@ -297,9 +297,11 @@ FINANCE_SCHEMAS: Final[dict[str, Schema]] = {
     "Report": {
         "type": "object",
         "additionalProperties": True,
-        "description": "The month's report as `report month --format json` writes it, byte for "
-        "byte as it was closed: what stood in a report then, by the release that closed it.",
+        "description": "The report as `report period --format json` writes it; of a closed month "
+        "byte for byte as it was closed: what stood in a report then, by the release that closed "
+        "it.",
     },
+    "ReportUnderWay": members({"state": word("under_way"), "began": INSTANT, "detail": WORD}),
     "Scheduled": _SCHEDULED,
     "Schedule": members({"entries": listed(ref("Scheduled"))}),
 }

@@ -13,6 +13,7 @@ from app.orders.delivery_log import VERDICTS
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
+from reconcile.reporting.report import BASES
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
@@ -292,6 +293,33 @@ def _one_of_them(name: str, described: dict[str, Any]) -> dict[str, Any]:
     return described | {"parameters": [_in_path(name, {**WORD, "minLength": 1})]}
 
 
+_DAY_OR_MOMENT: Final[Schema] = {
+    "type": "string",
+    "pattern": "^(19[7-9]|[2-9][0-9]{2})",
+    "examples": ["2026-10-01"],
+}
+_FROM: Final = {
+    **_parameter("from", _DAY_OR_MOMENT, "The first day, of the merchant's zone, or the moment."),
+    "required": True,
+    "allowEmptyValue": False,
+}
+_TO: Final = {
+    **_parameter("to", _DAY_OR_MOMENT, "The last day, all of it, or the moment where it ends."),
+    "required": True,
+    "allowEmptyValue": False,
+}
+_BASIS: Final = _parameter(
+    "basis",
+    {"enum": list(BASES)},
+    "Which date places money in the period: captured, the provider's, which it is without this; "
+    "received, ours; settled, the payout's.",
+)
+_MADE: Final = {
+    "202": _good("It is being made; the same address tells", "ReportUnderWay", _RETRY_AFTER),
+    "409": _problem("It cannot be made; the sentence says why"),
+    "503": _problem("Another report is being made", _RETRY_AFTER),
+}
+
 _NOT_MATCHED: Final = {"409": _problem("They are too many to be matched, or their sums too large")}
 
 _FINANCE_PATHS: Final[dict[str, Any]] = {
@@ -299,6 +327,12 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
         "listSchedule",
         "What is done at its times, each with its last and next time and what became of the last",
         "Schedule",
+    ),
+    "/api/v1/reports": _to_read(
+        "getReport",
+        "What became of a period's orders and money, now or as it could be known at an instant: "
+        "made when it is asked for, and the same for a minute after",
+        "Report", _FROM, _TO, _BASIS, _AS_OF, more=_MADE,
     ),
     "/api/v1/records/lines": _to_read(
         "listBookLines", "The lines of the order book, by key", "BookLinePage", *_LINES

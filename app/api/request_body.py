@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
@@ -17,6 +17,8 @@ from app.core.strict_json import parse
 from app.orders.order_facts import OrderFacts, Reference
 from reconcile.instants import Instant, parse_instant
 from reconcile.money import Money, MoneyError, from_major
+
+Word = TypeVar("Word", bound=str)
 
 _UNESCAPED_OFFSET = re.compile(r" (?=\d\d:\d\d\Z)")
 _AMOUNT = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
@@ -55,14 +57,14 @@ def only_parameters(request: Request, names: Collection[str]) -> None:
         seen.add(name)
 
 
-def _parameter(request: Request, name: str) -> str | None:
+def word_parameter(request: Request, name: str) -> str | None:
     """What the query gives for a name; `?name=` gives nothing, as a form sends a blank field."""
     return request.query_params.get(name) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
     """A whole number from the query, within its bounds; so is the default."""
-    text = _parameter(request, name)
+    text = word_parameter(request, name)
     if text is None:
         return min(default, high)
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and low <= int(text) <= high):
@@ -74,7 +76,7 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
 
 def instant_parameter(request: Request, name: str) -> Instant | None:
     """An RFC 3339 moment from the query."""
-    text = _parameter(request, name)
+    text = word_parameter(request, name)
     if text is None:
         return None
     try:
@@ -84,12 +86,13 @@ def instant_parameter(request: Request, name: str) -> Instant | None:
         raise ApiProblem(422, "parameter_invalid", f"{name}: {error}.") from None
 
 
-def chosen(request: Request, name: str, words: Sequence[str]) -> str | None:
+def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
     """One word of a closed vocabulary from the query."""
-    text = _parameter(request, name)
-    if text is not None and text not in words:
+    text = word_parameter(request, name)
+    word = next((each for each in words if each == text), None)
+    if text is not None and word is None:
         raise ApiProblem(422, "parameter_invalid", f"{name} is one of {', '.join(words)}.")
-    return text
+    return word
 
 
 def json_object(body: bytes) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -36,8 +36,6 @@ from app.checkout.open_checkout import open_checkout
 from app.checkout.request import CheckoutRequest
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem, problem
-from app.core.schedule import Entry
-from app.finance.scheduled import schedule_document
 from app.orders.order_facts import ReferenceTaken, tell_order
 from app.orders.read_feed import outcome_document, read_feed, read_from
 from app.orders.read_orders import list_orders, order_document
@@ -67,15 +65,12 @@ class Api:
         page_max: int,
         longpoll_max_s: int,
         alarms: Callable[[], list[str]],
-        schedule: Sequence[Entry] = (),
     ) -> None:
         """sources: the names of the provider accounts, of whose payments the shop may speak.
-        alarms: sentences on what goes wrong that no outcome tells, such as silence.
-        schedule: what is done at its times."""
+        alarms: sentences on what goes wrong that no outcome tells, such as silence."""
         self._context = context
         self._sources = sources
         self._alarms = alarms
-        self._schedule = schedule
         self._page_max = page_max
         self._longpoll_max_s = longpoll_max_s
         described = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
@@ -129,10 +124,6 @@ class Api:
         except ReferenceTaken as error:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
         return _of_order(await order_document(self._context, order))
-
-    async def schedule(self, request: Request, program: str) -> Response:
-        """GET /api/v1/schedule"""
-        return _json({"entries": await schedule_document(self._context, self._schedule)})
 
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""

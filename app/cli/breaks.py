@@ -19,6 +19,7 @@ from reconcile.instants import Instant
 if TYPE_CHECKING:
     from app.finance.break_choice import Choice, Chosen
     from app.receiving.context import AppContext
+    from reconcile.matching.breaks import State
 
 breaks_group = typer.Typer(
     help="Differences between ledgers, books and statements: their lives, and decisions.",
@@ -65,17 +66,13 @@ def list_breaks(
 
 
 async def _documents(
-    context: AppContext, causes: list[str], states: tuple[str, ...], assignee: str | None
+    context: AppContext, causes: list[str], states: tuple[State, ...], assignee: str | None
 ) -> AsyncIterator[list[dict[str, Any]]]:
     from app.finance.break_acts import living_breaks
 
     now = context.clock.now()
-    async for found in living_breaks(context, causes=causes):
-        yield [
-            each.document(as_of=now)
-            for each in found
-            if each.life.state in states and assignee in (None, each.life.assignee)
-        ]
+    async for found in living_breaks(context, causes=causes, states=states, assignee=assignee):
+        yield [each.document(as_of=now) for each in found]
 
 
 @breaks_group.command("show")
@@ -389,7 +386,7 @@ def list_late(
 async def _late_documents(
     context: AppContext, everything: bool
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    from app.finance.break_acts import late_document, late_items
+    from app.finance.late_money import late_document, late_items
 
     async for found in late_items(context, closed=everything):
         yield [late_document(each) for each in found]
@@ -408,7 +405,8 @@ def settle_late_money(
 
     To keep more than one person may accept is a proposal.
     """
-    from app.finance.break_acts import SeenBreak, settle_late
+    from app.finance.break_acts import SeenBreak
+    from app.finance.late_money import settle_late
 
     done = with_context(
         lambda context, settings: settle_late(context, name, action=action, reason=reason, by=by),

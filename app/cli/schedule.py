@@ -80,7 +80,7 @@ def run_one(
     from app.bootstrap_schedule import schedule_of
     from app.core.http import outgoing_client
     from app.finance.delivering import LIMIT_S
-    from app.finance.scheduled import claimed_run, run_document
+    from app.finance.scheduled import claimed_run, time_document
     from app.finance.scheduled_work import run_claimed, run_now
     from reconcile.instants import parse_instant
 
@@ -88,7 +88,7 @@ def run_one(
         async with outgoing_client(timeout_s=LIMIT_S) as client:
             schedule = schedule_of(settings, client=client, clock=context.clock)
             if due is None:
-                return run_document(await run_now(context, schedule, name, by=by))
+                return time_document(await run_now(context, schedule, name, by=by))
             try:
                 due_at = parse_instant(due)
             except ValueError:
@@ -96,7 +96,7 @@ def run_one(
             claimed = await claimed_run(context, name, due_at=due_at, tries=tries)
             if claimed is None:
                 return None
-            return run_document(await run_claimed(context, schedule, claimed))
+            return time_document(await run_claimed(context, schedule, claimed))
 
     ended = with_context(work, purpose="writing")
     if ended is None or due is not None:

@@ -11,17 +11,9 @@ from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import CAUSES
 from app.core.errors import NotFoundError
-from app.finance.break_acts import (
-    LATE,
-    late_document,
-    late_items,
-    matches_of,
-    one_break,
-    proposed,
-    standing,
-    why_not_alone,
-)
+from app.finance.break_acts import matches_of, one_break, why_not_alone
 from app.finance.break_choice import said_of
+from app.finance.late_money import LATE, late_document, late_items, proposed, standing
 from app.finance.worklist import ORDERS, Asked, worklist
 from reconcile.instants import format_instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES

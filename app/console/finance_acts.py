@@ -8,11 +8,11 @@ from typing import Any, Final
 from app.access.operators import MAY, known_operators
 from app.access.proposal import Proposal
 from app.console.finance_pages import day, month_of, preview_of, rules_tried, tried_as
-from app.console.jobs import Job
 from app.console.proposals_pages import proposed
 from app.console.view import Asked, Field, Told, View
 from app.console.words import address, plain_money
 from app.core.errors import ConfigurationError, UsageError
+from app.core.jobs import Job
 from app.core.text import counted
 from app.finance.break_acts import (
     SeenBreak,

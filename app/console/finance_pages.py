@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.jobs import Job, job_document
 from app.console.proposals_pages import waiting_about
 from app.console.view import ROWS, Document, View
 from app.console.words import BANK_PLACES
 from app.core.errors import NotFoundError, UsageError
+from app.core.jobs import Job, job_document
 from app.finance.bank_match import BookedPage
 from app.finance.break_acts import finished_run, finished_runs
 from app.finance.calendar import month_in_books, on_the_books
@@ -20,8 +20,7 @@ from app.finance.close_period import months, scope_of
 from app.finance.closed_periods import CLOSING_BASIS, closed_report
 from app.finance.match_rules import current_rules
 from app.finance.reconcile_period import listed_run, ran, run_document
-from app.finance.report_period import report_period
-from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
+from app.finance.reports.render import REPORT_FORMATS, ReportFormat
 from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, format_instant, format_known
@@ -252,7 +251,8 @@ async def reports_document(view: View) -> Document:
 
 async def report_download(view: View) -> Response:
     """GET /reports/{month}?as= and /reports/period?from=&to=&as=: one file. Of a closed month it is
-    what was closed, byte for byte."""
+    what was closed, byte for byte; any other is made in a process of its own."""
+    work = view.console.work
     chosen = view.choice("as", REPORT_FORMATS) or "html"
     form = next(each for each in REPORT_FORMATS if each == chosen)
     name, content = view.subject, b""
@@ -271,23 +271,19 @@ async def report_download(view: View) -> Response:
             environment=view.context.store.environment or "",
         )
         name = f"{view.needed('from')}-{view.needed('to')}"
-        content = await _reported(view, await on_the_books(view.context, scope), form)
+        content = await work.report(await on_the_books(view.context, scope), form)
     else:
         month = await month_of(view.context, name)
         try:
             content = await closed_report(view.context, month.name, form)
         except NotFoundError:
-            content = await _reported(view, scope_of(view.context, month, now), form)
+            content = await work.report(scope_of(view.context, month, now), form)
     ending, media, _ = MEDIA[form]
     return Response(
         content,
         media_type=media,
         headers={"Content-Disposition": f'attachment; filename="report-{name}.{ending}"'},
     )
-
-
-async def _reported(view: View, scope: Scope, form: ReportFormat) -> bytes:
-    return render(await report_period(view.context, scope, progress=lambda _: None), form)
 
 
 async def bank_document(view: View) -> Document:

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from starlette.responses import FileResponse, Response
 
-from app.console.jobs import job_document
 from app.console.proposals_pages import waiting_about
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload
 from app.console.view import ROWS, Document, View
 from app.core.errors import NotFoundError
+from app.core.jobs import job_document
 from app.finance.imports import MONEY, Imported, ImportKind, past_import, past_imports
 from app.finance.withdraw_import import ACTIONS as WITHDRAWALS
 from app.finance.withdraw_import import withdrawn_by

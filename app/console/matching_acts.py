@@ -13,25 +13,24 @@ from app.console.words import address, plain_money
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.finance.break_acts import (
-    LATE,
     SeenBreak,
     accept_breaks,
     assign_breaks,
     mark_of,
     match_break,
     matches_of,
-    proposed,
-    settle_late,
     some_breaks,
     unmatch_break,
     why_not_alone,
     why_not_each,
     why_not_together,
 )
-from app.finance.break_choice import Chosen, few_breaks
+from app.finance.break_choice import Chosen, few_breaks, sums_of
+from app.finance.late_money import LATE, proposed, settle_late
 from reconcile.matching.breaks import apart_words
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json
+from reconcile.reporting.words import CAUSE_WORDS
 
 # --- matching by hand -----------------------------------------------------------------------------
 
@@ -134,20 +133,17 @@ async def _chosen(view: View) -> Chosen:
 
 
 def _preview(chosen: Chosen) -> tuple[str, ...]:
-    """How many, their money by currency, and the largest of them; and what is left out."""
+    """How many of each cause and currency, and their money; the largest of them; and what is left
+    out."""
     found = chosen.of
-    sums: dict[str, tuple[int, int]] = {}
-    for each in found:
-        count, minor = sums.get(each.seen.money.currency, (0, 0))
-        sums[each.seen.money.currency] = (count + 1, minor + each.seen.money.minor)
     totals = [
-        f"{counted(count, 'break')} of {_money(Money(minor=minor, currency=currency))}"
-        for currency, (count, minor) in sorted(sums.items())
+        f"{CAUSE_WORDS[each.cause]}: {counted(each.count, 'break')} of {_money(each.money)}."
+        for each in sums_of(found)
     ]
     named = [_named(each) for each in found[:SHOWN]]
     more = len(found) - len(named)
     return (
-        f"{', '.join(totals)}.",
+        *totals,
         *named,
         *((f"And {counted(more, 'more', 'more')}.",) if more else ()),
         *chosen.left_out(),
@@ -161,8 +157,10 @@ def _money(money: Money) -> str:
 
 def _named(found: SeenBreak) -> str:
     about = found.seen.order or found.seen.payment or found.identity
-    cause = found.seen.cause.replace("_", " ")
-    return f"{about}: {cause}, {_money(found.seen.money)}, {found.life.state}."
+    cause = CAUSE_WORDS[found.seen.cause]
+    return (
+        f"{about}: {cause[:1].lower()}{cause[1:]}, {_money(found.seen.money)}, {found.life.state}."
+    )
 
 
 def _sealed(chosen: Chosen) -> Field:

@@ -6,9 +6,9 @@ from typing import Any
 
 from app.access.proposal import Proposal
 from app.access.proposals import LAST
-from app.console.jobs import job_document
 from app.console.view import ROWS, Asked, Document, Told, View
 from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address
+from app.core.jobs import job_document
 from reconcile.instants import format_instant, parse_instant
 
 

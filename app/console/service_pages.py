@@ -7,10 +7,11 @@ from typing import Any, Final
 from app.access.operators import AFTER_ALL, MAY, trail
 from app.access.sessions import sign_in_states
 from app.access.tokens import known_tokens
-from app.console.jobs import Checked, job_document
+from app.console.jobs import Checked
 from app.console.view import ROWS, Document, View
 from app.console.words import ACTIONS, NOTIFICATIONS
 from app.core.errors import NotFoundError
+from app.core.jobs import job_document
 from app.evidence.prove_sealed import newest_checkpoint
 from app.evidence.seal import fingerprint_of, known_log
 from app.evidence.witnesses import witness_document

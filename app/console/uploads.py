@@ -28,10 +28,10 @@ from typing import BinaryIO, Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from app.console.jobs import Job
 from app.core.clock import Clock
 from app.core.errors import UnreachableError, UsageError
 from app.core.ids import new_token
+from app.core.jobs import Job
 from app.core.text import printable
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant

@@ -16,12 +16,13 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.access.operators import AFTER_ALL, MAY, MAY_READ, Action, Reading, Role, trail
+from app.access.operators import MAY, MAY_READ, Action, Reading, Role, last_done
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
-from app.console.jobs import Job, JobKind, Jobs, Work
+from app.console.jobs import JobKind, Work
 from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
+from app.core.jobs import Job, Jobs
 from app.core.schedule import Entry
 from app.evidence.bundle import Built, BundleRequest
 from app.monitoring.watchdog import Watched
@@ -30,14 +31,10 @@ from app.privacy.erase_finding import Erasure
 from app.providers.doctor import Account
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from reconcile.instants import MINUTE, Duration, Instant, parse_instant
+from reconcile.instants import Instant, parse_instant
 
 ROWS: Final = 50
 """Rows of a listing's page; a page of them stays under 50 KB."""
-
-GOOD_FOR: Final[Duration] = MINUTE
-"""How long the result of a shared job is shown: what no person did, such as a payment that came, is
-seen after so long."""
 
 FORMS: Final = ("html", "json", "csv")
 
@@ -142,12 +139,8 @@ class View:
 
         Raises UsageError where it came to nothing.
         """
-        jobs = self.console.jobs
-        mark = str([each.number for each in await trail(self.context, before=AFTER_ALL, limit=1)])
-        job, now = jobs.newest(kind, subject), self.context.clock.now()
-        over = job is not None and job.ended is not None
-        if job is None or (over and (job.mark != mark or now - job.began >= GOOD_FOR)):
-            job = jobs.begin(kind, subject, by=self.person.name, mark=mark, work=work)
+        jobs, mark = self.console.jobs, await last_done(self.context)
+        job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)
         await jobs.wait(job)
         return job
 

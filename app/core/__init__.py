@@ -8,6 +8,7 @@ __all__ = (
     "hosts",
     "http",
     "ids",
+    "jobs",
     "logs",
     "masking",
     "metrics",

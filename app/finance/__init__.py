@@ -12,6 +12,7 @@ __all__ = (
     "delivering",
     "files.presets",
     "imports",
+    "late_money",
     "ledger_line_store",
     "ledger_lines",
     "match_rules",

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from app.access.operators import last_done
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_store import hand_matches
 from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_sides, leg_of
 from app.receiving.context import AppContext
-from reconcile.instants import Instant, format_instant, format_known
+from reconcile.instants import MINUTE, Duration, Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg, BankLine, Payout
 from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
 from reconcile.matching.exchange import implied_rate
@@ -22,6 +23,12 @@ from reconcile.matching.rows import subject_of
 from reconcile.money import Money, to_json
 
 T = TypeVar("T")
+
+KEPT_MOST: Final = 50_000
+"""Lines of which a matching is kept for the next page: about 50 MB."""
+
+GOOD_FOR: Final[Duration] = MINUTE
+"""How long it is kept: what waits for a margin may have come over it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +89,32 @@ class BookedPage:
     more: bool
 
 
+@dataclass(slots=True)
+class KeptMatch:
+    """The bank as it was matched a moment ago, for whoever asks for it page by page. It is good as
+    long as nobody does anything: an import, a decision or a rule is an entry of the trail.
+
+    mark   the newest entry then
+    asked  the instant as of which it is; None: of `at`, when it was matched
+    """
+
+    mark: str = ""
+    asked: Instant | None = None
+    at: Instant | None = None
+    lines: list[Booked] = field(default_factory=list)
+
+    def found(self, mark: str, asked: Instant | None, *, now: Instant) -> list[Booked] | None:
+        """All lines; None where they are to be matched anew."""
+        same = self.at is not None and (self.mark, self.asked) == (mark, asked)
+        return self.lines if same and self.at is not None and now - self.at < GOOD_FOR else None
+
+    def keep(self, lines: list[Booked], mark: str, asked: Instant | None, *, now: Instant) -> None:
+        """Have them for the next page, unless they are too many."""
+        fits = len(lines) <= KEPT_MOST
+        self.lines, self.mark, self.asked = lines if fits else [], mark, asked
+        self.at = now if fits else None
+
+
 async def booked_page(
     context: AppContext,
     *,
@@ -90,17 +123,18 @@ async def booked_page(
     after: str = "",
     skip: int = 0,
     limit: int,
+    kept: KeptMatch | None = None,
 ) -> BookedPage:
     """Bank lines with their match, the newest first: as they are known, or were at an instant.
 
     stands  only those that stand in this bucket; None: all
     after   the id of the line after which to go on; empty: from the first one
     skip    lines to leave out from there
+    kept    what the page before was of, and what the next one is to be of
     Raises NotFoundError where that line is not among them, UsageError for what cannot be matched.
     """
-    return await _matched(
-        context, as_of, partial(_page, stands=stands, after=after, skip=skip, limit=limit)
-    )
+    show = partial(_page, stands=stands, after=after, skip=skip, limit=limit)
+    return await _matched(context, as_of, show, kept=kept)
 
 
 async def booked_lines(
@@ -134,9 +168,12 @@ def _page(
     )
 
 
-async def booked_line(context: AppContext, name: str, *, as_of: Instant | None = None) -> Booked:
-    """One bank line. Raises NotFoundError where there is none of this id."""
-    return await _matched(context, as_of, partial(_one, name=name))
+async def booked_line(
+    context: AppContext, name: str, *, as_of: Instant | None = None, kept: KeptMatch | None = None
+) -> Booked:
+    """One bank line. kept: as of `booked_page`. Raises NotFoundError where there is none of this
+    id."""
+    return await _matched(context, as_of, partial(_one, name=name), kept=kept)
 
 
 def _one(every: list[Booked], *, name: str) -> Booked:
@@ -148,22 +185,34 @@ def _one(every: list[Booked], *, name: str) -> Booked:
 
 
 async def _matched(
-    context: AppContext, as_of: Instant | None, use: Callable[[list[Booked]], T]
+    context: AppContext,
+    as_of: Instant | None,
+    use: Callable[[list[Booked]], T],
+    *,
+    kept: KeptMatch | None,
 ) -> T:
     """Read under the connection; matched, and looked at, in a thread: with many lines it takes
     seconds, in which whoever serves must answer others."""
-    at = context.clock.now() if as_of is None else as_of
+    now = context.clock.now()
+    at = now if as_of is None else as_of
+    mark = "" if kept is None else await last_done(context)
+    every = None if kept is None else kept.found(mark, as_of, now=now)
+    if every is not None:
+        return await asyncio.to_thread(use, every)
     async with context.store.reading() as connection:
         rules = (await rules_known(connection, as_of=at)).match
         sides = await bank_sides(connection, as_of=at)
         hands = tuple(await hand_matches(connection, as_of=at))
 
-    def work() -> T:
+    def work() -> list[Booked]:
         if sides is None:
-            return use([])
-        return use(list(_booked(leg_of(sides, as_of=at, rules=rules, hands=hands))))
+            return []
+        return list(_booked(leg_of(sides, as_of=at, rules=rules, hands=hands)))
 
-    return await asyncio.to_thread(work)
+    every = await asyncio.to_thread(work)
+    if kept is not None:
+        kept.keep(every, mark, as_of, now=now)
+    return await asyncio.to_thread(use, every)
 
 
 def _booked(leg: BankLeg) -> Iterator[Booked]:

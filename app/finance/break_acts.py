@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from app.access.operator_store import Operator
 from app.access.operators import Action, note_in_trail, permitted
@@ -45,12 +45,11 @@ from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import (
-    SETTLINGS,
+    STATES,
     Break,
-    BreakCause,
     Deed,
     Life,
-    Settling,
+    State,
     Step,
     apart_words,
     break_sentence,
@@ -164,18 +163,34 @@ async def breaks_of_run(
 
 
 async def living_breaks(
-    context: AppContext, *, causes: Sequence[str] = (), after: str = ""
+    context: AppContext,
+    *,
+    causes: Sequence[str] = (),
+    states: Collection[State] = STATES,
+    assignee: str | None = None,
+    after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """All breaks that a run gave life, closed ones too, by id, some hundreds at a time."""
+    """All breaks that a run gave life, closed ones too, by id, some hundreds at a time; only of
+    these causes, in these states, and this person's, where some are named."""
     while True:
         async with context.store.reading() as connection:
-            names = await breaks_after(connection, after=after, limit=AT_ONCE, causes=causes)
+            names = await breaks_after(
+                connection,
+                after=after,
+                limit=AT_ONCE,
+                causes=causes,
+                states=states,
+                assignee=assignee,
+            )
             if not names:
                 return
             after = names[-1]
-            seen = await latest_seen(connection, names)
-            told = await _with_lives(connection, seen)
-        yield told
+            told = await seen_breaks(connection, names)
+        yield [
+            each
+            for each in told
+            if each.life.state in states and assignee in (None, each.life.assignee)
+        ]
 
 
 async def _with_lives(connection: Connection, seen: Mapping[str, Break]) -> list[SeenBreak]:
@@ -420,7 +435,10 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
         who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await seen_breaks(connection, names)
         if mark_of(found) != seen:
-            raise UsageError("they have changed since you looked: look at them again")
+            raise UsageError(
+                "they have changed since you looked, and nothing was done: look at the list again, "
+                "and decide about what it shows now"
+            )
         if doing.deed == "accepted":
             await _check_alone(connection, found)
         for each in found:
@@ -622,76 +640,3 @@ async def _standing_match(connection: Connection, name: str, *, line: str) -> st
             f"{name} has no match by hand; `tallyhook breaks show {name}` shows its history"
         )
     raise UsageError(f"{name} is matched by hand with {', '.join(matched)}; name one as --line")
-
-
-Standing = Literal["to_decide", "waits_for_refund", "settled", "closed"]
-"""to_decide: nobody has said what becomes of it. waits_for_refund: it is to go back, and has not
-yet. settled: it was accepted or credited. closed: evidence has ended it."""
-
-LATE: Final[tuple[BreakCause, ...]] = (
-    "late_money",
-    "paid_twice",
-    "overpaid",
-    "refund_not_received",
-)
-
-_PROPOSED: Final[dict[str, Settling]] = {
-    "late_money": "accept",
-    "paid_twice": "refund",
-    "overpaid": "refund",
-    "refund_not_received": "refund",
-}
-
-
-def proposed(found: SeenBreak) -> Settling:
-    """What the desk proposes. Money of an order that the shop has canceled goes back."""
-    if ("why", "canceled") in found.seen.facts:
-        return "refund"
-    return _PROPOSED[found.seen.cause]
-
-
-def standing(found: SeenBreak) -> Standing:
-    """Where its settling stands."""
-    life = found.life
-    if life.state == "closed":
-        return "closed"
-    if life.state == "accepted":
-        return "settled"
-    return "waits_for_refund" if life.settling == "refund" else "to_decide"
-
-
-async def late_items(
-    context: AppContext, *, closed: bool, after: str = ""
-) -> AsyncGenerator[list[SeenBreak]]:
-    """What is late, by id, some hundreds at a time; with what is closed, or without."""
-    async for found in living_breaks(context, causes=LATE, after=after):
-        yield [each for each in found if closed or each.life.state != "closed"]
-
-
-async def settle_late(
-    context: AppContext, name: str, *, action: str, reason: str, by: str | None
-) -> SeenBreak | Proposal:
-    """Decide what becomes of late money; what needs a second person is proposed. Raises UsageError
-    where that is not for this desk."""
-    if action not in SETTLINGS:
-        raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
-    found = await one_break(context, name)
-    if found.seen.cause not in LATE:
-        raise UsageError(
-            f"{name} is {found.seen.cause}, not late money; see `tallyhook breaks show {name}`"
-        )
-    proposal = await settle_break(context, name, action=action, reason=reason, by=by)
-    return await one_break(context, name) if proposal is None else proposal
-
-
-def late_document(found: SeenBreak) -> dict[str, Any]:
-    """For listings: what is late, the proposal and where it stands."""
-    shown = found.document(as_of=found.steps[-1].at)
-    return {
-        **{name: shown[name] for name in ("id", "cause", "order", "payment", "money")},
-        "proposed": proposed(found),
-        "state": standing(found),
-        "decided": found.life.settling,
-        "because": found.life.because,
-        "cites": shown["cites"],
-    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import eq, ge, gt, le, lt
@@ -37,7 +37,7 @@ from app.finance.worklist import TO_DO
 from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
-from reconcile.matching.breaks import BREAK_CAUSES, STATES
+from reconcile.matching.breaks import BREAK_CAUSES, STATES, BreakCause, State
 from reconcile.matching.rows import name_of
 from reconcile.matching.suggest import the_one
 from reconcile.money import Money, MoneyError, exponent_of, from_major
@@ -83,6 +83,12 @@ class Choice:
         """The cause, where one is named."""
         return [value for name, value in self.words if name == "cause"][:1]
 
+    @property
+    def states(self) -> Collection[State]:
+        """Those in which a break is meant."""
+        named = dict(self.words).get("state")
+        return TO_DO if named is None else [each for each in STATES if each == named]
+
     def fits(self, found: SeenBreak, *, as_of: Instant) -> bool:
         """Whether a break is meant. Of an amount nothing is so that is not known."""
         return self._is_of(found, as_of=as_of) and self._comes_to(found)
@@ -123,7 +129,9 @@ def read_choice(text: str) -> Choice:
     try:
         said = [_condition(word) for word in shlex.split(text)]
     except ValueError:
-        raise UsageError("--where: a quote is not closed") from None
+        raise UsageError(
+            "--where: a quote is not closed: end it with the same mark, such as order='A 7'"
+        ) from None
     if not said:
         raise UsageError(f"--where says which breaks, by {', '.join(NAMES)}")
     words = [(name, value) for name, sign, value in said if name in _WORDS]
@@ -199,15 +207,15 @@ MOST: Final = 10_000
 class Sums:
     """How many breaks of one cause and currency, and their money."""
 
-    cause: str
+    cause: BreakCause
     count: int
     money: Money
 
 
 def sums_of(found: Sequence[SeenBreak]) -> list[Sums]:
     """By cause and currency."""
-    counts: Counter[tuple[str, str]] = Counter()
-    minors: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[BreakCause, str]] = Counter()
+    minors: Counter[tuple[BreakCause, str]] = Counter()
     for each in found:
         key = (each.seen.cause, each.seen.money.currency)
         counts[key] += 1
@@ -277,7 +285,8 @@ async def few_breaks(context: AppContext, where: str) -> Chosen:
 async def every_chosen(context: AppContext, choice: Choice) -> Chosen:
     """All that are meant, by id. Raises UsageError for more than MOST."""
     now, chosen = context.clock.now(), Chosen(of=[])
-    async with aclosing(living_breaks(context, causes=choice.causes)) as parts:
+    found = living_breaks(context, causes=choice.causes, states=choice.states)
+    async with aclosing(found) as parts:
         async for some in parts:
             chosen.of += [each for each in some if choice.fits(each, as_of=now)]
             chosen.apart[NOT_KNOWN] += sum([choice.leaves_open(e, as_of=now) for e in some])

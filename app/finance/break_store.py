@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.locks import RECONCILING, take_lock
 from app.database.statements import Rows, run, select_in, stream
 from reconcile.instants import LATEST, Instant
-from reconcile.matching.breaks import Break, Step, break_in
+from reconcile.matching.breaks import STATES, Break, Step, break_in
 from reconcile.matching.rows import name_of
 from reconcile.matching.rules import HandMatch, hand_match
 from reconcile.money import Money
@@ -38,20 +38,64 @@ _LATEST: Final = (
 )
 
 
+_LIVED: Final = (
+    "SELECT id FROM breaks WHERE id > :after AND EXISTS "
+    "(SELECT 1 FROM break_turns WHERE break_id = id)"
+)
+
+_LIVING: Final = (
+    "SELECT break_id FROM break_seen JOIN breaks ON id = break_id WHERE break_id > :after AND "
+    "break_seen.run = (SELECT max(number) FROM runs WHERE lived = 1)"
+)
+"""What the newest run that moved lives saw is what is not closed."""
+
+_CLOSED: Final = (
+    f"{_LIVED} AND NOT EXISTS (SELECT 1 FROM break_seen WHERE break_id = id AND run = "  # noqa: S608
+    "(SELECT max(number) FROM runs WHERE lived = 1))"
+)
+
+_DONE: Final[dict[str, str]] = {
+    "assigned": "'assigned'",
+    "accepted": "'accepted', 'settled'",
+}
+"""What somebody has done to a break in such a state."""
+
+
 async def breaks_after(
-    connection: AsyncConnection, *, after: str, limit: int, causes: Sequence[str] = ()
+    connection: AsyncConnection,
+    *,
+    after: str,
+    limit: int,
+    causes: Sequence[str] = (),
+    states: Collection[str] = STATES,
+    assignee: str | None = None,
 ) -> list[str]:
-    """Ids of breaks that a run gave life, by id; only of these causes, where some are named."""
+    """Ids of breaks that a run gave life, by id.
+
+    causes    only of these, where some are named
+    states    all that are in one of these, and others: what somebody did may be over
+    assignee  all that are this person's, and others that once were
+    """
     wanted = {f"cause{place}": cause for place, cause in enumerate(causes)}
-    of_causes = f" AND cause IN ({', '.join(f':{name}' for name in wanted)})" if wanted else ""
-    rows = await connection.execute(
-        text(
-            f"SELECT id FROM breaks WHERE id > :after{of_causes} AND EXISTS "  # noqa: S608
-            "(SELECT 1 FROM break_turns WHERE break_id = id) ORDER BY id LIMIT :limit"
-        ),
-        {"after": after, "limit": limit, **wanted},
-    )
-    return [row[0] for row in rows]
+    conditions = [f"cause IN ({', '.join(f':{name}' for name in wanted)})"] if wanted else []
+    done = {deed for state in states for deed in [_DONE.get(state)] if deed is not None}
+    if len(done) == len(states) == 1:
+        conditions.append(_deed(f"deed IN ({done.pop()})"))
+    if assignee is not None:
+        conditions.append(_deed("deed = 'assigned' AND value = :assignee"))
+    among = _LIVED if "closed" in states else _LIVING
+    if set(states) == {"closed"}:
+        among = _CLOSED
+    sql = " AND ".join((among, *conditions)) + " ORDER BY 1 LIMIT :limit"
+    values = {"after": after, "limit": limit, **wanted}
+    if assignee is not None:
+        values["assignee"] = assignee
+    return [row[0] for row in await connection.execute(text(sql), values)]
+
+
+def _deed(which: str) -> str:
+    """A condition: somebody did this to the break."""
+    return f"EXISTS (SELECT 1 FROM break_deeds WHERE break_id = id AND {which})"  # noqa: S608
 
 
 async def breaks_of_subject(connection: AsyncConnection, subject: str) -> list[str]:

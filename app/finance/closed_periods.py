@@ -26,7 +26,8 @@ RULES_BEFORE: Final = "v1"
 MATCHING_FORM: Final = "m3"
 """The form of the matching and of the report, where they find more than before in equal evidence.
 m2: what went back and no statement takes, won disputes, lines of payments in doubt. m3: rows of one
-order that add up are one story; what groups, decisions and payments join is of one month whole."""
+order that add up are one story; what groups, decisions and payments join is of one month whole, and
+a line counts in one month."""
 
 
 def rules_form(policy: Policy) -> str:

@@ -25,6 +25,7 @@ from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
+from reconcile.matching.tally import Group
 
 Progress = Callable[[int], None]
 
@@ -82,8 +83,9 @@ class Snapshot:
         progress: Progress,
         keys: KeyRange = EVERYTHING,
         elsewhere: set[str] | None = None,
+        outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """The first look of a matching, at a range of keys. elsewhere: as of `within`."""
+        """The first look of a matching, at a range of keys. elsewhere, outside: as of `within`."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = takings_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -99,6 +101,7 @@ class Snapshot:
                 statements=statements,
                 joined=known.joined,
                 elsewhere=elsewhere,
+                outside=outside,
             )
         return matching.by_key(takings=takings, book=book, statements=statements)
 

@@ -28,6 +28,7 @@ from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, State, Step, break_sentence, life, next_step
 from reconcile.matching.control import FAMILIES, Control
+from reconcile.matching.other_periods import OtherPeriods
 from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
@@ -145,7 +146,10 @@ def _match(
     """Match what belongs to the period; its breaks go to the tally with their lives."""
     matching = known.matching()
     waiting: list[Break] = []
-    first = snapshot.merged(matching, known, progress=progress, elsewhere=elsewhere)
+    others = OtherPeriods(known.terms())
+    first = snapshot.merged(
+        matching, known, progress=progress, elsewhere=elsewhere, outside=others.order
+    )
     of_bank = () if leg is None else leg.decisions(known.period)
     for decision in chain(first, matching.rest(), of_bank):
         if isinstance(decision, Break):
@@ -154,6 +158,7 @@ def _match(
                 _tell(snapshot, known, tally, waiting)
                 waiting = []
     _tell(snapshot, known, tally, waiting)
+    tally.never_notified_elsewhere(others.never_notified())
     control = matching.control()
     return control if leg is None else control + leg.control(known.period)
 

@@ -185,14 +185,14 @@ async def schedule_document(context: AppContext, entries: Sequence[Entry]) -> li
             "ways": list(entry.ways),
             "checkpoint": entry.checkpoint,
             "next": format_known(next_time(entry, after=now, zone=context.calendar_zone)),
-            "last": run_document(last.get(entry.name)),
+            "last": time_document(last.get(entry.name)),
         }
         for entry in entries
     ]
 
 
-def run_document(run: ScheduledRun | None) -> Mapping[str, Any] | None:
-    """One run; None where there was none."""
+def time_document(run: ScheduledRun | None) -> Mapping[str, Any] | None:
+    """What became of one time of an entry; None where there was none."""
     if run is None:
         return None
     return {
@@ -201,7 +201,7 @@ def run_document(run: ScheduledRun | None) -> Mapping[str, Any] | None:
         "asked": run.asked,
         "late": run.late,
         "tries": run.tries,
-        "run": run.run,
+        "run": run.reconciled,
         "ended_at": format_known(run.ended_at),
         "again_at": format_known(run.until if run.state == "failed" else None),
         "problem": run.problem,

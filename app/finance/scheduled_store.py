@@ -42,7 +42,7 @@ class ScheduledRun:
     due_at     when it was due, or asked for
     as_of      what was known then is reported, at every try
     until      of one that runs: the end of its lease; of one that failed: when it is tried again
-    run        the number of its reconciliation
+    reconciled the number of the reconciliation that it made
     problem    why the last try failed, for people
     """
 
@@ -56,15 +56,16 @@ class ScheduledRun:
     as_of: Instant
     until: Instant | None = None
     ended_at: Instant | None = None
-    run: int | None = None
+    reconciled: int | None = None
     problem: str | None = None
     delivered: tuple[Delivered, ...] = ()
 
 
 def _run_of(row: Any) -> ScheduledRun:
     given = dict(row._mapping)
-    told = json.loads(given.pop("delivered"))
+    told, reconciled = json.loads(given.pop("delivered")), given.pop("run")
     return ScheduledRun(
+        reconciled=reconciled,
         **{**given, "asked": bool(given["asked"]), "late": bool(given["late"])},
         delivered=tuple(Delivered(**each) for each in told),
     )
@@ -85,7 +86,7 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
         "as_of": run.as_of,
         "until": run.until,
         "ended_at": run.ended_at,
-        "run": run.run,
+        "run": run.reconciled,
         "problem": run.problem,
         "delivered": json.dumps(delivered),
     }

@@ -85,9 +85,9 @@ async def _try(
     """One try, and what became of it."""
     run = claimed
     try:
-        if entry.reconcile and run.run is None:
+        if entry.reconcile and run.reconciled is None:
             ran = await reconcile_period(context, RunRequest(), progress=_quiet)
-            run = await note(context, run, replace(run, run=ran.number))
+            run = await note(context, run, replace(run, reconciled=ran.number))
         if entry.span is not None:
             run = await _report(context, schedule, entry, run, span=entry.span)
         if entry.checkpoint:

@@ -173,11 +173,21 @@ COLUMNS: Final = (
     "settled_at",
     "payout",
     "source",
+    "known_at",
 )
+
+# Only for the few that bear no date: the import that first told of the line.
+_KNOWN_AT: Final = """
+    CASE WHEN settled_at IS NULL THEN (SELECT published_at FROM imports WHERE number = (
+        SELECT min(told.since) FROM statement_lines AS told
+        WHERE told.subject = statement_lines.subject AND told.kind = statement_lines.kind
+        AND told.source = statement_lines.source AND told.ordinal = statement_lines.ordinal
+    )) END
+"""
 
 TOLD_ROW: Final = (
     "line || '.' || since, payment, order_ref, kind, currency, gross, fee, net, settled_at, "
-    "payout, source"
+    f"payout, source, {_KNOWN_AT}"
 )
 """What a row says after its key."""
 
@@ -203,7 +213,7 @@ async def statement_rows(
     """Lines as they were known at an instant, in key order, some thousand at a time.
 
     Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
-    source).
+    source, known_at).
     first, beyond  only keys from `first` on and before `beyond`
     """
     number = await newest_published(connection, as_of=as_of)
@@ -275,7 +285,8 @@ async def statement_lines_of(
 def statement_line_of(row: Sequence[Any]) -> StatementLine:
     """The value of a row of `statement_rows`."""
     # fmt: off
-    (_, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, source) = row
+    (_, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, source,
+     _) = row
     # fmt: on
     return StatementLine(
         line_id=line_id,

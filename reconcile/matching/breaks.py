@@ -62,13 +62,18 @@ Unsettled = tuple[Money, ...] | None
 
 @frozen
 class Candidate:
-    """A near miss of an unmatched line: what it is, and the one field that keeps the two apart."""
+    """A near miss of an unmatched line: what it is, and the one field that keeps the two apart.
+
+    days  whole days between the dates of the two; None where one has none, or seen by a version
+          that did not say
+    """
 
     line: str
     reference: str
     money: Money
     apart: str
     facts: Facts = ()
+    days: int | None = None
 
 
 @frozen
@@ -371,7 +376,14 @@ def break_text(found: Break) -> str:
         found.cites,
         _facts_json(found.facts),
         [
-            (c.line, c.reference, (c.money.minor, c.money.currency), c.apart, _facts_json(c.facts))
+            (
+                c.line,
+                c.reference,
+                (c.money.minor, c.money.currency),
+                c.apart,
+                _facts_json(c.facts),
+                c.days,
+            )
             for c in found.candidates
         ],
         None if found.left is None else [(each.minor, each.currency) for each in found.left],
@@ -400,13 +412,14 @@ def break_in(text: str) -> Break:
 
 
 def _candidate_in(parts: list[Any]) -> Candidate:
-    line, reference, money, apart, facts = parts
+    line, reference, money, apart, facts, *rest = parts
     return Candidate(
         line=line,
         reference=reference,
         money=_money_in(money),
         apart=apart,
         facts=_facts_in(facts),
+        days=rest[0] if rest else None,
     )
 
 

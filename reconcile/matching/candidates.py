@@ -80,7 +80,9 @@ class Index:
             if points is not None:
                 found.append((points, entry.line, entry, apart, facts))
         found.sort(key=lambda one: one[:2])
-        return tuple([_candidate(each, apart, facts) for _, _, each, apart, facts in found[:MOST]])
+        return tuple(
+            [_candidate(wanted, each, apart, facts) for _, _, each, apart, facts in found[:MOST]]
+        )
 
     def _neighbours(self, wanted: Searchable) -> list[Searchable]:
         found: dict[str, Searchable] = {}
@@ -102,13 +104,19 @@ def _amounts(minor: int) -> list[int]:
     return [minor, minor * CENTS] + ([whole] if not part else [])
 
 
-def _candidate(entry: Searchable, apart: str, facts: Facts) -> Candidate:
+def days_between(one: Instant | None, other: Instant | None) -> int | None:
+    """Whole days between two dates; None where there is none of one."""
+    return None if one is None or other is None else abs(one - other) // DAY
+
+
+def _candidate(wanted: Searchable, entry: Searchable, apart: str, facts: Facts) -> Candidate:
     return Candidate(
         line=entry.line,
         reference=entry.reference,
         money=Money(minor=entry.minor, currency=entry.currency),
         apart=apart,
         facts=facts,
+        days=days_between(wanted.at, entry.at),
     )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from reconcile.instants import EARLIEST
+from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import Break, BreakCause, Candidate
-from reconcile.matching.candidates import MOST
+from reconcile.matching.candidates import MOST, days_between
 from reconcile.matching.funds import Capture, Funds, Left, captures_of, funds_of, keep, left_of
 from reconcile.matching.judge import (
     Decision,
@@ -198,7 +198,7 @@ class Deciding:
                 ("fits", len(rows)),
                 ("against", "book"),
             ),
-            candidates=tuple([_candidate(row) for row in rows[:MOST]]),
+            candidates=tuple([_candidate(row, funds.at) for row in rows[:MOST]]),
             left=funds.beside,
         )
         self.tally.tell(found)
@@ -307,9 +307,14 @@ def _without(
     return {reference: own for reference, own in left.items() if own}
 
 
-def _candidate(row: BookRow) -> Candidate:
-    money = Money(minor=row.minor, currency=row.currency)
-    return Candidate(line=row.line_id, reference=row.reference, money=money, apart="fits")
+def _candidate(row: BookRow, at: Instant) -> Candidate:
+    return Candidate(
+        line=row.line_id,
+        reference=row.reference,
+        money=Money(minor=row.minor, currency=row.currency),
+        apart="fits",
+        days=days_between(at, row.placed_at),
+    )
 
 
 def _not_settled(capture: Capture, terms: Terms) -> Break:

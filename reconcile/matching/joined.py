@@ -3,7 +3,8 @@
 Leaves out: finding such rows; whoever has them says all of them at once. What is joined is matched
 together, so it must belong to one period whole. That is the period of the earliest date on which
 the book says that any of it was placed; without one, of its first money; without that, of its first
-settlement: the rule for a single order (`period`), for all of it.
+settlement; lines that bear no date, of when they were imported: the rule for a single order
+(`period`), for all of it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow, su
 from reconcile.matching.rules import HandMatch
 
 Dated = tuple[int, Instant]
-"""How much a date says (PLACED before MONEY before SETTLED), and the date."""
+"""How much a date says (PLACED before MONEY before SETTLED before KNOWN), and the date."""
 
-PLACED, MONEY, SETTLED = range(3)
+PLACED, MONEY, SETTLED, KNOWN = range(4)
 
 Settles = Callable[[str, str], bool]
 """(source of a statement's line, source of a payment): whether the one may be of the other."""
@@ -45,7 +46,10 @@ def first_date(
     if moved:
         return MONEY, min(moved)
     settled = [row.settled_at for row in statements if row.settled_at is not None]
-    return (SETTLED, min(settled)) if settled else None
+    if settled:
+        return SETTLED, min(settled)
+    known = [row.known_at for row in statements if row.known_at is not None]
+    return (KNOWN, min(known)) if known else None
 
 
 def _first_money(row: TakingRow) -> Instant:

@@ -2,19 +2,21 @@
 
 Leaves out: what is known; that is an instant's affair, not a period's. An order belongs to when the
 book says it was placed, else to the first date of its money, else to when it was first spoken of.
-A line of no order belongs to its own date. What has no date belongs to every period. What a group,
-a decision of a person or a payment joins belongs to one date whole (`joined`).
+A statement line of no order belongs to its own date, or bearing none to when it was imported. A
+book line without a date and without money belongs to every period. What a group, a decision of a
+person or a payment joins belongs to one date whole (`joined`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from reconcile.instants import Instant
 from reconcile.matching.joined import first_date, place_of
 from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow
+from reconcile.matching.tally import Group
 from reconcile.values import frozen
 
 
@@ -47,6 +49,16 @@ def _plainly_settled(
     return (line.gross, line.currency) == (taking.minor, taking.currency)
 
 
+def _says_nothing(
+    takings: list[TakingRow], book: list[BookRow], statements: list[StatementRow]
+) -> bool:
+    """Whether nothing of this order is left for any other line: all of it is settled plainly, and
+    it has no book line that a person or a group could bring to another."""
+    if len(book) > 1 or (book and book[0].group):
+        return False
+    return _plainly_settled(takings, book, statements)
+
+
 Streams = tuple[Iterator[TakingRow], Iterator[BookRow], Iterator[StatementRow]]
 
 
@@ -58,15 +70,18 @@ def within(
     statements: Iterable[StatementRow],
     joined: Mapping[str, Instant] = NOTHING_JOINED,
     elsewhere: set[str] | None = None,
+    outside: Callable[[Group], None] | None = None,
 ) -> Streams:
     """Three streams in key order, without the orders that do not belong to the period.
 
     joined     the date of what belongs together with other keys (`joined_dates`)
     elsewhere  is given the ids of statement lines that are not of the period of their own date; not
                those that plainly settle their order, of which nothing else is to be told
+    outside    is given every order, and every line of none, that does not belong to the period and
+               of which there is more to tell than that its line settles it
     """
     sieve = _Sieve(period, joined, takings, book, statements)
-    sieve.elsewhere = elsewhere
+    sieve.elsewhere, sieve.outside = elsewhere, outside
     return sieve.stream(0), sieve.stream(1), sieve.stream(2)
 
 
@@ -78,6 +93,7 @@ class _Sieve:
     ) -> None:
         self._period, self._joined = period, joined
         self.elsewhere: set[str] | None = None
+        self.outside: Callable[[Group], None] | None = None
         self._sources = [iter(each) for each in sources]
         self._heads: list[Any] = [next(each, None) for each in self._sources]
         self._kept: list[deque[Any]] = [deque() for _ in sources]
@@ -99,6 +115,8 @@ class _Sieve:
         if inside:
             for kept, rows in zip(self._kept, found, strict=True):
                 kept += rows
+        elif self.outside is not None and not _says_nothing(*found):
+            self.outside(Group(key, *found))
         if self.elsewhere is not None and found[2] and not _plainly_settled(*found):
             own = ((row, row.settled_at) for row in found[2])
             self.elsewhere |= {

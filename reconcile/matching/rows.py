@@ -108,6 +108,7 @@ class StatementRow(NamedTuple):
          fits nothing there, and the second look finds it by its payment.
     source  whose statement it is; empty where that is not known. Another source's payment of the
             same reference is another payment, where that source has statements of its own
+    known_at  when a line without a date of its own was first imported; None for any other
     """
 
     key: str
@@ -122,6 +123,7 @@ class StatementRow(NamedTuple):
     settled_at: Instant | None = None
     payout: str | None = None
     source: str = ""
+    known_at: Instant | None = None
 
 
 def taking_row(taking: Taking) -> TakingRow:

@@ -15,7 +15,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Facts
 from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import Break, BreakCause, Candidate
-from reconcile.matching.candidates import MOST
+from reconcile.matching.candidates import MOST, days_between
 from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Funds, Return, left_of
 from reconcile.matching.judge import Match, MatchKind
@@ -343,7 +343,7 @@ class Settling:
         money = Money(minor=capture.minor, currency=capture.currency)
         facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
         found = _break("ambiguous", capture, rows, minor=capture.minor, facts=facts)
-        candidates = tuple([_candidate(row) for row in rows[:MOST]])
+        candidates = tuple([_candidate(row, capture.at) for row in rows[:MOST]])
         left = left_of(_both(capture, own))
         self._tally.tell(replace(found, candidates=candidates, left=left))
         self._tally.place_captures([capture], "ambiguous")
@@ -483,9 +483,14 @@ def _undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[Stat
     return undone, sorted(left, key=lambda row: (row.payment is None, row.line_id))
 
 
-def _candidate(row: StatementRow) -> Candidate:
-    money, name = Money(minor=row.gross, currency=row.currency), row.payment or row.order or ""
-    return Candidate(line=row.line_id, reference=name, money=money, apart="fits")
+def _candidate(row: StatementRow, at: Instant) -> Candidate:
+    return Candidate(
+        line=row.line_id,
+        reference=row.payment or row.order or "",
+        money=Money(minor=row.gross, currency=row.currency),
+        apart="fits",
+        days=days_between(at, row.settled_at),
+    )
 
 
 def never_notified(row: StatementRow, *, as_of: Instant) -> Break:

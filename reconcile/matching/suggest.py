@@ -22,6 +22,8 @@ Reason = Literal[
     "same_amount",
     "nearly_same_amount",
     "amount_by_factor",
+    "within_a_day",
+    "within_a_week",
     "nothing_apart",
     "no_other",
 ]
@@ -34,10 +36,14 @@ WEIGHTS: Final[Mapping[Reason, int]] = {
     "same_amount": 35,
     "nearly_same_amount": 15,
     "amount_by_factor": 15,
-    "nothing_apart": 10,
-    "no_other": 10,
+    "within_a_day": 10,
+    "within_a_week": 5,
+    "nothing_apart": 5,
+    "no_other": 5,
 }
-"""Points of each. Of a reference one reason counts, and of an amount: together at most 100."""
+"""Points of each. Of a reference one reason counts, of an amount, and of a date: together at most
+100. What has no reference in common stays below 60, at which many are matched at once: a popular
+price of one day is no reference."""
 
 REASON_WORDS: Final[Mapping[Reason, str]] = {
     "same_reference": "the reference is the same",
@@ -46,9 +52,15 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
     "same_amount": "the amount is the same",
     "nearly_same_amount": "the amount is the same to one per cent",
     "amount_by_factor": "the amount is the same but for its minor units",
+    "within_a_day": "the dates are less than a day apart",
+    "within_a_week": "the dates are less than a week apart",
     "nothing_apart": "no field that was compared keeps them apart",
     "no_other": "nothing else comes near",
 }
+
+
+WEEK: Final = 7
+"""Days: statements pay out daily or weekly."""
 
 
 @frozen
@@ -91,6 +103,8 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[Reason]:
     amount = _of_amounts(found, candidate)
     if amount is not None:
         yield amount
+    if candidate.days is not None and candidate.days < WEEK:
+        yield "within_a_week" if candidate.days else "within_a_day"
     if candidate.apart in ("nothing", "fits"):
         yield "nothing_apart"
     if len(found.candidates) == 1:

@@ -131,6 +131,7 @@ def finding_words(code: str) -> str:
 
 
 Basis = Literal["captured", "received", "settled"]
+BASES: Final[tuple[Basis, ...]] = get_args(Basis)
 
 Step = Literal["opening", "new", "closed", "closing", "other"]
 STEPS: Final[tuple[Step, ...]] = get_args(Step)

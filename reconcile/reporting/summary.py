@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from reconcile.matching.breaks import BREAK_CAUSES
-from reconcile.reporting.report import AGES, BreakRow, Flow, MoneyRow, PeriodReport
+from reconcile.reporting.report import (
+    AGES,
+    MISTAKES_OF_FILES,
+    BreakRow,
+    Flow,
+    MoneyRow,
+    PeriodReport,
+)
 from reconcile.reporting.tables import Table, table_of
 from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
 from reconcile.values import frozen
@@ -82,7 +89,7 @@ def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
 
 def _total_of(currency: str, report: PeriodReport) -> CurrencyTotal:
     money = {row.flow: row for row in report.money if row.currency == currency}
-    risky = [row for row in report.breaks if row.currency == currency and row.state != "accepted"]
+    risky = [row for row in report.breaks if row.currency == currency]
     return CurrencyTotal(
         currency=currency,
         orders=sum(row.count for row in report.control if row.currency == currency),
@@ -93,7 +100,7 @@ def _total_of(currency: str, report: PeriodReport) -> CurrencyTotal:
         net=_sum(money, "net"),
         settled=_sum(money, "settled"),
         in_bank=_sum(money, "in_bank") if "in_bank" in money else None,
-        at_risk=sum(map(_risk, risky)),
+        at_risk=sum(map(risk_of, risky)),
     )
 
 
@@ -101,9 +108,10 @@ def _sum(money: dict[Flow, MoneyRow], flow: Flow) -> int:
     return money[flow].sum if flow in money else 0
 
 
-def _risk(row: BreakRow) -> int:
-    """A version that did not tell it from the rest put the whole sum at risk."""
-    if row.state == "accepted":
+def risk_of(row: BreakRow) -> int:
+    """What of it may be lost: nothing of what was accepted, nor of mistakes of unit, which are told
+    apart. A version that did not tell it from the rest put the whole sum at risk."""
+    if row.state == "accepted" or row.cause in MISTAKES_OF_FILES:
         return 0
     return row.sum if row.at_risk is None else row.at_risk
 
@@ -153,7 +161,7 @@ def _sums(rows: Sequence[BreakRow]) -> dict[str, Any]:
         "count": sum(row.count for row in rows),
         "accepted": sum(row.count for row in rows if row.state == "accepted"),
         "sum": sum(row.sum for row in rows),
-        "at_risk": sum(map(_risk, rows)),
+        "at_risk": sum(map(risk_of, rows)),
     }
 
 

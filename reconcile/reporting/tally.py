@@ -432,6 +432,11 @@ class PeriodTally:
         """One break of an order of the period."""
         self._breaks.add(seen)
 
+    def never_notified_elsewhere(self, lines: Set[str]) -> None:
+        """The ids of lines of other periods' orders that are of no movement (`OtherPeriods`), told
+        before orders; those of this period's orders are known by their breaks."""
+        self._breaks.never_notified |= lines
+
     def changed(self, seen: ChangeSeen) -> None:
         """One order whose published outcome changed in the period."""
         self._changes.add(seen)

@@ -9,6 +9,7 @@ import pytest
 from app.access.tokens import issue_token
 from app.finance import reconcile_rows
 from app.finance.imports import ImportRequest, import_bank
+from reconcile.instants import MINUTE, Instant
 from tests.api.driving import Driver
 
 BANK = """account,booked_at,amount,currency,entry_reference,reference,counterparty,text
@@ -31,6 +32,7 @@ async def test_too_many_lines_are_no_fault_of_ours(
     assert [len(each["lines"]) for each in (first, following.json())] == [1, 1]
     assert following.json()["next"] is None
     monkeypatch.setattr(reconcile_rows, "MOST", 1)
+    driver.clock.put(Instant(driver.clock.now() + MINUTE))
     refused = await driver.client.get(address, headers=bearer)
     assert (refused.status_code, refused.json()["code"]) == (409, "bank_not_matched")
     assert "more than 1 bank lines" in refused.json()["detail"]

@@ -115,7 +115,8 @@ def import_figures(done: ImportedBook) -> list[Figure]:
         details={
             "rows": done.rows,
             "seconds, whole command": done.ran.seconds,
-            "rows per second of processor time, whole command": done.rows / done.ran.processor,
+            "rows per second of processor time": done.rows
+            / (done.ran.processor - done.empty.processor),
             "seconds, the same file again": done.again.seconds,
             "seconds, the same command with one row": done.empty.seconds,
         },

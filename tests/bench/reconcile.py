@@ -22,7 +22,8 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy
-from reconcile.matching.control import BUCKETS, FAMILIES
+from reconcile.matching.judge import Decision, Match
+from reconcile.matching.tally import Tally
 from tests.bench.processes import Ran, last_core, run
 from tests.bench.reconciled import RULES, fill
 from tests.bench.report import Figure
@@ -62,7 +63,7 @@ def reconcile(folder: Path, *, orders: int) -> Reconciled:
     result = json.loads(told.read_text(encoding="utf-8"))
     truth = Found(found for case in month.cases() for found in case.breaks)
     found = Found({tuple(key): count for key, count in result["breaks"]})
-    kinds = Counter(kind for case in month.cases() for kind, _ in case.matches)
+    matches = Counter(match for case in month.cases() for match in case.matches)
     return Reconciled(
         rows=result["rows"],
         ran=ran,
@@ -70,7 +71,7 @@ def reconcile(folder: Path, *, orders: int) -> Reconciled:
         cpu=result["cpu"],
         missed=(truth - found).total(),
         false=(found - truth).total(),
-        matches_right=all(result["orders"].get(kind, 0) == count for kind, count in kinds.items()),
+        matches_right=matches == {tuple(key): count for key, count in result["matches"]},
         ties=result["ties"],
         in_bank=result["in_bank"],
     )
@@ -112,10 +113,26 @@ def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
 # --- the process that is measured ----------------------------------------------------------------
 
 
+def _counted_matches() -> Counter[tuple[str, str | None]]:
+    """Counts (kind, order) of what is matched otherwise than by reference, as it is told: a run
+    keeps its breaks and sums, and in those a refund has no side of its own."""
+    matches: Counter[tuple[str, str | None]] = Counter()
+    tell = Tally.tell
+
+    def told(tally: Tally, decision: Decision) -> None:
+        if isinstance(decision, Match):
+            matches[decision.kind, decision.order] += 1
+        tell(tally, decision)
+
+    Tally.tell = told  # type: ignore[assignment, method-assign]
+    return matches
+
+
 async def _measured(path: str) -> dict[str, Any]:
     settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
     async with open_store(settings, purpose="writing") as store:
         context = AppContext(store=store, policy=Policy(), clock=SetClock(AS_OF))
+        matches = _counted_matches()
         began, cpu = perf_counter(), process_time()
         done = await reconcile_period(context, RunRequest(rules=RULES), progress=lambda _: None)
         seconds, cpu = perf_counter() - began, process_time() - cpu
@@ -128,15 +145,7 @@ async def _measured(path: str) -> dict[str, Any]:
         "cpu": cpu,
         "rows": sum(each.count for each in done.control.read if each.side == "book"),
         "breaks": [(list(key), count) for key, count in found.items()],
-        "orders": {
-            bucket: sum(
-                line.count
-                for line in lines
-                if line.bucket == bucket and line.side in ("takings", "settlement")
-            )
-            for bucket in BUCKETS
-            if FAMILIES[bucket] == "matched"
-        },
+        "matches": [(list(key), count) for key, count in matches.items()],
         "ties": done.control.holds,
         "in_bank": {line.bucket for line in lines if line.side == "payouts"} == {"by_reference"},
     }

@@ -41,6 +41,7 @@ from tests.api.driving import (
 from tests.browser.conftest import Looking, new_context
 from tests.console.conftest import session_for, until_async
 from tests.e2e.processes import end
+from tests.forking import start
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
@@ -149,7 +150,7 @@ def console_on(folder: Path, port: int, **more: str) -> Iterator[str]:
     """A console in a process of its own, with more settings; its address."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLYHOOK_")}
     with (folder / "console.log").open("wb") as log:
-        process = subprocess.Popen(
+        process = start(
             [sys.executable, "-m", "app", "console", "--port", str(port)],
             env=kept | environ(folder, **more),
             stdout=log,

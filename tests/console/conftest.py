@@ -19,9 +19,9 @@ from app.access.tokens import issue_token
 from app.bootstrap_console import console_of
 from app.config.load import load_settings
 from app.console.application import build_console
-from app.console.jobs import Jobs
 from app.console.view import Console
 from app.core.ids import new_token
+from app.core.jobs import Jobs
 from app.finance.imports import ImportRequest, import_bank, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.receiving.context import AppContext

@@ -22,8 +22,8 @@ from app.config.load import load_settings
 from app.config.settings import Settings
 from app.console.application import build_console
 from app.console.finance_pages import CHECKS
-from app.console.jobs import Jobs
 from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
+from app.core.jobs import Jobs
 from app.core.schedule import entries_of
 from app.finance.break_acts import finished_run
 from app.finance.delivering import FolderWay

@@ -21,9 +21,9 @@ from app.bootstrap_console_work import work_elsewhere
 from app.config.load import load_settings
 from app.console import uploads
 from app.console.application import build_console
-from app.console.jobs import Jobs
 from app.console.uploads import Uploads
 from app.core.errors import UsageError
+from app.core.jobs import Jobs
 from app.finance.match_rules import save_rules
 from reconcile.instants import HOUR
 from tests.api.driving import environ
@@ -524,7 +524,7 @@ async def test_jobs_are_remembered_to_a_number(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest ones; one that is under way is never forgotten."""
-    monkeypatch.setattr("app.console.jobs.KEPT", 3)
+    monkeypatch.setattr("app.core.jobs.KEPT", 3)
     jobs, ended = Jobs(console.context.clock), asyncio.Event()
 
     async def work() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -21,13 +22,11 @@ from app.finance.break_acts import (
     assign_break,
     breaks_of_run,
     comment_break,
-    late_document,
-    late_items,
     living_breaks,
     one_break,
-    settle_late,
 )
 from app.finance.break_store import steps_of
+from app.finance.late_money import late_document, late_items, settle_late
 from app.finance.ledger_lines import refresh_takings
 from app.finance.match_rules import current_rules, rules_kind, save_rules
 from app.finance.reconcile_period import finish
@@ -158,6 +157,35 @@ class BreakContract:
         assert await turns(store, missing("B")) == ["opened", "closed", "reopened"]
         assert await turns(store, missing("C")) == ["opened", "changed"]
         assert (await show(store, missing("C"))).seen.money.minor == 7
+
+    async def test_breaks_are_asked_for_by_cause_state_and_person(self, store: Store) -> None:
+        """What the newest run saw is not closed, whatever was done about it before; a person's is
+        what was assigned last."""
+        at = context(store)
+        await people(at)
+        await run(store, *map(missing, "ABCDEF"), late("L"), at=1)
+        for order, whose in (("A", "ann"), ("B", "ann"), ("B", "bob"), ("C", "ann"), ("F", "ann")):
+            await assign_break(at, missing(order).identity, to=whose, by="ann")
+        await accept_break(at, missing("D").identity, reason="small", by="ann")
+        await run(store, *map(missing, "ABDEF"), late("L"), at=2)
+        await assign_break(at, missing("F").identity, to="", by="ann")
+        asked: list[tuple[dict[str, Any], str]] = [
+            ({}, "ABCDEFL"),
+            ({"states": ("open", "assigned", "accepted")}, "ABDEFL"),
+            ({"states": ("closed",)}, "C"),
+            ({"states": ("assigned",)}, "AB"),
+            ({"states": ("accepted",)}, "D"),
+            ({"states": ("open",)}, "EFL"),
+            ({"assignee": "ann", "states": ("open", "assigned")}, "A"),
+            ({"assignee": "ann"}, "AC"),
+            ({"assignee": "bob"}, "B"),
+            ({"causes": ["late_money"], "states": ("open",)}, "L"),
+            ({"causes": ["late_money"], "states": ("closed",)}, ""),
+        ]
+        for words, orders in asked:
+            found = [one async for part in living_breaks(at, **words) for one in part]
+            assert [one.identity for one in found] == sorted(one.identity for one in found)
+            assert "".join(sorted(str(one.seen.order) for one in found)) == orders, words
 
     async def test_a_break_without_a_date_ages_from_when_it_was_seen_first(
         self, store: Store

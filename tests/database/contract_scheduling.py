@@ -54,7 +54,7 @@ class SchedulingContract:
             late=True,
             until=None,
             ended_at=seconds(70),
-            run=7,
+            reconciled=7,
             delivered=(Delivered(way="mail", file="é.pdf", sha256="ab"),),
         )
         async with store.writing() as connection:

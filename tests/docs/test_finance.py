@@ -10,14 +10,16 @@ import pytest
 
 from tests.docs.sessions import Shell, differences, sessions
 from tests.docs.test_readme import ROOT, environment
+from tests.forking import command_in
 
 PAGE = ROOT / "app/finance/FINANCE.md"
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell in an empty folder, which finds the tests as a checkout does."""
-    opened = Shell(tmp_path, environment() | {"PYTHONPATH": str(ROOT)})
+    commands = command_in(tmp_path_factory.mktemp("commands"))
+    opened = Shell(tmp_path, environment(commands) | {"PYTHONPATH": str(ROOT)})
     yield opened
     opened.close()
 

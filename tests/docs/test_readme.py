@@ -17,6 +17,7 @@ import pytest
 from app.cli.page_tables import TABLES, with_table
 from tests.architecture.public_names import unknown_commands
 from tests.docs.sessions import Command, Shell, differences, sessions
+from tests.forking import command_in
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
@@ -33,20 +34,23 @@ needs_curl = pytest.mark.skipif(
 )
 
 
-def environment() -> dict[str, str]:
-    """This process's environment without settings of Tallyhook's, its own commands first.
+def environment(*folders: Path) -> dict[str, str]:
+    """This process's environment without settings of Tallyhook's, its own commands first, and what
+    lies in these folders before them.
 
     Nor of make's: one that finds itself started by another prints where it enters and leaves.
     """
     foreign = ("TALLYHOOK_", "MAKE", "MFLAGS")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-    return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
+    places = (*folders, Path(sys.executable).parent, kept["PATH"])
+    return kept | {"PATH": os.pathsep.join(map(str, places))}
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell in an empty folder."""
-    opened = Shell(tmp_path, environment())
+    commands = command_in(tmp_path_factory.mktemp("commands"))
+    opened = Shell(tmp_path, environment(commands))
     yield opened
     opened.close()
 
@@ -68,12 +72,21 @@ def is_quiet(service: int, provider: int) -> bool:
     return is_delivered and "\ntallyhook_orders_due 0.0\n" in figures
 
 
+def waits_to_be_sealed(shell: Shell, command: Command, ports: list[int]) -> bool:
+    """Whether the log has not yet taken up what was delivered last."""
+    printed = shell.run(on_ports(command.text, ports))
+    return any("to be sealed" in line for line in printed)
+
+
 def assert_shown(shell: Shell, session: list[Command], ports: list[int]) -> None:
     """Each command of the session prints what is documented under it."""
     for command in session:
         if command.text.startswith("sleep "):
             until(lambda: is_quiet(*ports))
         printed = shell.run(on_ports(command.text, ports))
+        if command.text.startswith("tallyhook log "):  # a reader is not as quick as we are
+            until(lambda command=command: not waits_to_be_sealed(shell, command, ports))
+            printed = shell.run(on_ports(command.text, ports))
         assert differences(command.output, printed) == [], (command.text, printed)
 
 

@@ -9,15 +9,17 @@ import pytest
 
 from tests.docs.sessions import Shell, sessions
 from tests.docs.test_readme import assert_shown, environment, needs_curl
+from tests.forking import command_in
 from tests.ports import free_port
 
 PAGE = Path(__file__).resolve().parents[2] / "app" / "evidence" / "SUPPORT.md"
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell in an empty folder."""
-    opened = Shell(tmp_path, environment())
+    commands = command_in(tmp_path_factory.mktemp("commands"))
+    opened = Shell(tmp_path, environment(commands))
     yield opened
     opened.close()
 

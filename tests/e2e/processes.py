@@ -20,6 +20,7 @@ from app.core.clock import SystemClock
 from reconcile.instants import Instant
 from tests.api.driving import environ, signed
 from tests.database.made import put_new
+from tests.forking import Started, run, start
 from tests.waiting import PATIENCE_S, until
 
 
@@ -32,7 +33,7 @@ class Process:
         self.folder = Path()
         self._ready = threading.Event()
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
-        self.popen = subprocess.Popen(
+        self.popen = start(
             words,
             env=clean | environment,
             stderr=subprocess.PIPE,
@@ -133,7 +134,7 @@ class Process:
             return found
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: Started) -> None:
     """Tell it to end, and see that it does: what stays behind would disturb what comes after it."""
     process.terminate()
     try:
@@ -185,8 +186,8 @@ def running(
     """
     if stays and "DATABASE_URL" not in more:
         put_new(folder / "t.db")
-    start = ["-c", script] if script else ["-m", "app"]
-    process = Process([*within, sys.executable, *start, *words], environ(folder, **more))
+    code = ["-c", script] if script else ["-m", "app"]
+    process = Process([*within, sys.executable, *code, *words], environ(folder, **more))
     process.folder = folder
     try:
         if stays:
@@ -208,12 +209,10 @@ def serving(folder: Path, *words: str, **more: Any) -> Any:
 def command(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
     """A command that ends by itself."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
-    return subprocess.run(
+    return run(
         [sys.executable, "-m", "app", *words],
         env=clean | environ(folder, **more),
-        capture_output=True,
         timeout=PATIENCE_S,
-        check=False,
     )
 
 

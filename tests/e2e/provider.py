@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
+from tests.forking import Started, start
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
@@ -48,8 +50,9 @@ def provider(*, webhook_port: int, seed: int = 0, unit_s: float = UNIT_S) -> Ite
     port = free_port()
     words = ["sandbox", "--port", str(port), "--unit", str(unit_s), "--seed", str(seed)]
     words += ["--webhook-url", f"http://127.0.0.1:{webhook_port}/webhooks/shop"]
-    process = subprocess.Popen(
+    process = start(
         [sys.executable, "-m", "app", *words],
+        env=os.environ,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -61,7 +64,7 @@ def provider(*, webhook_port: int, seed: int = 0, unit_s: float = UNIT_S) -> Ite
         process.wait(PATIENCE_S)
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
+def _wait_for(process: Started, port: int) -> None:
     def answers() -> bool:
         assert process.poll() is None, "the provider ended"
         with suppress(OSError):

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -31,7 +31,7 @@ MEMORY = Path("/dev/shm")
 class Explored:
     """What was found: counts of states, and of those in which something was wrong.
 
-    points    calls after which the power was cut; `states` is four for each
+    points    calls after which the power may be cut; `states` is four for each that was
     opened    states that were laid out and looked at: a known one is not looked at again
     acks      acknowledgements that were sent in all
     examples  the first states in which something was wrong, one sentence each
@@ -102,10 +102,11 @@ class _Looking:
         return look(database)
 
 
-def explore(recording: Path, *, seed: int) -> Explored:
-    """Every cut of one recording: a service's folder, with the trace of each of its lives.
+def explore(recording: Path, *, seed: int, every: int = 1) -> Explored:
+    """The cuts of one recording: a service's folder, with the trace of each of its lives.
 
-    `seed` chooses what becomes of what no sync had covered.
+    seed   chooses what becomes of what no sync had covered
+    every  after which calls the power is cut: each, or every so-manieth
     """
     found, told = Explored(), set[str]()
     chance, disk = random.Random(seed), Disk(str(recording))
@@ -117,22 +118,22 @@ def explore(recording: Path, *, seed: int) -> Explored:
                 told.add(event.delivery)
             elif disk.apply(event):
                 found.points += 1
-                for kind in KINDS:
+                for kind in KINDS if found.points % every == 0 else ():
                     place = f"{recording.name}, event {number}, {event.name}, {kind}"
                     found.count(looking.at(disk, kind, chance), told, place=place)
         found.opened, found.acks = looking.opened, len(told)
     return found
 
 
-def explore_all(recordings: Sequence[Path]) -> Explored:
-    """Every cut of several recordings, on every core."""
+def explore_all(recordings: Sequence[Path], *, every: int = 1) -> Explored:
+    """The cuts of several recordings, on every core."""
     total = Explored()
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for found in pool.map(_explored, enumerate(recordings)):
+        for found in pool.map(_explored, enumerate(recordings), repeat(every)):
             total.add(found)
     return total
 
 
-def _explored(numbered: tuple[int, Path]) -> Explored:
+def _explored(numbered: tuple[int, Path], every: int) -> Explored:
     seed, recording = numbered
-    return explore(recording, seed=seed)
+    return explore(recording, seed=seed, every=every)

@@ -94,7 +94,7 @@ def faulty(
     (folder / file).touch()  # strace follows the paths of files that are there
     call = inject.partition(":")[0]
     traced = f"trace={call},pwrite64,fdatasync,ftruncate"
-    options = ["-f", "-qq", "-ttt", "-e", "signal=none"]
+    options = ["-f", "-qq", "-ttt", "--seccomp-bpf", "-e", "signal=none"]
     options += ["-e", traced, "-e", f"inject={inject}"]
     under = ["strace", *options, "-P", str(folder / file), "-o", str(case.trace)]
     with starting(folder, script=script(SMALL_LOG, plant), under=under, **more) as process:

@@ -35,7 +35,6 @@ SERVING = "t.db.serving"
 
 RUNNING = [
     ("fdatasync:error=EROFS:when=2", INBOX_LOG),
-    ("fdatasync:error=EIO:when=2", LOG),
     ("pwrite64:error=EIO:when=1", DATABASE),
 ]
 """Call number n on a log or a file, of a service at work: of the receiver on the inbox, of the

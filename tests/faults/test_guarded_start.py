@@ -41,7 +41,17 @@ def started(source: Path, folder: Path, *plants: str) -> list[Step]:
     assert (folder / LOG).stat().st_size > 0
     trace = folder / "calls"
     names = ",".join((DROPPING, *READING, *WRITING, *SYNCS, "listen"))
-    under = ["strace", "-f", "-y", "-qq", "-e", "signal=none", "-e", f"trace={names}"]
+    under = [
+        "strace",
+        "-f",
+        "-y",
+        "-qq",
+        "--seccomp-bpf",
+        "-e",
+        "signal=none",
+        "-e",
+        f"trace={names}",
+    ]
     with starting(folder, script=script(*plants), under=[*under, "-o", str(trace)]) as process:
         process.wait_until_ready()
         return steps(trace.read_text().splitlines(), folder)

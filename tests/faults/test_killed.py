@@ -81,7 +81,6 @@ def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
 
 POINTS = [
     ("fdatasync:signal=KILL:when=3", INBOX_LOG),
-    ("pwrite64:signal=KILL:when=150", LOG),
     ("pwrite64:signal=KILL:when=13", DATABASE),
 ]
 ALL_POINTS = [

@@ -40,10 +40,14 @@ class Ended:
 
 @dataclass
 class Shop:
-    """One folder with the database `t.db` and the month's files."""
+    """One folder with the database `t.db` and the month's files.
+
+    zone  the merchant's; empty: UTC
+    """
 
     folder: Path
     month: Month
+    zone: str = ""
 
     @property
     def url(self) -> str:
@@ -56,6 +60,9 @@ class Shop:
         self.month.write_book(self.folder / "book.csv")
         self.month.write_statement(self.folder / "statement.csv")
         self.month.write_rules(self.folder / "rules.toml")
+
+    def _environ(self) -> dict[str, str]:
+        return environ(self.folder, **({"TIMEZONE": self.zone} if self.zone else {}))
 
     def hear_late(self) -> int:
         """The webhooks that were missed come now. Returns how many."""
@@ -71,7 +78,7 @@ class Shop:
     def run(self, *words: str) -> Ended:
         """A command, in this process."""
         out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
-        with patch.dict("os.environ", environ(self.folder)), _written(out, err):
+        with patch.dict("os.environ", self._environ()), _written(out, err):
             code = main.run(words)
         written = out.buffer.getvalue()
         assert "Traceback" not in err.getvalue()

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,7 +18,7 @@ from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, UsageError
 from app.finance import bank_match
-from app.finance.bank_match import booked_line, booked_lines, check_bucket
+from app.finance.bank_match import KeptMatch, booked_line, booked_lines, booked_page, check_bucket
 from app.finance.break_acts import SeenBreak, accept_break, breaks_of_run, match_break, one_break
 from app.finance.imports import (
     Imported,
@@ -32,7 +33,7 @@ from app.finance.reconcile_rows import leg_of
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.journal import DEFAULTS, head, writer
 from app.receiving.context import AppContext
-from reconcile.instants import DAY, parse_instant
+from reconcile.instants import DAY, Instant, parse_instant
 from reconcile.matching.breaks import BANK_CAUSES
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
@@ -275,6 +276,33 @@ async def test_two_periods_that_meet_have_together_the_sums_of_the_whole(
     }
 
 
+async def test_a_line_without_a_date_counts_where_it_was_imported(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """Once, whatever was told of it later: it names no order of which there is a date."""
+    path = tmp_path / "statement.csv"
+    for later_s, net in ((60, "9.00"), (5 * 86_400, "8.00")):
+        path.write_text(
+            f"payment_reference,gross,net,currency,type\npay_8,10.00,{net},KES,payment\n"
+        )
+        then = replace(context, clock=context_of(context.store, at=later_s).clock)
+        assert not (await import_statement(then, ImportRequest(path=path), source="shop")).problems
+    day = T - T % DAY
+    counted = []
+    for start in (day - DAY, day, day + DAY, day + 5 * DAY):
+        scope = Scope(
+            start=start,
+            end=start + DAY,
+            as_of=then.clock.now(),
+            basis="captured",
+            environment="sandbox",
+        )
+        report = await report_period(then, scope, progress=lambda _: None)
+        assert report.ties_hold
+        counted.append([(row.count, row.net) for row in report.fees])
+    assert counted == [[], [(1, 800)], [], []]
+
+
 async def test_the_journal_posts_what_the_bank_confirms(
     context: AppContext, tmp_path: Path
 ) -> None:
@@ -370,6 +398,40 @@ async def test_a_look_at_the_bank_matches_beside_the_loop(
     last = await bank_match.booked_page(later, stands="bank_line_unknown", limit=1)
     assert ([each.bucket for each in last.lines], last.more) == (["bank_line_unknown"], False)
     assert last.counts == page.counts
+
+
+async def test_pages_are_of_one_matching_until_somebody_does_something(
+    context: AppContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import makes another one, and so does a minute; as of an instant it is another as well."""
+    later, kept, made = await both(context, tmp_path), KeptMatch(), []
+
+    def counted(*sides: Any, **words: Any) -> Any:
+        made.append(words["as_of"])
+        return leg_of(*sides, **words)
+
+    monkeypatch.setattr(bank_match, "leg_of", counted)
+
+    async def listed(at: AppContext, as_of: Instant | None = None) -> list[str]:
+        found, after = list[str](), ""
+        while True:
+            page = await booked_page(at, as_of=as_of, after=after, limit=2, kept=kept)
+            found += [each.line.line_id for each in page.lines]
+            if not page.more:
+                return found
+            after = found[-1]
+
+    first = await listed(later)
+    assert (len(first), len(set(first)), len(made)) == (6, 6, 1)
+    await bank(later, tmp_path, BANK + "main,2026-01-21,5.00,KES,B6,,,\n")
+    assert len(await listed(later)) == 7
+    assert len(made) == 2
+    much_later = replace(later, clock=context_of(context.store, at=700).clock)
+    assert (len(await listed(much_later)), len(made)) == (7, 3)
+    assert len(await listed(much_later, later.clock.now())) == 7
+    assert made[2:] == [much_later.clock.now(), later.clock.now()]
+    monkeypatch.setattr(bank_match, "KEPT_MOST", 6)
+    assert (len(await listed(later)), len(made)) == (7, 8)
 
 
 async def test_bank_lines_are_listed_page_by_page_and_shown_one_by_one(

@@ -115,7 +115,7 @@ async def test_an_entry_is_done_at_its_times_from_when_it_was_first_seen(
     assert await due_now(now, [MONTH]) == [(MONTH, DUE)]
     done = await run_entry(now, schedule, "month", due_at=DUE)
     assert done is not None
-    assert (done.state, done.late, done.run, done.tries) == ("done", False, 1, 1)
+    assert (done.state, done.late, done.reconciled, done.tries) == ("done", False, 1, 1)
     assert await due_now(now, [MONTH]) == []
     assert await run_entry(now, schedule, "month", due_at=DUE) is None
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == FILES
@@ -216,7 +216,7 @@ async def test_killed_between_delivery_and_note_it_is_delivered_again_and_noted_
     assert await due_now(again, [MONTH]) == [(MONTH, DUE)]
     done = await run_entry(again, schedule, "month", due_at=DUE)
     assert done is not None
-    assert (done.state, done.tries, done.run, done.late) == ("done", 2, 1, True)
+    assert (done.state, done.tries, done.reconciled, done.late) == ("done", 2, 1, True)
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
     assert sorted(await delivered(again)) == FILES
 
@@ -262,7 +262,7 @@ async def test_a_folder_that_takes_nothing_is_an_alarm_until_it_does(
     assert await due_now(again, [MONTH]) == [(MONTH, DUE)]
     done = await run_entry(again, schedule, "month", due_at=DUE)
     assert done is not None
-    assert (done.state, done.problem, done.run) == ("done", None, 1)
+    assert (done.state, done.problem, done.reconciled) == ("done", None, 1)
     assert "schedule" not in await alarms(watched)
 
 

@@ -141,15 +141,15 @@ def with_room_for_few(folder: Path, *, seconds: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_burst_of_three_seconds(tmp_path: Path) -> None:
+def test_a_burst_of_two_seconds(tmp_path: Path) -> None:
     """Each is stored once, or told to come again; the queue keeps its bound."""
-    with_room(tmp_path, seconds=3)
+    with_room(tmp_path, seconds=2)
 
 
 @pytest.mark.slow
 def test_a_burst_that_fills_the_queue(tmp_path: Path) -> None:
     """The same where there is room for few: some are told to come again."""
-    with_room_for_few(tmp_path, seconds=3)
+    with_room_for_few(tmp_path, seconds=1)
 
 
 @pytest.mark.soak

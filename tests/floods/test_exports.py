@@ -24,6 +24,7 @@ from tests.bench.orders import Stretch
 from tests.bench.processes import server
 from tests.bench.requests import secret_text, source
 from tests.bench.steady import Steady
+from tests.forking import start
 
 RATE = 150
 """Deliveries a second."""
@@ -58,7 +59,7 @@ def run(words: Sequence[str], folder: Path, settings: Mapping[str, str], pid: in
     """A command in a process of its own, beside the receiver of this number."""
     out, began, peak = folder / "out", time.monotonic(), 0.0
     with out.open("wb") as file:
-        process = subprocess.Popen(
+        process = start(
             [sys.executable, "-m", "app", *words],
             env=os.environ | settings, stdout=file, stderr=subprocess.DEVNULL,
         )  # fmt: skip

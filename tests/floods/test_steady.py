@@ -91,7 +91,7 @@ def check(day: Day) -> None:
 @pytest.mark.slow
 def test_some_seconds(tmp_path: Path) -> None:
     """All are taken, the log is folded, files are closed; too short to say anything of memory."""
-    check(a_day(tmp_path, seconds=8))
+    check(a_day(tmp_path, seconds=5))
 
 
 @pytest.mark.soak

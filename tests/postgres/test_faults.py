@@ -94,7 +94,13 @@ async def through_endings(server: Server, url: str, ending: Any, *settings: str)
     return load
 
 
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param(ending, id=name, marks=() if name == "killed" else pytest.mark.soak)
+        for name, ending in ENDINGS.items()
+    ],
+)
 async def test_a_server_that_ends_and_comes_back(server: Server, own_url: str, ending: Any) -> None:
     """Meanwhile everything is refused; afterwards the same process goes on at once, nothing is lost
     and nothing doubled."""
@@ -177,7 +183,18 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
     trace.chmod(0o666)
     await in_thread(server.make)
     inject = "inject=fdatasync:error=EIO:when=40"
-    words = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=fdatasync", "-e", inject]
+    words = [
+        "strace",
+        "-f",
+        "-qq",
+        "--seccomp-bpf",
+        "-o",
+        str(trace),
+        "-e",
+        "trace=fdatasync",
+        "-e",
+        inject,
+    ]
     await in_thread(server.start)
     url = server.url("postgres")
     await migrate(url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from app.orders.history_store import ranges
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import MAX_PROBLEMS, Rebuilding, Report, check_database, doing_again
-from reconcile.instants import DAY, MILLISECOND
+from reconcile.instants import DAY, MILLISECOND, Instant
 from reconcile.money import Money
 from tests.api.driving import Driver, driving, event, of_order
 
@@ -49,11 +50,13 @@ async def plant(driver: Driver, *statements: str) -> None:
             await connection.exec_driver_sql(sql)
 
 
-@pytest.fixture
-async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A paid order with a redelivery, an open one, a canceled one, an orphan, a body that cannot
-    be read, two bodies of one id, and two orders that contest a payment; all folded."""
-    async with driving(tmp_path, with_worker=False) as driven:
+@pytest.fixture(scope="module")
+async def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Instant]:
+    """A store for every test to have a copy of, and when it was made: a paid order with a
+    redelivery, an open one, a canceled one, an orphan, a body that cannot be read, two bodies of
+    one id, and two orders that contest a payment; all folded."""
+    folder = tmp_path_factory.mktemp("made")
+    async with driving(folder, with_worker=False) as driven:
         bodies: list[Any] = [event("e1"), event("e1"), of_order("O-2", "e2", "pending"), b"{}"]
         bodies += [event("e3", "pending", order=None, session=None, payment={"reference": "p3"})]
         bodies += [of_order("O-4", "e4"), of_order("O-4", "e4", "declined")]
@@ -65,6 +68,15 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
         price, now = Money(minor=1, currency="KES"), driven.clock.now()
         await tell_order(driven.context, OrderFacts(order="O-7", money=price, canceled_at=now))
         await refold_until_quiet(driven.context, limit=100, progress=quiet)
+        return folder, driven.clock.now()
+
+
+@pytest.fixture
+async def driver(made: tuple[Path, Instant], tmp_path: Path) -> AsyncIterator[Driver]:
+    """A service on a copy of it."""
+    source, at = made
+    copytree(source, tmp_path, dirs_exist_ok=True)
+    async with driving(tmp_path, with_worker=False, at=at) as driven:
         yield driven
 
 

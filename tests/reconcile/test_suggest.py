@@ -33,11 +33,17 @@ MISSED = Break(
 
 
 def near(
-    reference: str, minor: int = 150_000, currency: str = "KES", apart: str = "x"
+    reference: str,
+    minor: int = 150_000,
+    currency: str = "KES",
+    apart: str = "x",
+    days: int | None = None,
 ) -> Candidate:
     """A near miss."""
     money = Money(minor=minor, currency=currency)
-    return Candidate(line=f"stm_{reference}", reference=reference, money=money, apart=apart)
+    return Candidate(
+        line=f"stm_{reference}", reference=reference, money=money, apart=apart, days=days
+    )
 
 
 def missed(*candidates: Candidate) -> Break:
@@ -60,6 +66,9 @@ OTHER = near("ZZZ", 9)
         (near("", -150_000), ["same_amount"]),
         (near("X", apart="nothing"), ["same_amount", "nothing_apart"]),
         (near("X", apart="fits"), ["same_amount", "nothing_apart"]),
+        (near("X", days=0), ["same_amount", "within_a_day"]),
+        (near("PAY-7701", days=6), ["same_reference", "same_amount", "within_a_week"]),
+        (near("PAY-7701", days=7), ["same_reference", "same_amount"]),
     ],
 )
 def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[Reason]) -> None:
@@ -89,6 +98,13 @@ def test_the_one_that_stands_out_is_told_and_of_equals_none() -> None:
     assert the_one(missed(), least=0) is None
 
 
+def test_a_score_without_a_reference_is_below_that_of_many() -> None:
+    """Whatever else agrees: the command matches many from 60 on."""
+    (found,) = suggestions(missed(near("X", apart="nothing", days=0)))
+    assert found.reasons == ("same_amount", "within_a_day", "nothing_apart", "no_other")
+    assert found.score < 60
+
+
 def test_every_reason_has_its_weight_and_its_words() -> None:
     assert set(WEIGHTS) == set(REASONS) == set(REASON_WORDS)
 
@@ -96,7 +112,7 @@ def test_every_reason_has_its_weight_and_its_words() -> None:
 NAMES = st.sampled_from(["PAY-7701", "PAY7701", "ORD-1042", "PAY-7710", "", "Z"])
 NEAR = st.builds(
     near, NAMES, st.integers(-200_000, 200_000), st.sampled_from(["KES", "UGX"]),
-    st.sampled_from(["nothing", "fits", "date"]),
+    st.sampled_from(["nothing", "fits", "date"]), st.none() | st.integers(0, 9),
 )  # fmt: skip
 
 

@@ -28,9 +28,10 @@ PLANT_SEEDS = 120
 
 SHOWN_IN = {
     "ack_before_commit": 27, "evidence_overtaken": 15, "first_body_wins": 8,
-    "environment_not_checked": 5, "deadline_ignored": 3, "log_not_synced": 2,
+    "environment_not_checked": 5, "deadline_ignored": 9, "log_not_synced": 2, "dedupe_off": 1,
+    "stored_not_asked": 1, "last_word_wins": 1,
 }  # fmt: skip
-"""The first world that shows a defect, where it is not one of the first two: played before all
+"""The first world that shows a defect, where it is not the first: played before all
 others, since a search from 0 took most of the suite's simulated time. A change of the worlds makes
 a number stale and no test fail: the others are searched then, and it should be corrected."""
 
@@ -63,8 +64,8 @@ def test_a_planted_defect_is_found(plant: Plant) -> None:
 
 @pytest.mark.slow
 def test_a_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
-    """Three seeds, here and in another process that hashes strings otherwise."""
-    seeds = [str(seed) for seed in random.Random(20).sample(range(10**9), 3)]
+    """Two seeds, here and in another process that hashes strings otherwise."""
+    seeds = [str(seed) for seed in random.Random(20).sample(range(10**9), 2)]
     with _elsewhere(tmp_path, seeds, hashing="1") as other:
         here = {seed: run_seed(int(seed)).trace.text() for seed in seeds}
         assert other.wait(PATIENCE_S) == 0

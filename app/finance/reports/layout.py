@@ -43,13 +43,19 @@ class Part:
 
 def parts(report: PeriodReport) -> Iterator[Part]:
     """Every table that has rows, but for the notes, in the order in which it is read."""
+    for table, rows in in_order(report):
+        drawn = _CHARTS.get(table.name)
+        yield Part(table=table, rows=rows, chart=None if drawn is None else drawn(report))
+
+
+def in_order(report: PeriodReport) -> Iterator[tuple[Table, Sequence[Any]]]:
+    """The same tables without their charts."""
     found = {table.name: (table, rows(report)) for table, rows in SUMMARIES}
     found |= {table.name: (table, table.rows(report)) for table in TABLES}
     for name in _ORDER:
         table, rows = found[name]
         if rows:
-            drawn = _CHARTS.get(name)
-            yield Part(table=table, rows=rows, chart=None if drawn is None else drawn(report))
+            yield table, rows
 
 
 _ORDER: Final = (

@@ -16,6 +16,7 @@ from rich.text import Text
 from app.core.cells import csv_line, safe_cell
 from app.core.text import printable
 from app.core.zones import zone_named
+from app.finance.reports.layout import LISTS, in_order
 from app.finance.reports.values import (
     cell_text,
     cell_words,
@@ -27,7 +28,6 @@ from app.finance.reports.values import (
     shown_columns,
 )
 from reconcile.reporting.report import PeriodReport
-from reconcile.reporting.summary import SUMMARIES
 from reconcile.reporting.tables import TABLES, Table, report_document
 
 
@@ -94,23 +94,19 @@ _LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 
 
 
 def table(report: PeriodReport) -> bytes:
-    """For a terminal: every table that has rows, lists only in their first lines, no colours."""
+    """For a terminal: every table that has rows, in the order of the page, lists only in their
+    first lines, no colours."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:
         console.print(Text(printable(report.scope.merchant)))
     for name, words in fact_lines(report.scope):
         console.print(Text(f"{name:<16}{printable(words)}"))
-    for sentence in headlines(report):
+    for sentence in (*headlines(report), *(note.sentence for note in report.notes)):
         console.print(Text(_held(sentence)))
-    for summary, added_up in SUMMARIES:
-        if rows := added_up(report):
-            _print(console, summary, rows, zone_named(report.scope.zone))
-    for each in TABLES:
-        rows = each.rows(report)
-        shown = rows[:LINES_MAX] if each.name.endswith("_lines") else rows
-        if rows:
-            _print(console, each, shown, zone_named(report.scope.zone))
+    for each, rows in in_order(report):
+        shown = rows[:LINES_MAX] if each.name in LISTS else rows
+        _print(console, each, shown, zone_named(report.scope.zone))
         if len(shown) < len(rows):
             console.print(Text(f"  … and {len(rows) - len(shown):,} more in the other formats"))
     return file.getvalue().replace(_HELD, " ").encode("utf-8", "backslashreplace")

@@ -13,6 +13,7 @@ from reconcile.instants import DAY, MINUTE, TICK, Instant, format_duration, form
 from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
 from reconcile.reporting.report import MISTAKES_OF_FILES, PeriodReport, Scope, Tie
+from reconcile.reporting.summary import risk_of
 from reconcile.reporting.tables import TABLES, Column, Table
 from reconcile.reporting.words import BASIS_WORDS, CODE_WORDS, code_words, figure_words
 
@@ -44,7 +45,7 @@ def at_risk(report: PeriodReport) -> str:
         if row.state != "accepted" and row.cause in MISTAKES_OF_FILES:
             units[row.currency] += row.sum
             count["units"] += row.count
-        elif row.state != "accepted" and (lost := row.sum if row.at_risk is None else row.at_risk):
+        if lost := risk_of(row):
             risk[row.currency] += lost
     rest = f" {counted(count['accepted'], 'break')} accepted." if count["accepted"] else ""
     if not count["open"]:

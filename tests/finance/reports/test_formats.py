@@ -19,6 +19,7 @@ import pytest
 
 from app.core.cells import plain_text
 from app.finance.reports import html_form, pdf_form, text_forms, xlsx_form
+from app.finance.reports.layout import parts
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
 from app.finance.reports.values import at_risk, fact_lines, headlines, money_apart
 from reconcile.instants import SECOND, parse_instant
@@ -27,7 +28,7 @@ from reconcile.matching.breaks import BREAK_CAUSES
 from reconcile.matching.control import FAMILIES, SIDES
 from reconcile.money import Money
 from reconcile.reporting.report import AGES, FLOWS, STEPS, BreakLine, Note, PeriodReport
-from reconcile.reporting.summary import age_totals, break_totals
+from reconcile.reporting.summary import age_totals, break_totals, currency_totals
 from reconcile.reporting.tables import TABLES
 from reconcile.reporting.words import (
     AGE_WORDS,
@@ -494,6 +495,32 @@ def test_an_amount_stays_whole_where_its_line_is_full() -> None:
     pages = pages_of(pdf_form.pdf(replace(report(), notes=(Note(sentence=", ".join(amounts)),))))
     lines = [line for page in pages for line in page.splitlines()]
     assert [each for each in amounts if not any(each in line for line in lines)] == []
+
+
+def test_a_terminal_has_the_tables_in_the_order_of_the_page() -> None:
+    text = render(report(), "table").decode()
+    titles = [part.table.title for part in parts(report())]
+    places = [text.index(f"\n{title}\n") for title in titles]
+    assert places == sorted(places)
+    assert len(titles) > 10
+
+
+def test_money_at_risk_is_one_sum_wherever_it_stands() -> None:
+    """Above the tables, by currency, by cause and by age; a mistake of unit is in none of them."""
+    some = [row for row in report().breaks if row.cause == "off_by_minor_unit"]
+    assert any(row.state != "accepted" for row in some)
+    shown = {
+        row.currency: str(Money(minor=row.at_risk, currency=row.currency))
+        for row in currency_totals(report())
+        if row.at_risk
+    }
+    assert shown
+    assert f"at risk: {', '.join(shown[each] for each in sorted(shown))}." in at_risk(report())
+    for totals in (break_totals(report()), age_totals(report())):
+        found = {row.currency: row.at_risk for row in totals if row.total}
+        assert {
+            code: str(Money(minor=minor, currency=code)) for code, minor in found.items() if minor
+        } == shown
 
 
 def test_a_terminal_shows_every_digit_and_every_amount_on_one_line() -> None:

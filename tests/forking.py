@@ -1,0 +1,472 @@
+"""Fork server: starts `tallyhook` for tests as a process of its own, from one that has its modules.
+
+Loading them is most of what a short life of a process costs, and the suite starts hundreds:
+
+    1 the first start of a test process starts the server, which imports the program and waits
+    2 each start sends words, environment, folder and descriptors; the server forks
+    3 the child takes them over as a new process would, runs what is planted, and then the program
+    4 a child that serves has forked once more before: so the process that it starts to read the
+      inbox, its own child as it must be, is there already
+    5 the server says how each child ended
+
+What a tracer starts, and everything where `TALLYHOOK_LONG` is set, is executed anew instead. Not as
+in a process that was executed: `/proc/PID/cmdline`, the parent, and who holds what it has loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gc
+import json
+import os
+import pkgutil
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+EXECUTED: Final = bool(os.environ.get("TALLYHOOK_LONG"))
+"""Whether each process is executed anew. Read once: no test knows what this machine is told."""
+
+MOST_BYTES: Final = 200_000
+"""Of one request: the environment is most of it."""
+
+MOST_FILES: Final = 32
+
+LEFT_ALONE: Final = ("app.__main__", "app.database.migrations.env", "app.client")
+"""Modules that do something when they are imported, or are for another program."""
+
+Words = Sequence[str]
+
+
+# --- for tests ------------------------------------------------------------------------------------
+
+
+class Forked:
+    """A started process; of `subprocess.Popen` what tests use."""
+
+    def __init__(self, words: Words, link: socket.socket, pid: int) -> None:
+        self.args = words
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        self.stderr: IO[bytes] | None = None
+        self._link = link
+        self._asking = threading.Lock()
+
+    def poll(self) -> int | None:
+        """How it ended; None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """How it ended. Raises TimeoutExpired."""
+        with self._asking:
+            if self.returncode is None:
+                self._link.settimeout(timeout)
+                try:
+                    self.returncode = int(self._link.recv(100))
+                except (TimeoutError, BlockingIOError):
+                    raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+                self._link.close()
+            return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Nothing, when it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """As a supervisor asks for its end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """At once."""
+        self.send_signal(signal.SIGKILL)
+
+
+Started = Forked | subprocess.Popen[bytes]
+
+
+def start(
+    words: Words,
+    *,
+    env: Mapping[str, str],
+    stdout: Any = None,
+    stderr: Any = None,
+    pass_fds: Sequence[int] = (),
+) -> Started:
+    """Start `python -m app …` or `python -c …`, as `subprocess.Popen` does with these arguments."""
+    if not _may_be_forked(words, env):
+        return subprocess.Popen(words, env=env, stdout=stdout, stderr=stderr, pass_fds=pass_fds)
+    ends = [_Stream(1, stdout), _Stream(2, stderr)]
+    given = {0: 0, **{number: number for number in pass_fds}}
+    given |= {each.number: each.theirs for each in ends}
+    try:
+        found = _ask(words[1:], env, os.getcwd(), given)
+    finally:
+        for each in ends:
+            each.hand_over()
+    process = Forked(words, *found)
+    process.stdout, process.stderr = (each.ours for each in ends)
+    return process
+
+
+def run(
+    words: Words, *, env: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[bytes]:
+    """Run to the end: what it printed on both streams, as `subprocess.run` finds it."""
+    if not _may_be_forked(words, env):
+        return subprocess.run(words, env=env, capture_output=True, timeout=timeout, check=False)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = start(words, env=env, stdout=out, stderr=err)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(words, code, out.read(), err.read())
+
+
+_COMMAND = """#!{python} -IS
+import json, os, signal, socket, sys
+
+link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+link.connect("{server}")
+request = {{"words": sys.argv, "env": dict(os.environ)}}
+request |= {{"folder": os.getcwd(), "numbers": [0, 1, 2]}}
+socket.send_fds(link, [json.dumps(request).encode()], [0, 1, 2])
+pid = int(link.recv(100))
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, _: os.kill(pid, number))
+sys.exit(int(link.recv(100)) & 255)
+"""
+
+
+def command_in(folder: Path) -> Path:
+    """A folder for the PATH of a shell, whose `tallyhook` is started so; the installed one where it
+    must be executed anew."""
+    if EXECUTED:
+        return Path(sys.executable).parent
+    command = folder / "tallyhook"
+    command.write_text(_COMMAND.format(python=sys.executable, server=_server()))
+    command.chmod(0o700)
+    return folder
+
+
+def _may_be_forked(words: Words, env: Mapping[str, str]) -> bool:
+    """Whether it is our program, and the interpreter is asked for nothing of its own."""
+    asked = {name for name in env.keys() | os.environ.keys() if name.startswith("PYTHON")}
+    asked = {name for name in asked if env.get(name) != os.environ.get(name)} - {"PYTHONPATH"}
+    ours = words[0] == sys.executable and (words[1] == "-c" or words[1:3] == ["-m", "app"])
+    return ours and not asked and not EXECUTED
+
+
+class _Stream:
+    """One of the streams of a process to be started: its end, and ours where it is a pipe."""
+
+    def __init__(self, number: int, wanted: Any) -> None:
+        self.number, self.ours = number, None
+        self._opened: int | None = None
+        if wanted is None:
+            self.theirs = number
+        elif wanted == subprocess.PIPE:
+            ours, self._opened = os.pipe()
+            self.ours, self.theirs = os.fdopen(ours, "rb"), self._opened
+        elif wanted == subprocess.DEVNULL:
+            self.theirs = self._opened = os.open(os.devnull, os.O_RDWR)
+        else:
+            self.theirs = wanted if isinstance(wanted, int) else wanted.fileno()
+
+    def hand_over(self) -> None:
+        """What was opened for the other is its own now."""
+        if self._opened is not None:
+            os.close(self._opened)
+
+
+def _ask(
+    words: Words, env: Mapping[str, str], folder: str, given: Mapping[int, int]
+) -> tuple[socket.socket, int]:
+    """The connection on which its end is told, and the process's number."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link.connect(str(_server()))
+    request = {"words": list(words), "env": dict(env), "folder": folder, "numbers": list(given)}
+    socket.send_fds(link, [json.dumps(request).encode()], list(given.values()))
+    return link, int(link.recv(100))
+
+
+@cache
+def _server() -> Path:
+    """Where the server listens, which ends when this process does."""
+    path = Path(tempfile.mkdtemp(prefix="forking-"), "s")
+    alive, theirs = socket.socketpair()
+    with theirs:
+        number = theirs.fileno()
+        words = [sys.executable, "-m", "tests.forking", str(path), str(number)]
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
+        process = subprocess.Popen(words, cwd=ROOT, env=clean, pass_fds=[number])
+
+    def end() -> None:
+        alive.close()
+        process.wait()
+        shutil.rmtree(path.parent)
+
+    atexit.register(end)
+    assert alive.recv(1) == b"r", "the fork server does not start"
+    return path
+
+
+# --- the server -----------------------------------------------------------------------------------
+
+
+def serve(path: str, parent: int) -> None:
+    """Fork whatever is asked for, until the parent is gone. Returns in a child: it runs the program
+    then, at the bottom of the stack."""
+    alive = socket.socket(fileno=parent)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen(100)
+    _load()
+    alive.send(b"r")
+    ended: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        watched: list[Any] = [alive, listener, *ended]
+        ready = select.select(watched, [], [])[0]
+        if alive in ready:
+            os._exit(0)
+        for pidfd in [each for each in ready if each in ended]:
+            pid, link = ended.pop(pidfd)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            with suppress(OSError):  # nobody may want to know
+                link.send(str(code).encode())
+            link.close()
+            os.close(pidfd)
+        if listener in ready:
+            link, _ = listener.accept()
+            data, numbers, _, _ = socket.recv_fds(link, MOST_BYTES, MOST_FILES)
+            pid = os.fork()
+            if pid == 0:
+                for pidfd, (_, other) in ended.items():
+                    os.close(pidfd)
+                    other.close()
+                for each in (alive, listener, link):
+                    each.close()
+                _become(json.loads(data), numbers)
+                return
+            for number in numbers:
+                os.close(number)
+            link.send(str(pid).encode())
+            ended[os.pidfd_open(pid)] = pid, link
+
+
+def _load() -> None:
+    """Import the whole program once."""
+    import app
+
+    for each in pkgutil.walk_packages(app.__path__, "app."):
+        if not each.name.startswith(LEFT_ALONE) and ".versions" not in each.name:
+            import_module(each.name)
+    for name in ("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "uvloop"):
+        import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+# --- a child --------------------------------------------------------------------------------------
+
+
+def _become(request: Mapping[str, Any], numbers: Sequence[int]) -> None:
+    """Take over words, environment, folder and descriptors, each under its own number."""
+    words = request["words"]
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    os.chdir(request["folder"])
+    _put(dict(zip(request["numbers"], numbers, strict=True)))
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        setattr(sys, name, _opened(number, mode))
+    sys.orig_argv = [sys.executable, *words]
+    global _program
+    match words:
+        case ["-c", code, *rest]:
+            _program, sys.argv = code, ["-c", *rest]
+        case ["-m", "app", *rest]:
+            _program, sys.argv = "", [str(ROOT / "app" / "__main__.py"), *rest]
+        case _:  # the installed command
+            _program, sys.argv = "", words
+    main: Any = sys.modules["__main__"]
+    main.__package__ = "app" if words[0] == "-m" else None
+    if not _program:
+        passed = [number for number in request["numbers"] if number > 2]
+        _keep_spares(sys.argv[1:], passed)
+
+
+def _opened(number: int, mode: str) -> Any:
+    """One of the streams as a new process has it; None where it was closed by who started it. Its
+    descriptor outlives it: there may be another become of the same process."""
+    try:
+        return open(number, mode, buffering=1 if number == 2 else -1, closefd=False)
+    except OSError:
+        return None
+
+
+def _put(wanted: Mapping[int, int]) -> None:
+    """Let each descriptor have the number that is wanted."""
+    high = {number: _above(found) for number, found in wanted.items()}
+    for number, found in high.items():
+        os.dup2(found, number)
+        os.close(found)
+
+
+def _above(found: int) -> int:
+    """The same file under a number that none is wanted under."""
+    import fcntl
+
+    number = fcntl.fcntl(found, fcntl.F_DUPFD_CLOEXEC, 1_000)
+    os.close(found)
+    return number
+
+
+_program = ""
+
+
+def run_program() -> int:
+    """What `python -m app` or `python -c` would run. Returns the exit code."""
+    try:
+        for folder in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+            planted = Path(folder, "sitecustomize.py")
+            if planted.exists():
+                exec(compile(planted.read_text(), planted, "exec"), {"__name__": "sitecustomize"})
+        if _program:
+            exec(compile(_program, "<string>", "exec"), {"__name__": "__main__"})
+            return 0
+        from app.__main__ import main
+
+        main()
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+# --- the process that a child starts --------------------------------------------------------------
+
+
+class _Spare:
+    """A child that is there already; of `asyncio.subprocess.Process` what the program uses."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = asyncio.Event()
+        self._pidfd = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(self._pidfd, self._reap)
+
+    def _reap(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self._pidfd)
+        self._ended.set()
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+SPARES: Final = {"serve": 1, "demo": 2}
+"""Processes of our own that a command starts at once: what reads, or service and provider. Those
+that it starts later are executed."""
+
+
+def _keep_spares(words: Words, passed: Sequence[int]) -> None:
+    """Fork once more for each process that the command is going to start, which is that one then.
+    passed: descriptors of this one, of which those have none."""
+    spares: list[tuple[int, socket.socket]] = []
+    for _ in range(SPARES.get(words[0], 0) if words and "--no-worker" not in words else 0):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            for _, other in (*spares, (0, ours)):
+                other.close()
+            for number in passed:
+                os.close(number)
+            data, numbers, _, _ = socket.recv_fds(theirs, MOST_BYTES, MOST_FILES)
+            if not data:
+                os._exit(0)  # it was not wanted
+            theirs.close()
+            _become(json.loads(data), numbers)
+            return
+        theirs.close()
+        spares.append((pid, ours))
+    if spares:
+        asyncio.create_subprocess_exec = partial(_started, spares, asyncio.create_subprocess_exec)
+
+
+async def _started(
+    spares: list[tuple[int, socket.socket]], execute: Callable[..., Any], *words: Any, **named: Any
+) -> Any:
+    """One of the spares, for a process of our own, or what is executed."""
+    if words[1:3] != ("-m", "app") or not spares:
+        return await execute(*words, **named)
+    pid, link = spares.pop(0)
+    numbers = {number: number for number in (0, 1, 2, *named.get("pass_fds", ()))}
+    ends = [
+        _Stream(number, named.get(name))
+        for number, name in enumerate(("stdin", "stdout", "stderr"))
+    ]
+    numbers |= {each.number: each.theirs for each in ends}
+    request = {
+        "words": list(words[1:]), "env": dict(named.get("env") or os.environ),
+        "folder": os.getcwd(), "numbers": list(numbers),
+    }  # fmt: skip
+    socket.send_fds(link, [json.dumps(request).encode()], list(numbers.values()))
+    link.close()
+    for each in ends:
+        each.hand_over()
+    return _Spare(pid)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))
+    code = run_program()
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, OSError):
+            if stream is not None:
+                stream.flush()
+    os._exit(code & 0xFF)
