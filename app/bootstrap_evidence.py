@@ -16,6 +16,7 @@ from app.evidence.cosigning import Cosigning
 from app.evidence.dispute_case import Merchant
 from app.evidence.gather_evidence import Providers
 from app.evidence.seal import REST_S, CheckpointSigner, Sealer, open_signer
+from app.evidence.seal_orders import seal_orders_if_due
 from app.evidence.witnesses import Witness, Witnesses
 from app.finance.read_lines import lines_naming
 from app.providers.profile import profile_text
@@ -40,10 +41,13 @@ async def signer_of(context: AppContext, settings: Settings) -> CheckpointSigner
 
 
 def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
-    """The background task that seals."""
-    return PeriodicTask(
-        Sealer(context, signer).seal_some, component="sealing", rest=rest_when_idle(REST_S)
-    )
+    """The background task that seals, and once a day makes the tree of all orders."""
+    sealer = Sealer(context, signer)
+
+    async def work() -> int:
+        return await sealer.seal_some() or int(await seal_orders_if_due(context))
+
+    return PeriodicTask(work, component="sealing", rest=rest_when_idle(REST_S))
 
 
 def merchant_of(settings: Settings) -> Merchant:

@@ -138,7 +138,7 @@ def _within(instant: Instant) -> Instant:
 def format_instant(instant: Instant) -> str:
     """RFC 3339 in UTC with `Z`, with as many decimals of a second as the instant has: 0, 3 or 6."""
     fraction = instant % SECOND
-    text = moment_of(instant).strftime("%Y-%m-%dT%H:%M:%S")
+    text = moment_of(instant).isoformat(timespec="seconds")[:19]
     if fraction == 0:
         return text + "Z"
     if fraction % 1000 == 0:

@@ -305,7 +305,7 @@ def prove(
     subject: Annotated[
         str,
         typer.Argument(
-            help="The id of a delivery or record; or revision:N, or deed:N.", metavar="ID"
+            help="The id of a delivery or record; or revision:N, deed:N or orders:N.", metavar="ID"
         ),
     ],
     form: JsonOption = Format.json,

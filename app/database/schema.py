@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "b27a304f5aee0dae48a169271bc4b30d3225b55152db56a00f37e334fdf18a78",
-    "postgresql": "08a31179d7eba4f2b4ce4af6ceef0c50036fdb9d9242bf81e7a576e51c122324",
+    "sqlite": "e95af192f841d53b74f8b9f684cb1415331ce6b2f2890eaabf27f799124ac693",
+    "postgresql": "1ff5980620fc53cb22db066199cee362c0c1383667975de948af40b609ffad21",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -14,6 +14,7 @@ __all__ = (
     "letter_forms",
     "prove_sealed",
     "seal",
+    "seal_orders",
     "store",
     "tell_scenario",
     "verify",

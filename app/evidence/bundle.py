@@ -262,7 +262,24 @@ def _log(dossier: Dossier) -> dict[str, Any]:
         "endorsements": list(sealed.endorsements),
         "leaves": list(leaves),
         "unsealed": list(sealed.unsealed),
-    }
+        "order": sealed.order and {
+            "commitment": sealed.order.commitment, "key": sealed.order.key,
+        },
+        "tree": sealed.tree
+        and {
+            "leaf": sealed.tree.leaf,
+            "leaves": sealed.tree.leaves,
+            "last": sealed.tree.last,
+            "path": [[shared, found.hex()] for shared, found in sealed.tree.path],
+        },
+        "readings": {
+            delivery: {
+                name: {"hash": part.hash} if part.salt is None else {"salt": part.salt}
+                for name, part in parts.items()
+            }
+            for delivery, parts in sealed.readings.items()
+        },
+    }  # fmt: skip
 
 
 KEY: Final = "evidence-key.pub"

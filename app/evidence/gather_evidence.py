@@ -19,11 +19,18 @@ from app.evidence.attachment_store import (
     facts_of_deeds,
 )
 from app.evidence.attachments import bytes_of as attached_bytes
+from app.evidence.gather_leaves import leaves_for_bundle
 from app.evidence.prove_sealed import (
     AT_ONCE,
     InclusionProof,
     proofs_of,
     with_cosignatures,
+)
+from app.evidence.sealed_parts import (
+    ProvenLeaf,
+    SealedParts,
+    masked_leaves,
+    masked_readings,
 )
 from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.verify import MAX_BYTES
@@ -39,7 +46,7 @@ from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers, restored
-from app.sealing.log_store import identity, leaves_of
+from app.sealing.log_store import identity
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, format_known
 from reconcile.ledger.events import Delivery, Event
@@ -103,41 +110,12 @@ class Profiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProvenLeaf:
-    """One entry of the log with its proof. `text` is what was hashed; None where that may not be
-    shown. `subject` names what it is of: an id, or `revision:7`."""
-
-    index: int
-    subject: str
-    text: str | None
-    hash: bytes
-    proof: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile:
     """An attachment with its bytes; `facts`: what the audit entry says that seals it."""
 
     record: AttachmentRecord
     facts: str
     content: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedParts:
-    """What the log says of what is in the bundle.
-
-    checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
-    unsealed    ids of what has no leaf under that head
-    keys        every public key that has signed for the log, in hex, the newest last
-    endorsements of each of them what the one before it signed of it, in hex; None where nothing
-    """
-
-    checkpoint: str = ""
-    leaves: tuple[ProvenLeaf, ...] = ()
-    unsealed: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    endorsements: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,15 +196,6 @@ def masked_history(history: History, masking: Masking) -> History:
         deliveries=frozenset(_masked_delivery(each, masking) for each in history.deliveries),
         records=frozenset(_masked(each, masking) for each in history.records),
     )
-
-
-def masked_leaves(sealed: SealedParts, masking: Masking) -> SealedParts:
-    """The proofs; of a leaf whose text holds a customer's number only the hash, which is salted."""
-    leaves = tuple(
-        replace(each, text=None) if each.text is None or masking.touches(each.text) else each
-        for each in sealed.leaves
-    )
-    return replace(sealed, leaves=leaves)
 
 
 def _masked_delivery(delivery: Delivery, masking: Masking) -> Delivery:
@@ -394,12 +363,15 @@ async def gather_dossier(
         attached = await _attached(connection, order, instant) if attachments else None
         subjects = [f"revision:{each.seq}" for each in revisions]
         subjects += [f"deed:{each.record.deed}" for each in attached or ()]
-        sealed = await _sealed(connection, known, subjects, witnesses=providers.witnesses)
+        sealed = await _sealed(
+            connection, known, subjects, as_of=instant, witnesses=providers.witnesses
+        )
     told = retold(rows, providers.accounts)
     phones = frozenset({*asked, *phones_told(told, providers.sources)})
     masking = Masking(() if full else phones)
+    masked = masked_history(known, masking)
     return Dossier(
-        history=masked_history(known, masking),
+        history=masked,
         policy=context.policy,
         as_of=instant,
         told=tuple(told),
@@ -407,7 +379,7 @@ async def gather_dossier(
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
         lines=lines,
-        sealed=masked_leaves(sealed, masking),
+        sealed=masked_readings(masked_leaves(sealed, masking), known=known, masked=masked),
         masking=masking,
         phones=phones,
         full=full,
@@ -458,6 +430,7 @@ async def _sealed(
     history: History,
     others: Sequence[str],
     *,
+    as_of: Instant,
     witnesses: Witnesses | None,
 ) -> SealedParts:
     """Proofs against the first checkpoint that covers all that is sealed of it and that enough
@@ -465,17 +438,22 @@ async def _sealed(
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(others)
     _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
-    sealed = (await leaves_of(connection, subjects)).keys()
-    if not sealed:
-        return SealedParts(unsealed=tuple(sorted(subjects)))
-    found = await proofs_of(connection, sealed, earliest=True, witnesses=witnesses)
+    found = await leaves_for_bundle(connection, history, subjects, as_of=as_of)
+    unsealed = tuple(sorted(subjects - found.leaves.keys()))
+    if not found.leaves:
+        return SealedParts(unsealed=unsealed)
+    _refuse_more(len(found.leaves), AT_ONCE, "leaves of the log")
+    proofs = await proofs_of(connection, found.leaves.keys(), earliest=True, witnesses=witnesses)
     known = await identity(connection)
     return SealedParts(
-        checkpoint=await with_cosignatures(connection, found.note),
-        leaves=tuple(_leaf(each) for each in found.proofs),
-        unsealed=tuple(sorted(subjects - sealed)),
+        checkpoint=await with_cosignatures(connection, proofs.note),
+        leaves=tuple(_leaf(each) for each in proofs.proofs),
+        unsealed=unsealed,
         keys=() if known is None else known.keys,
         endorsements=() if known is None else known.endorsements,
+        order=found.order,
+        readings=found.readings,
+        tree=found.tree,
     )
 
 

@@ -7,6 +7,7 @@ release may say the same in other words: then nobody can tell, and the check say
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -57,12 +58,14 @@ attachment-ID.*      such a file as it was attached (pdf, png, jpg, txt), and wh
                      (details); only in a full bundle
 sources.json         which profile reads which source; profile-N.toml is that profile: how the
                      service signs, names, dates and prices its events
-log.json             each delivery, record and revision as a leaf of the shop's log, with its proof
+log.json             each delivery, record and revision as a leaf of the shop's log, with its proof;
+                     the key by which leaves name this order, the salts of what was read, and how
+                     many leaves the order had on the day before, as the log's tree of orders says
 checkpoint.txt       the signed head of that log, to which the proofs lead
 manifest.json        SHA-256 and size of every file here, and of those that were left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem
                      the signature over the manifest, and the key, in two forms
-verify.py            does steps 1 to 3, 5 and 6 for you; some 650 lines, to be read first
+verify.py            does steps 1 to 3, and 5 to 8 for you; some 850 lines, to be read first
 
 
 HOW TO CHECK IT
@@ -124,7 +127,7 @@ WHAT IT DOES NOT PROVE
 
 Not everything here is sealed in the log. The first lines of a verification list what is only the
 word of whoever made the bundle, such as the lines of books and settlement files, how a delivery was
-addressed where its headers are left out, and that nothing about the order was left out. This text,
+addressed where its headers are left out, and that nothing came after what is here. This text,
 report.html, explanation.txt and verify.py follow from the rest: `tallyhook evidence verify` of the
 release that manifest.json names renders them again, and nothing else can tell that they do.
 
@@ -140,6 +143,24 @@ either to nobody but those whom the order concerns.
 """
 
 VERIFIER: Final = Path(__file__).with_name("verify.py")
+_PARTS: Final = tuple(
+    VERIFIER.with_name(f"{name}.py") for name in ("verify_archive", "verify_entries")
+)
+_IMPORTED: Final = re.compile(r"^from app\.evidence\.verify_\w+ import (\([^)]*\)|.*)\n", re.M)
+_HEAD_ENDS: Final = "from __future__ import annotations\n\n"
+
+
+@cache
+def stand_alone() -> str:
+    """The verifier as one file that needs nothing of ours: where it imports from its other modules,
+    their texts stand."""
+    parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
+    text = VERIFIER.read_text("utf-8")
+    first = _IMPORTED.search(text)
+    assert first is not None
+    whole = text[: first.start()] + "\n\n".join(parts) + text[first.start() :]
+    return _IMPORTED.sub("", whole)
+
 
 _PAGES: Final = ("base.html", "evidence.html", "stamp.html", "style.css", "timeline.html")
 
@@ -148,7 +169,7 @@ def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
     """By name. The same ledger and facts give the same bytes."""
     return {
         "README.txt": README.encode(),
-        "verify.py": VERIFIER.read_bytes(),
+        "verify.py": stand_alone().encode(),
         "explanation.txt": "".join(f"{line}\n" for line in _explanation(ledger)).encode(),
         "report.html": letter(ledger, facts).encode(),
     }
@@ -173,7 +194,13 @@ def program() -> str:
     files = [
         *engine.glob("*.py"),
         *(engine / "ledger").glob("*.py"),
-        *(Path(__file__).with_name(name) for name in ("letter.py", "rendering.py", "verify.py")),
+        *(
+            Path(__file__).with_name(name)
+            for name in (
+                *("letter.py", "rendering.py", "verify.py", "verify_archive.py"),
+                "verify_entries.py",
+            )
+        ),
         *(TEMPLATES / name for name in _PAGES),
     ]
     files.append(Path(pages.__file__))

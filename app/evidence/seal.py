@@ -1,7 +1,8 @@
 """The log's writer: seals what is kept for ever, and says with which key.
 
 1 find     some rows without a leaf, on a snapshot: deliveries, records, revisions, audit entries
-2 hash     their documents, each with a salt, in small portions; the tiles that they complete
+2 hash     their documents, each with a salt and its order's name, in small portions; the tiles
+           that they complete
 3 sign     the new head as a checkpoint
 4 write    leaves, hashes, checkpoint, in one transaction, if nobody else added meanwhile
 
@@ -15,7 +16,7 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,7 @@ from app.core.errors import ConfigurationError
 from app.core.ids import new_id, new_salts, new_secret
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
 from app.receiving.context import AppContext
-from app.sealing.leaf_store import Leaf, Sealable, leaf_of
+from app.sealing.leaf_store import READING, Leaf, Sealable
 from app.sealing.log_queue_store import Found, find_unsealed, sweep_again
 from app.sealing.log_store import (
     Growth,
@@ -39,6 +40,7 @@ from app.sealing.log_store import (
     identity,
     kept_hashes,
 )
+from app.sealing.order_store import OrderBook, order_book
 from reconcile.instants import Instant
 from reconcile.transparency.cosignatures import (
     ED25519,
@@ -168,24 +170,26 @@ class Sealer:
             if not found.anything:
                 return 0
             tail = Tail(found.size, await kept_hashes(connection, tail_ranges(found.size)))
-        growth = await self._grown(found, tail)
+            book = await order_book(connection, found.rows)
+        growth = await self._grown(found, tail, book)
         store = self._context.store
         if not await store.writer.commit(grow_log, growth):
             return 0
         # Marks without rows, and a sweep without a find, are work done too.
         return max(len(growth.leaves), 1)
 
-    async def _grown(self, found: Found, tail: Tail) -> Growth:
+    async def _grown(self, found: Found, tail: Tail, book: OrderBook) -> Growth:
         leaves: list[Leaf] = []
         nodes = []
-        for start in range(0, len(found.rows), PORTION):
-            portion = found.rows[start : start + PORTION]
-            for leaf in leaves_for(portion, first=found.size + start):
+        rows = list(_unsaid(found, book))
+        for start in range(0, len(rows), PORTION):
+            portion = rows[start : start + PORTION]
+            for leaf in leaves_for(portion, first=found.size + start, book=book):
                 nodes += tail.append(leaf.hash)
                 leaves.append(leaf)
             await asyncio.sleep(0)
         signed = self._signed(tail) if leaves else None
-        return Growth(found=found, leaves=leaves, nodes=nodes, signed=signed)
+        return Growth(found=found, book=book, leaves=leaves, nodes=nodes, signed=signed)
 
     def _signed(self, tail: Tail) -> SignedHead:
         checkpoint = Checkpoint(origin=self._signer.origin, size=tail.size, head=tail.head())
@@ -197,10 +201,21 @@ class Sealer:
         )
 
 
-def leaves_for(rows: Sequence[Sealable], *, first: int) -> list[Leaf]:
+def _unsaid(found: Found, book: OrderBook) -> Iterator[Sealable]:
+    """The rows without those deliveries that are read as their leaves say already."""
+    here = {row.subject for row in found.rows}
+    for row in found.rows:
+        delivery = row.members.get("delivery") if row.kind == READING else None
+        if delivery is None or (
+            delivery not in here and not book.says_already(row, found.read.get(delivery, ()))
+        ):
+            yield row
+
+
+def leaves_for(rows: Sequence[Sealable], *, first: int, book: OrderBook) -> list[Leaf]:
     """The leaves of some rows, numbered from `first` on."""
     salted = zip(rows, new_salts(len(rows)), strict=True)
-    return [leaf_of(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
+    return [book.leaf(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
 
 
 async def anything_unsealed(context: AppContext) -> bool:

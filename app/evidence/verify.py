@@ -2,7 +2,7 @@
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
 Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
-very file. Whoever does not trust it, and nobody should without reading, has some 650 lines to read
+very file. Whoever does not trust it, and nobody should without reading, has some 850 lines to read
 and can do each step by other means: README.txt shows how.
 
     1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
@@ -11,9 +11,11 @@ and can do each step by other means: README.txt shows how.
     4 signature    left to `minisign` or `openssl`: README.txt has the commands
     5 deliveries   what arrived, what was read from it and the bodies belong together
     6 inclusion    each delivery, record and revision lies in the log of the checkpoint
-    7 checkpoint   left to `openssl`, as the signature is
-    8 ledger       the ledger is what follows from the history; needs the package `reconcile`
-    9 rendered     left to `tallyhook evidence verify` of the release that made the bundle: whether
+    7 readings     what the history says of each delivery is what was sealed of it
+    8 completeness the log's entries for the order are all here, one after the other
+    9 checkpoint   left to `openssl`, as the signature is
+   10 ledger       the ledger is what follows from the history; needs the package `reconcile`
+   11 rendered     left to `tallyhook evidence verify` of the release that made the bundle: whether
                    report.html, explanation.txt, README.txt and this file follow from the rest
 
 What it prints first is the verdict, and then what of the bundle nothing proves: that is only the
@@ -22,172 +24,44 @@ word of whoever made it.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import re
-import struct
 import sys
-import zlib
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-MAX_BYTES = 256 * 1024 * 1024
-"""Of a bundle: it is read into memory at once."""
-
-MAX_MEMBERS = 10_000
-"""Files of a bundle: five for each delivery, and two dozen."""
-
-NAME = re.compile(
-    r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
-    r"(?:body|details|headers|html|jpg|json|pdf|pem|png|pub|signed|toml|txt|whole)"
+from app.evidence.verify_archive import (
+    FORMAT,
+    FORMAT_1,
+    MANIFEST,
+    MASKED,
+    MAX_BYTES,
+    MAX_MEMBERS,
+    NAME,
+    NOT_IN_FORM,
+    SIGNATURE,
+    Bundle,
+    Wrong,
+    attached,
+    clean,
+    opened,
+    pack,
+    read_json,
+    unpack,
 )
-"""What a file may be called: flat, and nothing that a computer would run but this file."""
+from app.evidence.verify_entries import (
+    SEALED_WITHIN_S,
+    UNSEALED,
+    chain_of,
+    completeness,
+    inclusion,
+    readings,
+    readings_of,
+)
 
-MANIFEST = "manifest.json"
-SIGNATURE = "manifest.json.minisig"
-FORMAT = "tallyhook evidence 2"
-FORMAT_1 = "tallyhook evidence 1"
-"""The form before: it does not name the program that made a bundle, its explanation.txt follows
-from the ledger alone, and that nothing was sealed is no fault of such a bundle."""
-
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
-UNSEALED = "Nothing here was sealed in the log when the bundle was made."
-
-SEALED_WITHIN_S = 60
-"""Seconds before the bundle's instant in which something may have come and not be sealed yet: it
-takes some moments, and who makes a bundle waits for it."""
-
-NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What a stranger's JSON of another form makes of a look into it."""
-
-MASKED = "\N{BULLET}"
-"""What stands in the place of a masked digit."""
-
-# --- the archive ---------------------------------------------------------------------------------
-
-_LOCAL = struct.Struct("<4sHHHHHIIIHH")
-_CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
-_END = struct.Struct("<4sHHHHIIH")
-_VERSION = 20
-_MADE_BY_UNIX = 3 << 8 | _VERSION
-_FIRST_OF_1980 = 1 << 5 | 1
-_PLAIN_FILE = 0o100644 << 16
-
-
-class Wrong(Exception):
-    """Something is not as it must be; one sentence. A stranger's words in it move no terminal."""
-
-    def __init__(self, said: str) -> None:
-        super().__init__(clean(said))
-
-
-def clean(said: object) -> str:
-    """Somebody else's words, as far as they can be printed."""
-    return "".join(c if c.isprintable() else "?" for c in str(said)[:400])
-
-
-def pack(members: Mapping[str, bytes]) -> bytes:
-    """The one ZIP of these files: sorted by name, stored as they are, dated 1 January 1980."""
-    parts, directory, offset = list[bytes](), list[bytes](), 0
-    for name in sorted(members):
-        data, label = members[name], name.encode("ascii")
-        shared = (_VERSION, 0, 0, 0, _FIRST_OF_1980, zlib.crc32(data), len(data), len(data))
-        parts += [_LOCAL.pack(b"PK\3\4", *shared, len(label), 0), label, data]
-        directory += [
-            _CENTRAL.pack(b"PK\1\2", _MADE_BY_UNIX, *shared, len(label), 0, 0, 0, 0, _PLAIN_FILE,
-                          offset),
-            label,
-        ]  # fmt: skip
-        offset += _LOCAL.size + len(label) + len(data)
-    listed = b"".join(directory)
-    end = _END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(listed), offset, 0)
-    return b"".join([*parts, listed, end])
-
-
-def unpack(archive: bytes) -> dict[str, bytes]:
-    """The files of a bundle. Raises Wrong for every ZIP that `pack` did not make.
-
-    Nothing is ever decompressed: a bundle stores its files as they are, so none can be larger than
-    the bundle, and the only way through it is from its first byte to its last.
-    """
-    if len(archive) > MAX_BYTES:
-        raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
-    members: dict[str, bytes] = {}
-    offset, last = 0, ""
-    while archive[offset : offset + 4] == b"PK\3\4":
-        name, data, offset = _member(archive, offset)
-        if name <= last:
-            raise Wrong(f"{name} comes twice or out of order")
-        if len(members) == MAX_MEMBERS:
-            raise Wrong(f"it has more than {MAX_MEMBERS} files")
-        members[name], last = data, name
-    if not members:
-        raise Wrong("it is no ZIP that begins with a file")
-    if archive != pack(members):
-        raise Wrong("a header, its directory, or what comes after it, is not what its files make")
-    return members
-
-
-def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
-    if offset + _LOCAL.size > len(archive):
-        raise Wrong("it ends in the middle of a file's header")
-    (_, _, flags, method, _, _, _, packed, size, label, extra) = _LOCAL.unpack_from(archive, offset)
-    begin = offset + _LOCAL.size + label
-    name = archive[offset + _LOCAL.size : begin].decode("ascii", "replace")
-    if not NAME.fullmatch(name):
-        raise Wrong(f"it has a file with the name {name[:100]!r}, which no bundle has")
-    if method or flags or extra or packed != size:
-        raise Wrong(f"{name} is compressed, encrypted, streamed or has extra fields: none here are")
-    if begin + size > len(archive):
-        raise Wrong(f"{name} claims more bytes than there are")
-    return name, archive[begin : begin + size], begin + size
-
-
-# --- the manifest and the files ------------------------------------------------------------------
-
-
-def read_json(data: bytes, name: str) -> Any:
-    """The JSON in a file. Raises Wrong."""
-    try:
-        return json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise Wrong(f"{name} is not JSON") from None
-
-
-class Bundle(NamedTuple):
-    """The files by name, and the manifest."""
-
-    members: dict[str, bytes]
-    manifest: dict[str, Any]
-
-    def document(self, name: str) -> Any:
-        """The JSON of a file. Raises Wrong where it is missing or none."""
-        if name not in self.members:
-            raise Wrong(f"{name} is missing")
-        return read_json(self.members[name], name)
-
-
-def opened(members: dict[str, bytes]) -> Bundle:
-    """The bundle of these files, whose manifest names exactly them. Raises Wrong."""
-    if MANIFEST not in members or SIGNATURE not in members:
-        raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")
-    manifest = read_json(members[MANIFEST], MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, FORMAT_1):
-        raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r} or {FORMAT_1!r}")
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    canonical = text.encode("utf-8", "surrogatepass")  # RFC 8785 for ASCII names and no floats
-    if canonical != members[MANIFEST]:
-        raise Wrong(f"{MANIFEST} is not in canonical form")
-    listed, left_out = manifest.get("files"), manifest.get("left_out")
-    if not isinstance(listed, dict) or not isinstance(left_out, dict):
-        raise Wrong(f"{MANIFEST} does not list files and what was left out")
-    there = members.keys() - {MANIFEST, SIGNATURE}
-    for name in sorted(there ^ listed.keys()):
-        fault = "not in the manifest" if name in there else "missing"
-        raise Wrong(f"{name} is {fault}")
-    return Bundle(members, manifest)
+__all__ = ("FORMAT", "FORMAT_1", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FORM",
+           "SEALED_WITHIN_S", "SIGNATURE", "UNSEALED", "Bundle", "Wrong", "opened", "pack",
+           "unpack")  # fmt: skip
 
 
 def digests(bundle: Bundle) -> str:
@@ -276,14 +150,6 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
             raise Wrong(f"sessions.json tells of {name} what was not kept beside it")
 
 
-ATTACHMENTS = "attachments.json"
-
-
-def attached(bundle: Bundle) -> list[dict[str, Any]]:
-    """What is told of files that people of the shop attached; nothing where none were asked for."""
-    return bundle.document(ATTACHMENTS) if ATTACHMENTS in bundle.members else []
-
-
 def _attachments(bundle: Bundle) -> None:
     """Each file, and what is said of it, has the digest that the shop's audit entry states."""
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
@@ -331,130 +197,11 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
         raise Wrong(f"nothing here refers to the file {name}")
 
 
-# --- the log (RFC 9162) --------------------------------------------------------------------------
-
-
-def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
-    """The root over `size` leaves with this leaf hash at `index`: RFC 9162, section 2.1.3.2."""
-    if not 0 <= index < size:
-        raise Wrong("a proof is of a leaf that the log does not have")
-    place, last = index, size - 1
-    for step in proof:
-        if last == 0:
-            raise Wrong("a proof is longer than the log is high")
-        if place & 1 or place == last:
-            found = hashlib.sha256(b"\1" + step + found).digest()
-            while place and not place & 1:
-                place, last = place >> 1, last >> 1
-        else:
-            found = hashlib.sha256(b"\1" + found + step).digest()
-        place, last = place >> 1, last >> 1
-    if last:
-        raise Wrong("a proof is shorter than the log is high")
-    return found
-
-
-def checkpoint_of(text: bytes) -> tuple[int, bytes]:
-    """Size and root of a checkpoint (C2SP tlog-checkpoint): its second and third line."""
-    try:
-        lines = text.decode("utf-8").split("\n")
-        return int(lines[1]), base64.b64decode(lines[2], validate=True)
-    except (ValueError, IndexError):
-        raise Wrong("checkpoint.txt is not a checkpoint") from None
-
-
-def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 6: every leaf is in the log, in its order, and says what the files here say."""
-    log, things = bundle.document("log.json"), _things(bundle)
-    if not log["leaves"]:
-        if bundle.manifest["format"] == FORMAT_1:
-            return None, UNSEALED
-        raise Wrong("log.json has no leaf: nothing here is proved by the log")
-    size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
-    last, hidden, found = -1, 0, set(log["unsealed"])
-    for each in log["leaves"]:
-        name, index, proof = each["id"], each["index"], map(bytes.fromhex, each["proof"])
-        if index <= last or root_of(bytes.fromhex(each["hash"]), index, size, list(proof)) != root:
-            raise Wrong(f"the leaf of {name} is not in the log of the checkpoint, or out of order")
-        if each["leaf"] is None and bundle.manifest["redacted"]:
-            hidden += 1
-        else:
-            _compare(each, things[name], bundle)
-        last = index
-        found.add(name)
-    for name in sorted(things.keys() ^ found):
-        raise Wrong(f"{name} is not both here and in the log")
-    for name in log["unsealed"]:
-        if bundle.manifest["format"] != FORMAT_1 and _is_late(things[name], bundle):
-            raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
-    rest = f"; here as a hash alone, for it holds personal data: {hidden}" if hidden else ""
-    late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
-    said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
-    return True, f"{len(log['leaves'])} {said} in the log of {size}{rest}{late}."
-
-
-def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """Everything here that must have a leaf, by its name there, with what the leaf must say."""
-    history, things = bundle.document("history.json"), {}
-    names = "order at recorded_at source key session payment expires_at reason author"
-    listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
-    for each in history["deliveries"]:
-        told = bundle.document(f"delivery-{each['delivery_id']}.json")
-        parts = {name: told[name]["sha256"] for name in ("headers", "whole") if told[name]}
-        things[told["delivery"]] = {
-            "kind": "delivery", "id": told["delivery"], "received_at": told["received_at"],
-            "source": told["source"], "body": told["sha256"], "size": told["size"], **parts,
-        }  # fmt: skip
-    for each in history["records"]:
-        money, details = each.get("money"), listed.get(f"record-{each['record_id']}.details")
-        things[each["record_id"]] = {
-            "kind": "record", "record": each["kind"], "currency": money and money["currency"],
-            "amount": money and str(int(money["amount"].replace(".", ""))),
-            **({} if details is None else {"details": details["sha256"]}),
-            **{name: each.get(name) for name in names.split()},
-        }  # fmt: skip
-    for each in bundle.document("revisions.json"):
-        said = {name: each[name] for name in ("outcome", "at", "fulfillable", "before")}
-        because = json.dumps(each["because"], ensure_ascii=False)
-        if not bundle.manifest["redacted"] or MASKED not in because:
-            said["because"] = hashlib.sha256(because.encode("utf-8", "surrogatepass")).hexdigest()
-        things[f"revision:{each['seq']}"] = {"kind": "revision", "order": history["order"], **said}
-    for each in attached(bundle):
-        things[f"deed:{each['deed']}"] = {
-            "kind": "deed", "id": each["deed"], "at": each["at"], "action": "attached",
-            "subject": each["subject"],
-            "facts": hashlib.sha256(each["facts"].encode("utf-8", "surrogatepass")).hexdigest(),
-        }  # fmt: skip
-    return things
-
-
-def _is_late(thing: dict[str, Any], bundle: Bundle) -> bool:
-    """Whether there was time enough to seal it before the bundle's instant."""
-    came = thing.get("received_at") or thing.get("recorded_at") or thing["at"]
-    return _micros(bundle.manifest["as_of"]) - _micros(came) > SEALED_WITHIN_S * 1_000_000
-
-
-def _micros(at: str) -> int:
-    return (datetime.fromisoformat(at.replace("Z", "+00:00")) - EPOCH) // timedelta(microseconds=1)
-
-
-def _compare(each: dict[str, Any], thing: dict[str, Any], bundle: Bundle) -> None:
-    """A leaf is what was hashed, and says what the files say, moments in microseconds."""
-    data = (each["leaf"] or "").encode()
-    if hashlib.sha256(b"\0" + data).hexdigest() != each["hash"]:
-        raise Wrong(f"the leaf of {each['id']} is not the one that was hashed")
-    leaf = read_json(data, "a leaf")
-    for name, said in thing.items():
-        wanted = _micros(said) if said and name.endswith("at") else said
-        if leaf.get(name) != wanted and not (name == "headers" and leaf.get(name) is None):
-            raise Wrong(f"the log says otherwise of {each['id']}: {name}")
-
-
 # --- what was concluded, and all steps -----------------------------------------------------------
 
 
 def ledger(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 8: fold what is here, and compare."""
+    """Step 10: fold what is here, and compare."""
     try:
         from reconcile.transparency.evidence import ledger_of
     except ImportError:
@@ -486,7 +233,7 @@ def signature(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 def rendered(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 9, which takes the program that made the bundle."""
+    """Step 11, which takes the program that made the bundle."""
     if bundle.manifest["format"] == FORMAT_1:
         return (
             None,
@@ -505,33 +252,36 @@ def release(bundle: Bundle) -> str:
 
 CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
     *(("digests", digests), ("signature", signature), ("deliveries", deliveries)),
-    *(("inclusion", inclusion), ("checkpoint", signature), ("ledger", ledger)),
-    ("rendered", rendered),
+    *(("inclusion", inclusion), ("readings", readings), ("completeness", completeness)),
+    *(("checkpoint", signature), ("ledger", ledger), ("rendered", rendered)),
 ]
 
 # --- what nothing proves --------------------------------------------------------------------------
 
 
 NOT_ANEW = "that the log was not written anew: a checkpoint that left the shop before shows it"
+NOTHING_LEFT_OUT = "that nothing about the order was left out"
+SAID = "claims, money, references (history.json)"
 COSIGNED = "that witnesses have cosigned the log"
 PROFILES = "which profile reads which source, and how (sources.json, profile-N.toml)"
 
 
-def unproven(bundle: Bundle) -> list[str]:
+def unproven(bundle: Bundle, left: int = 0) -> list[str]:
     """What of a bundle is only the word of whoever made it, however many steps passed. Of a bundle
-    that is not in form nothing: a step has failed."""
+    that is not in form nothing: a step has failed.
+
+    left  leaves of a checkpoint of the log that is known to have left the shop
+    """
     try:
-        return [clean(sentence) for sentence in _unproven(bundle) if sentence]
+        return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
     except (Wrong, *NOT_IN_FORM):
         return []
 
 
-def _unproven(bundle: Bundle) -> list[str]:
+def _unproven(bundle: Bundle, left: int) -> list[str]:
     log, history = bundle.document("log.json"), bundle.document("history.json")
     deliveries = [bundle.document(f"delivery-{each['delivery_id']}.json")
                   for each in history["deliveries"]]  # fmt: skip
-    bare = sum(not (each["body"] and each["body"]["file"] in bundle.members) for each in deliveries)
-    unread = "what the bodies said, which are left out: claims, money, references"
     plain = sum(not (each["headers"] and each["headers"]["file"] in bundle.members)
                 for each in deliveries)  # fmt: skip
     hidden = sum(each["leaf"] is None for each in log["leaves"])
@@ -542,10 +292,10 @@ def _unproven(bundle: Bundle) -> list[str]:
     masked = sum(MASKED in json.dumps(each["because"], ensure_ascii=False) for each in revisions)
     keys = [name for name in bundle.members if name.startswith("key-")]
     return [
-        "that nothing about the order was left out",
+        *_sealed_unproven(bundle, left),
         NOT_ANEW,
         _cosigners(bundle),
-        _of(bare, f"{unread} (history.json)", len(deliveries)),
+        *_said_unproven(bundle, deliveries),
         _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
         "address, verdict, signature and what it is over (delivery-ID.json)" if deliveries else "",
         "that key-FINGERPRINT.pem is the payment service's own key" if keys else "",
@@ -564,6 +314,49 @@ def _unproven(bundle: Bundle) -> list[str]:
         f"{len(log['leaves'])}): something was sealed, and nobody can tell what" if hidden else "",
         f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
         if log["unsealed"] else "",
+    ]  # fmt: skip
+
+
+def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
+    """Of whether something was left out, or belongs to another order."""
+    if bundle.manifest["format"] == FORMAT_1:
+        return [NOTHING_LEFT_OUT]
+    found, key = chain_of(bundle), (bundle.document("log.json")["order"] or {}).get("key")
+    if not found.whole:
+        return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: it was sealed before entries "
+                "of the log named their order, or its key was erased"]  # fmt: skip
+    some, count = ", ".join(found.others[:4]), len(found.others)
+    after = "after the last entry that the log has of it here"
+    if found.tree:
+        index, at = found.tree
+        after = f"since {at}"
+        if index >= left:
+            after += (f"; and what was before that is proven only if a checkpoint of {index + 1} "
+                      "leaves or more had left the shop before the dispute")  # fmt: skip
+    return [
+        f"{NOTHING_LEFT_OUT} {after}",
+        "" if key else "that it is this order that the log's entries name: its reference is masked",
+        f"that these are of this order, {count}: {some}; the log has them under another, or of "
+        "before its entries named their order" if found.others else "",
+    ]  # fmt: skip
+
+
+def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
+    """Of what the bodies said, where neither a body nor the log shows it."""
+    bare = [each["delivery"] for each in deliveries
+            if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
+    said = "what the bodies said, which are left out"
+    if bundle.manifest["format"] == FORMAT_1:
+        return [_of(len(bare), f"{said}: {SAID}", len(deliveries))]
+    found = readings_of(bundle)
+    dark = len({*found.bare} & {*bare})
+    several = f"what the bodies said, which were read in more than one way: {SAID}"
+    return [
+        _of(dark, f"{said}, and which were sealed before readings were, or are read otherwise "
+            f"since: {SAID}", len(deliveries)),
+        _of(len({*found.masked} & {*bare}), f"{said}, in texts that are masked (history.json)",
+            len(deliveries)),
+        _of(len({*found.several} & {*bare}), several, len(deliveries)),
     ]  # fmt: skip
 
 

@@ -43,7 +43,6 @@ from app.evidence.verify import (
     Wrong,
     deliveries,
     digests,
-    inclusion,
     ledger,
     release,
     steps_of,
@@ -51,6 +50,7 @@ from app.evidence.verify import (
     verdict,
 )
 from app.evidence.verify import rendered as left_to_its_release
+from app.evidence.verify_entries import completeness, inclusion, readings
 from app.evidence.witnesses import WrongCosignature, cosigned_at, trusted_witnesses
 from app.orders.reindex import read_bytes_again
 from app.providers.profile import profile_text, read_profile, shipped_profiles
@@ -335,6 +335,8 @@ def verify_evidence(
         ("signature", lambda bundle: _signature(bundle, trusted)),
         ("deliveries", deliveries),
         ("inclusion", inclusion),
+        ("readings", readings),
+        ("completeness", completeness),
         ("checkpoint", _checkpoint),
         ("ledger", ledger),
         ("bodies", bodies),
@@ -347,6 +349,7 @@ def verify_evidence(
         checks.append((WITNESSES, lambda bundle: _witnessed(bundle, witnesses)))
     bundle, steps = steps_of(archive, checks)
     passed = {each.name for each in steps if each.passed}
+    left = read_checkpoint(kept.note).size if kept is not None and KEPT_CHECKPOINT in passed else 0
     manifest = {} if bundle is None else bundle.manifest
     return VerifiedBundle(
         order=_text(manifest.get("order")),
@@ -355,31 +358,27 @@ def verify_evidence(
         not_proven=()
         if bundle is None
         else tuple(
-            _not_proven(
-                bundle,
-                kept=KEPT_CHECKPOINT in passed,
-                witnesses=witnesses if WITNESSES in passed else None,
-            )
+            _not_proven(bundle, left=left, witnesses=witnesses if WITNESSES in passed else None)
         ),
     )
 
 
-def _not_proven(bundle: Bundle, *, kept: bool, witnesses: TrustedWitnesses | None) -> Iterator[str]:
+def _not_proven(bundle: Bundle, *, left: int, witnesses: TrustedWitnesses | None) -> Iterator[str]:
     """As any Python tells it, but for what takes this program: profiles that are those of this
     release are known, and a kept checkpoint shows that the log is the one that there was; so do
     witnesses from when they cosigned on.
 
-    kept       whether the bundle's log is that of a checkpoint that was kept
+    left       leaves of a checkpoint of the bundle's log that was kept; 0 without one
     witnesses  who have cosigned it
     """
-    for sentence in unproven(bundle):
+    for sentence in unproven(bundle, left):
         if sentence == PROFILES and _are_of_this_release(bundle):
             yield "which profile reads which source (sources.json)"
         elif sentence.startswith(COSIGNED) and witnesses is not None:
             continue
         elif sentence != NOT_ANEW:
             yield sentence
-        elif witnesses is not None and not kept:
+        elif witnesses is not None and not left:
             moments = sorted(at for _, at in _cosigned(bundle, witnesses) if at is not None)
             origin = read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
             yield (
@@ -387,7 +386,7 @@ def _not_proven(bundle: Bundle, *, kept: bool, witnesses: TrustedWitnesses | Non
                 f"{format_instant(moments[witnesses.quorum - 1])}, when the witnesses cosigned it, "
                 "and that the shop keeps no other beside it"
             )
-        elif not kept:
+        elif not left:
             yield sentence
 
 

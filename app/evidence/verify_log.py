@@ -4,6 +4,8 @@
     2 hashes       every kept hash is that of the leaves beneath it
     3 heads        every checkpoint is the head of its leaves, as it was signed, by a key of ours
     4 rows         every row has a leaf, or waits for one
+    orders         each leaf is the next one of the order that it names, and each day's tree of all
+                   orders is that of the leaves there were (`verify_orders`)
     5 departures   every checkpoint that left the house, shown, delivered or cosigned, is a head of
                    this log, as far as is known here
     6 the keeper   a checkpoint that was kept elsewhere is one, too
@@ -25,6 +27,7 @@ from app.database.engine import Connection
 from app.evidence.keys import PublicKey
 from app.evidence.seal import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
 from app.evidence.store import Content, contents_of, node_count, strays, whole_bodies
+from app.evidence.verify_orders import Names, OrderCounts, names_of, wrong_name
 from app.evidence.witnesses import (
     WrongCosignature,
     cosigned_at,
@@ -35,8 +38,8 @@ from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.verify import digest_of
 from app.sealing.departure_store import Departure, departures_after
-from app.sealing.leaf_store import KINDS, Leaf, Members, Sealable
-from app.sealing.log_queue_store import count_unsealed, log_size, rows_to_seal
+from app.sealing.leaf_store import KINDS, READING, Leaf, Members, Sealable
+from app.sealing.log_queue_store import count_unsealed, log_size, readings_to_seal, rows_to_seal
 from app.sealing.log_store import (
     Identity,
     SignedHead,
@@ -46,12 +49,14 @@ from app.sealing.log_store import (
     leaves_after,
     newest_head,
 )
+from app.sealing.order_store import erased_orders
+from app.sealing.order_tree_store import SealedTree, all_trees
 from reconcile.instants import format_instant
 from reconcile.transparency.cosignatures import read_cosigner
 from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf_hash
 
-OWN: Final = frozenset(("kind", "salt"))
-"""Members that are the leaf's own."""
+OWN: Final = frozenset(("kind", "salt", "order", "of", "nth", "after", "reading"))
+"""Members that are the leaf's own, or are compared otherwise than with its row."""
 
 INDEXED: Final = frozenset(("event", "verdict"))
 """What `reindex` may correct in a row."""
@@ -67,7 +72,8 @@ async def rows_of(connection: Connection, leaves: Sequence[Leaf]) -> Rows:
         own = [each for each in own if _is_subject(each, numbered=kind.numbered)]
         if own:
             found |= await rows_to_seal(connection, kind, own)
-    return found
+    again = [leaf.subject for leaf in leaves if leaf.kind == READING and ":" in leaf.subject]
+    return found | (await readings_to_seal(connection, again) if again else {})
 
 
 def _is_subject(subject: str, *, numbered: bool) -> bool:
@@ -121,10 +127,12 @@ def _wrong_body(name: str, content: Content) -> Iterator[str]:
         yield f"{name} has lost its body, and was not pruned: it was deleted"
 
 
-def reread(leaf: Leaf, row: Sealable) -> bool:
+def reread(leaf: Leaf, row: Sealable, names: Names) -> bool:
     """Whether the row's index says otherwise than the receiver did: see `reindex`."""
     sealed = leaf.members()
-    return any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys())
+    if any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys()):
+        return True
+    return leaf.kind != READING and names.reads_otherwise(sealed, row)
 
 
 class Tree:
@@ -306,7 +314,8 @@ async def verify_log(
         if known is None:
             raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
         kept = None if against is None else _kept_elsewhere(against, known)
-        verification = _Verification(connection, Tree(known, kept=kept), tell=tell)
+        trees = await all_trees(connection)
+        verification = _Verification(connection, Tree(known, kept=kept), trees, tell=tell)
         return await verification.run(against, kept, progress=progress)
 
 
@@ -323,10 +332,14 @@ def _kept_elsewhere(note: str, known: Identity) -> Checkpoint:
 class _Verification:
     """One pass over the log; what it found is `verified`."""
 
-    def __init__(self, connection: Connection, tree: Tree, *, tell: int) -> None:
+    def __init__(
+        self, connection: Connection, tree: Tree, trees: Sequence[SealedTree], *, tell: int
+    ) -> None:
         self._connection = connection
         self._tree = tree
         self._heads: deque[SignedHead] = deque()
+        self._orders = OrderCounts(trees)
+        self._erased: set[str] = set()
         self._left: deque[Departure] = deque()
         self._whole = True
         self.verified = VerifiedLog(tell=tell)
@@ -342,6 +355,7 @@ class _Verification:
         size, after = await log_size(self._connection), 0
         await self._more_heads(0)
         await self._more_left(0, "")
+        self._erased = await erased_orders(self._connection)
         while leaves := await leaves_after(self._connection, after, limit=AT_ONCE):
             await self._check_rows(leaves)  # 1
             for leaf in leaves:
@@ -350,6 +364,9 @@ class _Verification:
             after = leaves[-1].number + 1
             progress(after, size)
         await self._check_end()
+        if self._whole:
+            for problem in await self._orders.wrong_counts(self._connection):
+                self.verified.add(problem)
         await self._check_unsealed()  # 4
         if note is not None and kept is not None:  # 6
             self._check_keep(note, kept)
@@ -358,12 +375,15 @@ class _Verification:
     async def _check_rows(self, leaves: Sequence[Leaf]) -> None:
         rows = await rows_of(self._connection, leaves)
         bodies = await contents(self._connection, leaves)
+        names = await names_of(self._connection, rows.values(), erased=self._erased)
         for leaf in leaves:
             row = rows.get(leaf.subject)
             problem = misfit(leaf, row, bodies.get(leaf.subject))
+            if problem is None and row is not None:
+                problem = wrong_name(leaf, row, names)
             if problem is not None:
                 self.verified.add(problem, leaf=leaf.number)
-            elif row is not None and reread(leaf, row):
+            elif row is not None and reread(leaf, row, names):
                 self.verified.reread += 1
 
     async def _grow(self, leaf: Leaf) -> None:
@@ -378,6 +398,11 @@ class _Verification:
             self._whole = False
             return
         self._tree.append(leaf.hash)
+        problem = self._orders.append(leaf)
+        if problem is not None:
+            self.verified.add(problem, leaf=leaf.number)
+        for problem in self._orders.wrong_trees(self._tree.size):
+            self.verified.add(problem)
         while self._heads and self._heads[0].size == self._tree.size:  # 3
             await self._check_head(self._heads.popleft())
         while self._left and self._left[0].size == self._tree.size:  # 5

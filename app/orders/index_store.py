@@ -14,6 +14,7 @@ from app.receiving.correlation_store import Linking, LinkMemory, keys_of_referen
 from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.due_store import mark_all_due
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
+from app.sealing.log_queue_store import mark_read_again
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 
@@ -76,6 +77,7 @@ def _index(
     linking.assign(connection, [event for event, _, _ in fresh])
     write_index(connection, linking, fresh)
     write_phone_notes(connection, _customers(rereads, linking))
+    mark_read_again(connection, [reread.delivery.delivery_id for reread in rereads])
     orders = {*linking.orders.values(), *linking.touched()}
     mark_due(connection, dict.fromkeys(sorted(orders), now))
     return verdicts

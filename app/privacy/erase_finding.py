@@ -64,6 +64,8 @@ from app.receiving.phone_store import (
     orders_by_phone,
 )
 from app.receiving.unread import WINDOW
+from app.sealing.log_queue_store import mark_read_again
+from app.sealing.order_store import forget_order
 from reconcile.instants import DAY, NO_TIME, Duration, Instant, format_instant
 from reconcile.ledger.fold import FINAL, fold, last_heard
 from reconcile.ledger.history import History
@@ -651,6 +653,7 @@ class Erasing:
             await drop_notes(connection, _notes_of(erasure, [settled.order, *deliveries]))
             if self._until is None or settled.last_heard <= self._until:
                 erasure.requests += await drop_requests(connection, [settled.order])
+            await forget_order(connection, settled.order)
             if settled.order != erasure.subject:
                 await note_in_trail(
                     connection,
@@ -667,6 +670,8 @@ class Erasing:
     ) -> None:
         reasons = await bare_reasons(connection, deliveries, erasure.phones)
         await rewrite_reasons(connection, reasons)
+        if reasons:
+            await run(connection, mark_read_again, deliveries)
         erasure.reasons += len(reasons)
 
     async def tidy(self) -> bool:

@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.text import LEAF, counted
 from app.evidence.store import node_count, strays
 from app.privacy.consistency_store import differing_contests
-from app.sealing.leaf_store import KINDS
+from app.sealing.leaf_store import KINDS, READING
 from app.sealing.log_queue_store import log_size
 from reconcile.instants import Instant
 from reconcile.transparency.merkle import STEP
@@ -485,6 +485,7 @@ async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
     if await node_count(connection) != sum(size >> level for level in range(STEP, 64, STEP)):
         found.append("hashes of the log are missing, or too many; see `tallyhook log verify`")
     of_rows = sum([await _sealed(connection, *kind) for kind in _SEALED])
+    of_rows += await _count(connection, "log_leaves", f"WHERE kind = '{READING}'")
     if leaves != of_rows:
         found.append(
             f"the log has {counted(leaves, *LEAF)}, and the rows that are there have {of_rows:,}; "

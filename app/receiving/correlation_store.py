@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from app.database.statements import PlainConnection, insert_rows, select_rows
+from app.sealing.log_queue_store import mark_read_again
 from reconcile.ledger.events import UNCONFIRMED, Event
 
 LinkKey = tuple[str, str, str]
@@ -37,6 +38,14 @@ ADOPTED = (
     'AS adopted ("row", order_key) WHERE events."row"=adopted."row"'
 )
 """Orphans by their rows, and the order that each belongs to: PostgreSQL's form, one statement."""
+
+_BROUGHT = (
+    'SELECT delivery_id FROM events WHERE "row" IN ({rows}) UNION SELECT deliveries.id FROM events '
+    "JOIN deliveries ON deliveries.event_id = events.event_id "
+    "AND deliveries.source = events.source AND deliveries.digest = events.digest "
+    "WHERE deliveries.verdict = 'duplicate' AND events.\"row\" IN ({rows}) ORDER BY 1"
+)
+"""The deliveries that brought some events."""
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
 """Row, source, event id, payment, session and standing of an event that waits for its order."""
@@ -137,7 +146,12 @@ class Linking:
                 rows=[(*key, order) for key, order in self.made.items()],
                 conflict="ON CONFLICT DO NOTHING",
             )
-        self._write_adopted(connection)
+        if self.adopted:
+            self._write_adopted(connection)
+            # Whole numbers of ours, so they may stand in the text.
+            rows = ",".join(str(int(row)) for row in self.adopted)
+            brought = connection.ask(_BROUGHT.format(rows=rows))
+            mark_read_again(connection, [delivery for (delivery,) in brought])
         if self.contested:
             insert_rows(
                 connection,
@@ -153,7 +167,7 @@ class Linking:
         if connection.dialect == "sqlite":
             for row, order in self.adopted.items():
                 connection.ask('UPDATE events SET order_key=? WHERE "row"=?', (order, row))
-        elif self.adopted:
+        else:
             connection.ask(ADOPTED, (list(self.adopted), list(self.adopted.values())))
 
     def load(self, connection: PlainConnection, keys: list[LinkKey]) -> None:

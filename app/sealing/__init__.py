@@ -5,4 +5,6 @@ __all__ = (
     "leaf_store",
     "log_queue_store",
     "log_store",
+    "order_store",
+    "order_tree_store",
 )

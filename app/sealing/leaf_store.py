@@ -4,6 +4,11 @@ A document has the kind, a salt, and what the row says. Texts that may be delete
 as their SHA-256, so that nothing in the log has to go with them. Numbers are whole and below 2**53;
 money is text, times are microseconds since 1970.
 
+A leaf names its order by a commitment (`of`), says which of the order's leaves it is (`nth`) and
+the number of the one that it comes after (`after`): so none can be left out between two that are
+shown. A delivery's leaf has the digest of what was read of its body (`reading`); where that is read
+or joined to an order later on, a leaf of the kind `reading` says so.
+
 A document is for ever: a member may be added only where rows of before say nothing of it, and then
 it is left out, or under the name of a new kind.
 """
@@ -16,20 +21,43 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from app.database.mapping import RECORD_COLUMNS
+from app.database.mapping import EVENT_COLUMNS, RECORD_COLUMNS, delivery_of
 from reconcile.canonical import canonical_json
+from reconcile.ledger.events import Event
 from reconcile.transparency.merkle import Hash, leaf_hash
+from reconcile.transparency.readings import sealed_reading
 
 Members = dict[str, Any]
 """JSON: text, whole numbers, null."""
 
+READING: Final = "reading"
+"""The kind of a leaf that says how a delivery is read later on: of no row of its own."""
+
+READ: Final = frozenset(("delivery", READING))
+"""The kinds of which a leaf seals what was read."""
+
 
 class Sealable(NamedTuple):
-    """What one row says now. `subject` names it among all kinds."""
+    """What one row says now. `subject` names it among all kinds.
+
+    order  the order that its leaf names; None where it belongs to none
+    event  what was read of it, of a delivery; None where it could not be read
+    """
 
     kind: str
     subject: str
     members: Members
+    order: str | None = None
+    event: Event | None = None
+
+
+class Place(NamedTuple):
+    """Where a leaf stands among its order's: the commitment to the order, in hex, the how many-th
+    it is, and the number of the one before it."""
+
+    of: str
+    nth: int
+    after: int | None
 
 
 class Leaf(NamedTuple):
@@ -54,7 +82,8 @@ class Kind:
     """One kind of rows that are sealed.
 
     numbered  whether the key is 1, 2, 3 … in commit order; else ids, which writers must mark
-    sealable  what is sealed of a row of `columns`, of which the first is the key
+    sealable  what is sealed of a row of `columns`, of which the first is the key, and of `beside`
+    beside    columns of another table, which `joined` joins
     """
 
     name: str
@@ -62,6 +91,14 @@ class Kind:
     columns: tuple[str, ...]
     numbered: bool
     sealable: Callable[[Sequence[Any]], Sealable]
+    beside: tuple[str, ...] = ()
+    joined: str = ""
+
+    @property
+    def selected(self) -> str:
+        """What a query of its rows selects, and from where."""
+        columns = (*(f'{self.table}."{name}"' for name in self.columns), *self.beside)
+        return f"{', '.join(columns)} FROM {self.table} {self.joined}"
 
     def subject(self, key: str | int) -> str:
         """How a row of this kind is named: its id, or `revision:7`."""
@@ -77,10 +114,28 @@ def leaf_bytes(members: Members) -> bytes:
     return canonical_json(members)
 
 
-def leaf_of(row: Sealable, *, number: int, salt: bytes) -> Leaf:
-    """The leaf that seals a row as it is now."""
-    content = leaf_bytes({"kind": row.kind, "salt": salt.hex(), **row.members})
-    return Leaf(number, row.kind, row.subject, content.decode(), leaf_hash(content))
+def leaf_of(
+    row: Sealable,
+    *,
+    number: int,
+    salt: bytes,
+    place: Place | None = None,
+    secret: bytes | None = None,
+) -> Leaf:
+    """The leaf that seals a row as it is now.
+
+    place   among its order's leaves; None of what belongs to no order
+    secret  what the salts of a reading are drawn from; without it no reading is sealed
+    """
+    members = {"kind": row.kind, "salt": salt.hex(), **row.members}
+    if place is not None:
+        members |= place._asdict()
+    if secret is not None and row.kind in READ:
+        event = row.event
+        members["reading"] = event and sealed_reading(event, secret=secret, salt=salt)
+    content = leaf_bytes(members)
+    subject = row.subject if row.kind != READING else f"{row.subject}:{number}"
+    return Leaf(number, row.kind, subject, content.decode(), leaf_hash(content))
 
 
 def digest_of_text(text: str | None) -> str | None:
@@ -97,8 +152,9 @@ def _delivery(row: Sequence[Any]) -> Sealable:
     """`event` and `verdict` as reading gave them: an index, which `reindex` may correct."""
     # fmt: off
     (delivery_id, received_at, source, verdict, event_id, digest, size, headers, pruned_at,
-     envelope) = row
+     envelope, *read) = row
     # fmt: on
+    order, event = _read(read)
     return Sealable(
         "delivery",
         delivery_id,
@@ -113,7 +169,36 @@ def _delivery(row: Sequence[Any]) -> Sealable:
             "headers": None if pruned_at is not None else digest_of_text(headers),
             "verdict": verdict,
         },
+        order=order,
+        event=event,
     )
+
+
+def _read(row: Sequence[Any]) -> tuple[str | None, Event | None]:
+    """The order and the event of a row of EVENT_COLUMNS, which is empty where nothing was read."""
+    if not row or row[2] is None:
+        return None, None
+    try:
+        return row[0], delivery_of(row).event
+    except ValueError:  # a claim of a later release: a reading of ours seals it when it is known
+        return row[0], None
+
+
+def reading_again(delivery: Sealable) -> Sealable:
+    """What seals that a delivery is read otherwise, or belongs to another order, than its own leaf
+    says. Its subject is completed by the number of its leaf."""
+    return Sealable(
+        READING,
+        f"{READING}:{delivery.subject}",
+        {"delivery": delivery.subject},
+        order=delivery.order,
+        event=delivery.event,
+    )
+
+
+def delivery_read_again(subject: str) -> str:
+    """The delivery that the subject of such a leaf names."""
+    return subject.split(":")[1]
 
 
 def _record(row: Sequence[Any]) -> Sealable:
@@ -130,7 +215,6 @@ def _record(row: Sequence[Any]) -> Sealable:
             "id": record_id,
             "recorded_at": recorded_at,
             "record": kind,
-            "order": order,
             "at": at,
             "amount": None if amount is None else str(amount),
             "currency": currency,
@@ -142,6 +226,7 @@ def _record(row: Sequence[Any]) -> Sealable:
             "details": digest_of_text(details),
             **{name: said for name, said in added.items() if said is not None},
         },
+        order=order,
     )
 
 
@@ -152,7 +237,6 @@ def _revision(row: Sequence[Any]) -> Sealable:
         f"revision:{seq}",
         {
             "id": seq,
-            "order": order,
             "at": at,
             "outcome": outcome,
             "fulfillable": fulfillable,
@@ -161,6 +245,7 @@ def _revision(row: Sequence[Any]) -> Sealable:
             "before_fulfillable": before_fulfillable,
             "because": digest_of_text(because),
         },
+        order=order,
     )
 
 
@@ -182,6 +267,15 @@ def _deed(row: Sequence[Any]) -> Sealable:
     )
 
 
+def _orders(row: Sequence[Any]) -> Sealable:
+    number, at, size, orders, root = row
+    return Sealable(
+        "orders",
+        f"orders:{number}",
+        {"id": number, "at": at, "size": size, "orders": orders, "root": bytes(root).hex()},
+    )
+
+
 _DELIVERY_COLUMNS: Final = (
     "id", "received_at", "source", "verdict", "event_id", "digest", "size", "headers", "pruned_at",
     "envelope",
@@ -197,6 +291,9 @@ DELIVERY: Final = Kind(
     columns=_DELIVERY_COLUMNS,
     numbered=False,
     sealable=_delivery,
+    beside=tuple(f"events.{name}" for name in EVENT_COLUMNS),
+    joined="LEFT JOIN events ON events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest",
 )
 RECORD: Final = Kind(
     name="record",
@@ -220,7 +317,15 @@ DEED: Final = Kind(
     sealable=_deed,
 )
 
-KINDS: Final[tuple[Kind, ...]] = (DELIVERY, RECORD, REVISION, DEED)
+ORDERS: Final = Kind(
+    name="orders",
+    table="order_trees",
+    columns=("number", "at", "size", "orders", "root"),
+    numbered=True,
+    sealable=_orders,
+)
+
+KINDS: Final[tuple[Kind, ...]] = (DELIVERY, RECORD, REVISION, DEED, ORDERS)
 """Everything that is sealed."""
 
 KIND_OF: Final = {kind.name: kind for kind in KINDS}

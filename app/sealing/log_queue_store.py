@@ -16,8 +16,19 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, Rows, insert_rows, select_in
-from app.sealing.leaf_store import KIND_OF, KINDS, Kind, Sealable
+from app.database.statements import PlainConnection, Rows, insert_rows, run, select_in
+from app.sealing.leaf_store import (
+    DELIVERY,
+    KIND_OF,
+    KINDS,
+    READING,
+    Kind,
+    Leaf,
+    Sealable,
+    delivery_read_again,
+    reading_again,
+)
+from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
 """Marks read in one go; each stands for the rows of one transaction, some thousands at most."""
@@ -31,12 +42,22 @@ SEALED: Final = "sealed"
 
 def mark_unsealed(connection: PlainConnection, kind: Kind, ids: Sequence[str]) -> None:
     """Say that these new rows are to be sealed, in the transaction that writes them."""
+    _mark(connection, kind.name, ids)
+
+
+def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
+    """Say that these deliveries may be read otherwise from now on, or belong to another order: what
+    is not sealed of that yet will be."""
+    _mark(connection, READING, deliveries)
+
+
+def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
     if ids:
         insert_rows(
             connection,
             table="unsealed",
             columns=("kind", "ids", "count"),
-            rows=[(kind.name, "\n".join(ids), len(ids))],
+            rows=[(kind, "\n".join(ids), len(ids))],
         )
 
 
@@ -45,6 +66,7 @@ class Found:
     """Rows without a leaf, and what is to be noted once they have one.
 
     size      the log's leaves when this was read
+    read      of deliveries that may be read otherwise: the leaves that say how they were read
     marks     numbers of the marks that are then used up
     counters  name to value: how far numbered kinds are sealed
     swept     name to id: how far the sweeps have come
@@ -52,6 +74,7 @@ class Found:
 
     size: int
     rows: list[Sealable] = field(default_factory=list)
+    read: dict[str, list[Leaf]] = field(default_factory=dict)
     marks: list[int] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
     swept: dict[str, str] = field(default_factory=dict)
@@ -98,8 +121,13 @@ async def _marked(connection: AsyncConnection, found: Found, *, limit: int) -> l
         found.marks.append(row)
         ids.setdefault(kind, []).extend(some)
     rows: list[Sealable] = []
+    again = ids.pop(READING, [])
     for name, wanted in ids.items():
         rows += await _by_ids(connection, KIND_OF[name], wanted)
+    if again:
+        now = await rows_to_seal(connection, DELIVERY, again)
+        found.read = await run(connection, read_leaves, sorted(now))
+        rows += [reading_again(each) for each in now.values()]
     return rows
 
 
@@ -112,12 +140,8 @@ async def _by_ids(connection: AsyncConnection, kind: Kind, ids: Sequence[str]) -
 
 
 def _selecting(kind: Kind) -> str:
-    columns = ", ".join(f"{kind.table}.{name}" for name in kind.columns)
     key = kind.columns[0]
-    return (
-        f"SELECT {columns} FROM {kind.table} "  # noqa: S608
-        f"LEFT JOIN log_leaves ON log_leaves.subject = {kind.table}.{key}"
-    )
+    return f"SELECT {kind.selected} LEFT JOIN log_leaves ON log_leaves.subject = {kind.table}.{key}"
 
 
 async def _numbered(
@@ -127,10 +151,7 @@ async def _numbered(
     after = await _counter(connection, name)
     key = kind.columns[0]
     rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(kind.columns)} FROM {kind.table} "  # noqa: S608
-            f"WHERE {key} > :after ORDER BY {key} LIMIT :limit"
-        ),
+        text(f"SELECT {kind.selected} WHERE {key} > :after ORDER BY {key} LIMIT :limit"),
         {"after": after, "limit": limit},
     )
     sealed = [kind.sealable(tuple(row)) for row in rows]
@@ -211,12 +232,25 @@ async def rows_to_seal(
     connection: AsyncConnection, kind: Kind, subjects: Iterable[str]
 ) -> dict[str, Sealable]:
     """What the rows that these subjects name say now, sealed or not; none for a missing one."""
-    columns, key = ", ".join(kind.columns), kind.columns[0]
+    key = f"{kind.table}.{kind.columns[0]}"
     wanted = [kind.key(each) for each in subjects]
-    sql = f"SELECT {columns} FROM {kind.table} WHERE {key} IN ({{}})"  # noqa: S608
+    sql = f"SELECT {kind.selected} WHERE {key} IN ({{}})"
     if kind.numbered:  # whole numbers of ours, so they may stand in the text
         numbers = ",".join(str(int(each)) for each in wanted) or "NULL"
         rows = [tuple(r) for r in await connection.execute(text(sql.format(numbers)))]
     else:
         rows = await select_in(connection, sql=sql, values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
+
+
+async def readings_to_seal(
+    connection: AsyncConnection, subjects: Iterable[str]
+) -> dict[str, Sealable]:
+    """The same of leaves that say how a delivery was read later on."""
+    deliveries = {each: delivery_read_again(each) for each in subjects}
+    now = await rows_to_seal(connection, DELIVERY, set(deliveries.values()))
+    return {
+        subject: reading_again(now[delivery])
+        for subject, delivery in deliveries.items()
+        if delivery in now
+    }

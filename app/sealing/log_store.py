@@ -13,6 +13,7 @@ from app.database.locks import SEALING, take_lock
 from app.database.statements import PlainConnection, insert_rows, select_in
 from app.sealing.leaf_store import Leaf
 from app.sealing.log_queue_store import Found
+from app.sealing.order_store import OrderBook
 from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
 
@@ -39,6 +40,7 @@ class Growth:
     """What one round of sealing adds; nothing but used up marks where `signed` is None."""
 
     found: Found
+    book: OrderBook
     leaves: Sequence[Leaf]
     nodes: Sequence[tuple[Node, Hash]]
     signed: SignedHead | None
@@ -65,6 +67,7 @@ def grow_log(connection: PlainConnection, growth: Growth) -> bool:
             columns=("size", "head", "at", "note"),
             rows=[(signed.size, signed.head, signed.at, signed.note)],
         )
+        growth.book.write(connection)
     _note_found(connection, growth.found)
     return True
 

@@ -27,6 +27,7 @@ from tests.bench.machine import machine
 from tests.bench.many import many, many_figures
 from tests.bench.matching import match_figures, match_month
 from tests.bench.offered import offered, offered_figures
+from tests.bench.order_trees import order_tree_figures
 from tests.bench.period import adding_up_figure, workbook_figure
 from tests.bench.rebuild import rebuild
 from tests.bench.reconcile import reconcile_figures
@@ -56,6 +57,7 @@ PARTS = (
     "reconcile",
     "report",
     "sealing",
+    "order_trees",
     "many",
     "console",
 )
@@ -165,6 +167,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("reconcile", reconcile_figures),
         ("report", reporting),
         ("sealing", sealing_figures),
+        ("order_trees", order_tree_figures),
         ("many", holding_many),
         ("console", console_figures),
     ]

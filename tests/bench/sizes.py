@@ -34,6 +34,7 @@ BARS = {
     "sealing": 5_000.0,
     "proof": 50.0,
     "proof memory": 64.0,
+    "order tree": 10.0,
     "many metrics": 50.0,
     "many check": 100_000.0,
     "many erase": 2.0,
@@ -48,8 +49,8 @@ two receivers: times the rate of one; fold: µs; rebuild, on one core and on two
 memory: MiB; flatness: of the first round's rate; flood: of the genuine deliveries, ms, MiB;
 put beside: ms; verifying: µs, of any keyed hash; recovery, workbook, bundle: seconds; import,
 match, reconcile: rows a second; sealing: of the rate without it, leaves a second; proof: ms;
-many: ms, rows a second, seconds, of an empty database's; console: ms, ms, KB, of that without
-people."""
+order tree: seconds; many: ms, rows a second, seconds, of an empty database's; console: ms, ms, KB,
+of that without people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,7 @@ class Sizes:
     report_rows    breaks in the report that a workbook is made of
     report_orders  orders that are added up to a report
     log_leaves     leaves of the log in which `log_proofs` are proved
+    tree_orders    orders in the tree of all orders
     many_deliveries deliveries in a database beside an empty one; each gets `many_orders` orders of
                    deliveries in each of `many_legs` legs
     console_orders orders whose pages are asked for `console_times` times each; people browse them
@@ -115,6 +117,7 @@ class Sizes:
     report_orders: int = 200_000
     log_leaves: int = 10_000_000
     log_proofs: int = 500
+    tree_orders: int = 1_000_000
     many_deliveries: int = 10_000_000
     many_orders: int = 2_500
     many_legs: int = 5
@@ -150,6 +153,7 @@ QUICK = Sizes(
     report_orders=10_000,
     log_leaves=500_000,
     log_proofs=200,
+    tree_orders=50_000,
     many_deliveries=500_000,
     many_orders=1_000,
     many_legs=3,

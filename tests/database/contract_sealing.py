@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,15 @@ import pytest
 
 from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import NotFoundError
+from app.database.engine import Connection
+from app.database.statements import run
 from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
 from app.evidence.seal import Sealer, seal_all, verified_checkpoint
+from app.evidence.seal_orders import seal_orders_if_due
 from app.evidence.verify_log import verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
+from app.privacy.layers_store import prove_log
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.store import Store
 from app.sealing import log_queue_store
@@ -33,18 +38,23 @@ from app.sealing.departure_store import (
     newest_departures,
     witness_states,
 )
-from app.sealing.log_queue_store import count_unsealed, without_leaf
+from app.sealing.log_queue_store import count_unsealed, mark_read_again, without_leaf
 from app.sealing.log_store import begin_log, leaves_after, newest_head
+from app.sealing.order_store import NamedOrder, forget_order, named_orders
+from app.sealing.order_tree_store import SealedTree, all_trees, entry_in
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.transparency.merkle import consistency_holds, inclusion_holds, leaf_hash
+from reconcile.transparency.order_tree import root_by
 from tests.database.builders import SIGNER, arrival, context, keep, rows, said, seal
 from tests.database.contract_checking import quiet
 from tests.reconcile.build import T
 
-TABLES = "deliveries", "records", "revisions", "audit"
+DAY_S = 24 * 60 * 60
+
+TABLES = "deliveries", "records", "revisions", "audit", "order_trees"
 
 
 def genuine(event_id: str, **fields: Any) -> Arrival:
@@ -95,6 +105,12 @@ async def everything_is_sealed_once(store: Store) -> int:
     found = await verify_log(context(store), progress=lambda done, of: None)
     assert (found.problems, found.leaves, found.waiting) == ([], total, 0)
     return total
+
+
+async def sealed(store: Store) -> list[dict[str, Any]]:
+    """What every leaf says, in the log's order."""
+    async with store.reading() as connection:
+        return [leaf.members() for leaf in await leaves_after(connection, 0, limit=1_000)]
 
 
 class SealingContract:
@@ -220,6 +236,138 @@ class SealingContract:
         for subject in (waiting.delivery_id, "deed:7", "no"):
             with pytest.raises(NotFoundError, match="log seal"):
                 await prove_sealed(context(store), subject)
+
+    async def test_leaves_name_their_order_one_after_the_other(self, store: Store) -> None:
+        """Across batches, each order by a name of its own, and what belongs to none by none."""
+        await begin(store)
+        for part in range(2):
+            await keep(store, *(genuine(f"{order}{part}", order=order) for order in "ABA"[part:]))
+            await keep(store, arrival(None))
+            await seal(store)
+        leaves = await sealed(store)
+        names = {leaf.get("of") for leaf in leaves}
+        assert len(names) == 3
+        for of in names - {None}:
+            own = [n for n, leaf in enumerate(leaves) if leaf.get("of") == of]
+            assert [(leaves[n]["nth"], leaves[n]["after"]) for n in own] == list(
+                zip(range(1, len(own) + 1), [None, *own], strict=False)
+            )
+        assert await everything_is_sealed_once(store) == 7
+
+    async def test_a_delivery_that_is_joined_to_its_order_later(self, store: Store) -> None:
+        """Its leaf names none; another one says which, and what was read, once."""
+        await begin(store)
+        orphan = genuine("e1", payment="p")
+        await keep(store, orphan, replace(orphan, delivery_id="dlv_again"))
+        await seal(store)
+        await keep(store, genuine("e2", order="A", payment="p"))
+        assert await seal(store) == 3
+        async with store.writing() as connection:
+            await run(connection, mark_read_again, [orphan.delivery_id])
+        await seal(store)
+        leaves = await sealed(store)
+        assert [(each["kind"], "of" in each) for each in leaves] == [
+            ("delivery", False), ("delivery", False), ("delivery", True), ("reading", True),
+            ("reading", True),
+        ]  # fmt: skip
+        assert len({each.get("of") for each in leaves}) == 2
+        assert {each["delivery"] for each in leaves[3:]} == {orphan.delivery_id, "dlv_again"}
+        found = await verify_log(context(store), progress=lambda done, of: None)
+        assert (found.problems, found.reread) == ([], 2)
+        async with store.reading() as connection:
+            assert await prove_log(connection, limit=5) == []
+
+    async def test_what_is_read_otherwise_is_sealed_again(self, store: Store) -> None:
+        """And what is read as before is not."""
+        await begin(store)
+        await keep(store, genuine("e1", order="A"), genuine("e2", order="A"))
+        await seal(store)
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("UPDATE events SET claim = 'declined' WHERE "
+                                             "event_id = 'e1'")  # fmt: skip
+            ids = [each["id"] for each in await sealed(store)]
+            await run(connection, mark_read_again, ids)
+        await seal(store)
+        leaves = await sealed(store)
+        assert [each["kind"] for each in leaves] == ["delivery", "delivery", "reading"]
+        assert leaves[2]["delivery"] == leaves[0]["id"]
+        assert leaves[2]["reading"] not in (None, leaves[0]["reading"])
+
+    async def test_an_order_that_was_erased_is_named_anew(self, store: Store) -> None:
+        """Nobody can tell any more which order the leaves before are of, and the log still fits."""
+        await begin(store)
+        await keep(store, genuine("e1", order="A"))
+        async with store.writing() as connection:
+            await add_records(connection, [placed(1)])
+        await seal(store)
+        async with store.writing() as connection:
+            await forget_order(connection, "A")
+        async with store.writing() as connection:
+            await add_records(connection, [placed(2)])
+        await seal(store)
+        leaves = await sealed(store)
+        assert [each["nth"] for each in leaves] == [1, 2, 1]
+        assert len({each["of"] for each in leaves}) == 2
+        assert await everything_is_sealed_once(store) == 3
+
+    async def test_a_leaf_that_was_put_between_an_orders_leaves(self, store: Store) -> None:
+        """What is kept of an order is not what its leaves give."""
+        await begin(store)
+        await keep(store, genuine("e1", order="A"))
+        await seal(store)
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("UPDATE order_keys SET leaves = 2")
+        await keep(store, genuine("e2", order="A"))
+        await seal(store)
+        found = await verify_log(context(store), progress=lambda done, of: None)
+        assert found.first == 1
+        assert "is not the next one of the order that it names" in found.problems[0]
+
+    async def test_the_tree_of_all_orders(self, store: Store) -> None:
+        """Grown from day to day it is that of the log's leaves, and has each order's count of then,
+        also of an order that was erased."""
+        await begin(store)
+        await keep(store, *(genuine(f"e{n}", order=f"order {n % 40}") for n in range(60)))
+        await seal(store)
+        assert not await seal_orders_if_due(context(store)), "on the day on which the log began"
+        assert await seal_orders_if_due(context(store, at=DAY_S))
+        assert not await seal_orders_if_due(context(store, at=DAY_S + 60))
+        await seal(store)
+        async with store.writing() as connection:
+            await forget_order(connection, "order 7")
+        await keep(store, *(genuine(f"f{n}", order=f"order {n}") for n in range(35, 45)))
+        await seal(store)
+        assert await seal_orders_if_due(context(store, at=2 * DAY_S))
+        await seal(store)
+        async with store.reading() as connection:
+            named = await named_orders(connection, [f"order {n}" for n in range(45)])
+            trees = await all_trees(connection)
+            counts = [await self._counts(connection, named, tree) for tree in trees]
+        assert [tree.orders for tree in trees] == [40, 45]
+        assert counts[0] == {f"order {n}": 1 + (n < 20) for n in range(40) if n != 7}
+        assert counts[1] == {
+            f"order {n}": 1 + (n < 20) + (35 <= n < 40) for n in range(45) if n != 7
+        }
+        assert await everything_is_sealed_once(store) == 72
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("UPDATE order_trees SET orders = 39 WHERE number = 1")
+        found = await verify_log(context(store), progress=lambda done, of: None)
+        assert ["orders" in each for each in found.problems] == [True, True]
+
+    async def _counts(
+        self,
+        connection: Connection,
+        named: Mapping[str, tuple[NamedOrder, bytes]],
+        tree: SealedTree,
+    ) -> dict[str, int]:
+        """How many leaves each order has in a tree, by entries that lead to its root."""
+        counts = {}
+        for order, (each, _) in named.items():
+            found = await entry_in(connection, each.commitment, tree)
+            if found is not None:
+                assert root_by(*found) == tree.root
+                counts[order] = found[0].leaves
+        return counts
 
     async def test_what_left_is_kept_for_ever(self, store: Store) -> None:
         """By size and way; a second time by the same way changes nothing."""

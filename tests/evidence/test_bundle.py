@@ -15,8 +15,9 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.masking import Masking
 from app.evidence import bundle, gather_evidence
 from app.evidence.bundle import bundle_of
-from app.evidence.gather_evidence import Dossier, SealedParts
+from app.evidence.gather_evidence import Dossier
 from app.evidence.keys import EvidenceKey
+from app.evidence.sealed_parts import SealedParts
 from app.evidence.verify import MANIFEST, NAME, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.record_store import add_records
@@ -57,8 +58,8 @@ def test_every_step_passes_or_says_why_it_was_not_made(bundles: Bundles) -> None
     assert found.valid
     assert (found.order, found.as_of) == ("ORD-1", "2026-12-30T10:00:00Z")
     assert {each.name: each.passed for each in found.steps} == dict.fromkeys(
-        ("archive", "manifest", "digests", "signature", "deliveries", "inclusion", "checkpoint",
-         "ledger", "bodies", "rendered"), True,
+        ("archive", "manifest", "digests", "signature", "deliveries", "inclusion", "readings",
+         "completeness", "checkpoint", "ledger", "bodies", "rendered"), True,
     ) | {"provider_signatures": None}  # fmt: skip
     redacted = {each.name: each.passed for each in verify_evidence(bundles.redacted).steps}
     assert redacted["inclusion"]

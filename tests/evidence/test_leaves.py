@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.ids import new_salts
-from app.sealing.leaf_store import DEED, DELIVERY, KINDS, RECORD, REVISION, Kind, leaf_of
+from app.sealing.leaf_store import DEED, DELIVERY, KINDS, ORDERS, RECORD, REVISION, Kind, leaf_of
 from reconcile.canonical import canonical_json
 from reconcile.transparency.merkle import leaf_hash
 
@@ -25,6 +25,7 @@ ROWS: list[tuple[Kind, tuple[Any, ...]]] = [
               f"phone {PHONE}", None, "token:shop")),
     (REVISION, (1, "A", 1, "succeeded", 1, "sha256:0", None, None, f'["{PHONE}"]')),
     (DEED, (1, 1, "ann", "admin", "erased", "A", f"{PHONE} asked", f'{{"x": "{PHONE}"}}')),
+    (ORDERS, (1, 1, 9, 2, b"\0" * 32)),
 ]  # fmt: skip
 
 

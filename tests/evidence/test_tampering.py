@@ -103,8 +103,8 @@ def _swapped(log: Any) -> None:
 
 
 def _retold(log: Any) -> None:
-    leaf = next(each for each in log["leaves"] if "ORD-1" in each["leaf"])
-    leaf["leaf"] = leaf["leaf"].replace("ORD-1", "ORD-2")
+    leaf = next(each for each in log["leaves"] if '"outcome":"succeeded"' in each["leaf"])
+    leaf["leaf"] = leaf["leaf"].replace("succeeded", "disputed")
 
 
 def _resalted(log: Any) -> None:

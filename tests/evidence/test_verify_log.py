@@ -291,6 +291,14 @@ def cut(connection: sqlite3.Connection, *, size: int) -> None:
     connection.execute(f"DELETE FROM log_leaves WHERE number >= {size}")
     connection.execute(f"DELETE FROM log_checkpoints WHERE size > {size}")
     connection.execute(f"DELETE FROM log_nodes WHERE (place + 1) << level > {size}")
+    connection.execute(
+        "DELETE FROM order_keys WHERE lower(hex(commitment)) NOT IN "
+        "(SELECT document ->> 'of' FROM log_leaves WHERE document ->> 'of' IS NOT NULL)"
+    )
+    connection.execute(
+        "UPDATE order_keys SET (leaves, last) = (SELECT max(document ->> 'nth'), max(number) "
+        "FROM log_leaves WHERE document ->> 'of' = lower(hex(commitment)))"
+    )
 
 
 async def test_a_log_that_was_cut_off_is_found_by_a_checkpoint_kept_elsewhere(copy: Path) -> None:

@@ -38,7 +38,10 @@ ORDERS = ("ORD-1", "ORD-4", "ORD-5")
 IN_TRANSIT = {"inbox.records", "suspects.orders", "suspects.record"}
 """Empty once everything was read; what is set aside stays, and is judged by itself."""
 
-OTHERWISE = {"phones.digest", "phones.kind", "phones.thing", "unanswered.order_key"}
+OTHERWISE = {
+    *("phones.digest", "phones.kind", "phones.thing", "unanswered.order_key"),
+    *("order_keys.order_key", "order_keys.key"),
+}
 """Of whom a number is: no number stands there. Rows are looked for instead."""
 
 GOES = {each.where for each in PLACES if each.effect != "kept" and each.mark != "not"}

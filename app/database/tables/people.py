@@ -106,6 +106,58 @@ class UnsealedRow(Table, table=True):
     count: int = big_column()
 
 
+class OrderKeyRow(Table, table=True):
+    """How leaves of the log name an order: `commitment` is HMAC-SHA256 of `order_key` under `key`.
+    `leaves`: how many there are, and `last`: the number of the newest. After an erasure neither
+    order nor key is here."""
+
+    __tablename__ = "order_keys"
+    __table_args__ = (UniqueConstraint("order_key"), STRICT)
+    number: int = big_column(primary=True)
+    order_key: str | None = text_column(null=True)
+    key: bytes | None = blob_column()
+    commitment: bytes = blob_column(null=False)
+    leaves: int = big_column()
+    last: int = big_column()
+
+
+class OrderTreeRow(Table, table=True):
+    """The tree of all orders that the first `size` leaves of the log name: its root is sealed, and
+    each row is one leaf. Append-only."""
+
+    __tablename__ = "order_trees"
+    __table_args__ = STRICT
+    number: int = big_column(primary=True)
+    at: int = big_column()
+    size: int = big_column()
+    orders: int = big_column()
+    root: bytes = blob_column(null=False)
+
+
+class OrderStateRow(Table, table=True):
+    """How many leaves an order had in the log of `size` leaves, and the number of the newest, where
+    that changed since the tree before. Append-only."""
+
+    __tablename__ = "order_states"
+    __table_args__ = CLUSTERED
+    commitment: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    size: int = big_column(primary=True)
+    leaves: int = big_column()
+    last: int = big_column()
+
+
+class OrderNodeRow(Table, table=True):
+    """The hash of all orders whose commitments begin with the `level` bits of `place`, in the log
+    of `size` leaves, where that changed since the tree before. Append-only."""
+
+    __tablename__ = "order_nodes"
+    __table_args__ = CLUSTERED
+    level: int = big_column(primary=True)
+    place: int = big_column(primary=True)
+    size: int = big_column(primary=True)
+    hash: bytes = blob_column(null=False)
+
+
 class UnansweredRow(Table, table=True):
     """A session request without an answer: its bytes, with which its key must be sent again."""
 

@@ -1,0 +1,326 @@
+"""The steps of `verify` that look at the log: each thing has its entry, what was read is what was
+sealed, and of the order none is missing.
+
+Python 3.8 and the standard library alone, and in every bundle: there it is a part of verify.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+from app.evidence.verify_archive import FORMAT_1, MASKED, Bundle, Wrong, attached, read_json
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
+UNSEALED = "Nothing here was sealed in the log when the bundle was made."
+
+SEALED_WITHIN_S = 60
+"""Seconds before the bundle's instant in which something may have come and not be sealed yet: it
+takes some moments, and who makes a bundle waits for it."""
+
+
+# --- the log (RFC 9162) --------------------------------------------------------------------------
+
+
+def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
+    """The root over `size` leaves with this leaf hash at `index`: RFC 9162, section 2.1.3.2."""
+    if not 0 <= index < size:
+        raise Wrong("a proof is of a leaf that the log does not have")
+    place, last = index, size - 1
+    for step in proof:
+        if last == 0:
+            raise Wrong("a proof is longer than the log is high")
+        if place & 1 or place == last:
+            found = hashlib.sha256(b"\1" + step + found).digest()
+            while place and not place & 1:
+                place, last = place >> 1, last >> 1
+        else:
+            found = hashlib.sha256(b"\1" + found + step).digest()
+        place, last = place >> 1, last >> 1
+    if last:
+        raise Wrong("a proof is shorter than the log is high")
+    return found
+
+
+def checkpoint_of(text: bytes) -> tuple[int, bytes]:
+    """Size and root of a checkpoint (C2SP tlog-checkpoint): its second and third line."""
+    try:
+        lines = text.decode("utf-8").split("\n")
+        return int(lines[1]), base64.b64decode(lines[2], validate=True)
+    except (ValueError, IndexError):
+        raise Wrong("checkpoint.txt is not a checkpoint") from None
+
+
+def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 6: every leaf is in the log, in its order, and says what the files here say."""
+    log, things = bundle.document("log.json"), _things(bundle)
+    if not log["leaves"]:
+        if bundle.manifest["format"] == FORMAT_1:
+            return None, UNSEALED
+        raise Wrong("log.json has no leaf: nothing here is proved by the log")
+    size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
+    last, hidden, found = -1, 0, set(log["unsealed"])
+    for each in log["leaves"]:
+        name, index, proof = each["id"], each["index"], map(bytes.fromhex, each["proof"])
+        if index <= last or root_of(bytes.fromhex(each["hash"]), index, size, list(proof)) != root:
+            raise Wrong(f"the leaf of {name} is not in the log of the checkpoint, or out of order")
+        if each["leaf"] is None and bundle.manifest["redacted"]:
+            hidden += 1
+        elif name in things:
+            _compare(each, things[name])
+        elif bundle.manifest["format"] == FORMAT_1:
+            raise Wrong(f"{name} is not both here and in the log")
+        else:
+            _opened(each)  # completeness says what it is here for
+        last = index
+        found.add(name)
+    for name in sorted(things.keys() - found):
+        raise Wrong(f"{name} is not both here and in the log")
+    for name in log["unsealed"]:
+        if bundle.manifest["format"] != FORMAT_1 and _is_late(things[name], bundle):
+            raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
+    late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
+    said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
+    said = f"{len(log['leaves'])} {said} in the log of {size}"
+    if not hidden:
+        return True, f"{said}{late}."
+    rest = f"here as a hash alone, for it holds personal data: {hidden}"
+    if bundle.manifest["format"] == FORMAT_1:
+        return True, f"{said}; {rest}{late}."
+    return None, f"{said}; {rest}, of which only that something was sealed is proved{late}."
+
+
+def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
+    """Everything here that must have a leaf, by its name there, with what the leaf must say."""
+    history, things = bundle.document("history.json"), {}
+    names = "order at recorded_at source key session payment expires_at reason author"
+    listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
+    for each in history["deliveries"]:
+        told = bundle.document(f"delivery-{each['delivery_id']}.json")
+        parts = {name: told[name]["sha256"] for name in ("headers", "whole") if told[name]}
+        things[told["delivery"]] = {
+            "kind": "delivery", "id": told["delivery"], "received_at": told["received_at"],
+            "source": told["source"], "body": told["sha256"], "size": told["size"], **parts,
+        }  # fmt: skip
+    for each in history["records"]:
+        money, details = each.get("money"), listed.get(f"record-{each['record_id']}.details")
+        things[each["record_id"]] = {
+            "kind": "record", "id": each["record_id"], "record": each["kind"],
+            "currency": money and money["currency"],
+            "amount": money and str(int(money["amount"].replace(".", ""))),
+            **({} if details is None else {"details": details["sha256"]}),
+            **{name: each.get(name) for name in names.split()},
+        }  # fmt: skip
+    for each in bundle.document("revisions.json"):
+        said = {name: each[name] for name in ("outcome", "at", "fulfillable", "before")}
+        because = json.dumps(each["because"], ensure_ascii=False)
+        if not bundle.manifest["redacted"] or MASKED not in because:
+            said["because"] = hashlib.sha256(because.encode("utf-8", "surrogatepass")).hexdigest()
+        said.update(kind="revision", id=each["seq"], order=history["order"])
+        things[f"revision:{each['seq']}"] = said
+    for each in attached(bundle):
+        things[f"deed:{each['deed']}"] = {
+            "kind": "deed", "id": each["deed"], "at": each["at"], "action": "attached",
+            "subject": each["subject"],
+            "facts": hashlib.sha256(each["facts"].encode("utf-8", "surrogatepass")).hexdigest(),
+        }  # fmt: skip
+    return things
+
+
+def _is_late(thing: dict[str, Any], bundle: Bundle) -> bool:
+    """Whether there was time enough to seal it before the bundle's instant."""
+    came = thing.get("received_at") or thing.get("recorded_at") or thing["at"]
+    return _micros(bundle.manifest["as_of"]) - _micros(came) > SEALED_WITHIN_S * 1_000_000
+
+
+def _micros(at: str) -> int:
+    return (datetime.fromisoformat(at.replace("Z", "+00:00")) - EPOCH) // timedelta(microseconds=1)
+
+
+def _opened(each: dict[str, Any]) -> Any:
+    """What a leaf says, which must be what was hashed."""
+    data = (each["leaf"] or "").encode()
+    if hashlib.sha256(b"\0" + data).hexdigest() != each["hash"]:
+        raise Wrong(f"the leaf of {each['id']} is not the one that was hashed")
+    return read_json(data, "a leaf")
+
+
+def _compare(each: dict[str, Any], thing: dict[str, Any]) -> None:
+    """A leaf says what the files say, moments in microseconds. Of an order it has the reference, or
+    since there are these a commitment: see completeness."""
+    leaf = _opened(each)
+    for name, said in thing.items():
+        wanted = _micros(said) if said and name.endswith("at") else said
+        away = (name == "headers" and leaf.get(name) is None) or (name == "order" and "of" in leaf)
+        if leaf.get(name) != wanted and not away:
+            raise Wrong(f"the log says otherwise of {each['id']}: {name}")
+
+
+# --- what was read, and whether all is here ------------------------------------------------------
+
+TEXTS = ("capture", "event_id", "movement", "order", "payment", "reason", "session")
+"""Parts of what was read that are a text each; the part `said` is all the rest."""
+
+
+def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
+    """Number and content of each leaf that is shown with its content, by its name."""
+    leaves = bundle.document("log.json")["leaves"]
+    return {each["id"]: (each["index"], _opened(each)) for each in leaves if each["leaf"]}
+
+
+def _canonical(value: Any) -> bytes:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+class Readings(NamedTuple):
+    """Deliveries of which what was read is proved, in masked texts not, or not at all; and those
+    that were read in several ways: which one is right only the body can tell."""
+
+    proved: list[str]
+    masked: list[str]
+    bare: list[str]
+    several: list[str]
+
+
+def readings_of(bundle: Bundle) -> Readings:
+    """Compare what the history says of each delivery with what was sealed. Raises Wrong."""
+    sealed: dict[str, list[Any]] = {}
+    for name, (_, leaf) in sorted(_shown(bundle).items(), key=lambda each: each[1][0]):
+        if "reading" in leaf:
+            sealed.setdefault(leaf.get("delivery", name), []).append(leaf["reading"])
+    known = bundle.document("log.json").get("readings", {})
+    found = Readings([], [], [], [])
+    for each in bundle.document("history.json")["deliveries"]:
+        name, opened = each["delivery_id"], known.get(each["delivery_id"])
+        if opened is None or name not in sealed:
+            found.bare.append(name)
+            continue
+        if _reading(each["event"], opened, bundle) not in sealed[name]:
+            raise Wrong(f"the log says otherwise of {name}: what was read of it")
+        masked = any("hash" in part for part in opened.values())
+        (found.masked if masked else found.proved).append(name)
+        if len([digest for digest in sealed[name] if digest]) > 1:
+            found.several.append(name)
+    return found
+
+
+def _reading(event: dict[str, Any], opened: dict[str, Any], bundle: Bundle) -> str:
+    """The digest of what was read: of each part its commitment, of a masked one as it is given."""
+    parts: dict[str, Any] = {name: event[name] for name in TEXTS if name in event}
+    parts["said"] = {name: event[name] for name in event if name not in TEXTS}
+    hashes = {}
+    for name, value in parts.items():
+        part = opened.get(name, {})
+        if "hash" in part and name != "said" and MASKED in value and bundle.manifest["redacted"]:
+            hashes[name] = part["hash"]
+        else:
+            told = {"part": name, "salt": part.get("salt"), "value": value}
+            hashes[name] = hashlib.sha256(_canonical(told)).hexdigest()
+    return hashlib.sha256(_canonical(hashes)).hexdigest()
+
+
+def readings(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 7."""
+    if bundle.manifest["format"] == FORMAT_1:
+        return None, "Format 1 seals no readings."
+    found = readings_of(bundle)
+    whole, good = sum(map(len, found[:3])), len(found.proved)
+    if good == whole:
+        return True, f"What the history says of {whole} is what was sealed."
+    return None, (
+        f"What the history says of {good} of {whole} is what was sealed; but for texts that are "
+        f"masked, of {len(found.masked)} more; of {len(found.bare)} nothing shows it."
+    )
+
+
+class Chain(NamedTuple):
+    """The log's entries that name the order: those here, how many the last of them says there are,
+    deliveries, records and revisions here that no such entry is of, and which leaf seals the tree
+    of all orders that counts them, with when that was made; None without one."""
+
+    entries: dict[int, tuple[int, str]]
+    whole: int
+    others: list[str]
+    tree: tuple[int, str] | None
+
+
+def chain_of(bundle: Bundle) -> Chain:
+    """Raises Wrong where one is missing, or something is left out that one is of."""
+    log, reference, shown = bundle.document("log.json"), bundle.manifest["order"], _shown(bundle)
+    entries: dict[int, tuple[int, str]] = {}
+    named: dict[str, list[Any]] = {}
+    order = log["order"] or {"commitment": "", "key": ""}
+    of, key = order["commitment"], order["key"]
+    said = reference.encode("utf-8", "surrogatepass")
+    if key and hmac.new(bytes.fromhex(key), said, hashlib.sha256).hexdigest() != of:
+        raise Wrong("the order's key does not give the name by which the log calls it")
+    if key is None and MASKED not in reference:
+        raise Wrong("the key that gives the name by which the log calls the order is missing")
+    for name, (index, leaf) in sorted(shown.items(), key=lambda each: each[1][0]):
+        named.setdefault(leaf.get("delivery", name), []).append(leaf.get("of"))
+        if of and leaf.get("of") == of:
+            entries[leaf["nth"]] = (index, name)
+    told = log["tree"] or {"leaves": 0}
+    whole, hidden = max([*entries, told["leaves"]]), len(log["leaves"]) - len(shown)
+    if whole - len(entries) > hidden:
+        raise Wrong(f"of the first {whole} entries of the log for this order not all are here")
+    things = _things(bundle)
+    for name in {shown[name][1].get("delivery", name) for _, name in entries.values()}:
+        if name not in things and not _elsewhere(name, shown, named, of, bundle):
+            raise Wrong(f"the log has an entry of this order, {name}, of which nothing is here")
+    # Entries of the audit trail name what they are about themselves.
+    owned = [name for name, thing in things.items() if thing["kind"] != "deed"]
+    others = [name for name in owned if of not in named.get(name, ())]
+    tree = _tree(told, of, shown) if log["tree"] else None
+    if tree and entries.get(told["leaves"], (told["last"], ""))[0] != told["last"]:
+        raise Wrong("the tree of all orders counts other entries of this order than are here")
+    return Chain(entries, whole, sorted({*others} - {*log["unsealed"]}), tree)
+
+
+def _tree(told: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]]) -> tuple[int, str]:
+    """Number and time of the leaf that seals the tree, to whose root the order's entry leads: up
+    from where its name parts from those of others, after so many bits."""
+    index, leaf = shown[told["leaf"]]
+    entry = {"last": told["last"], "leaves": told["leaves"], "of": of}
+    found, below = hashlib.sha256(b"\0" + _canonical(entry)).digest(), 256
+    for shared, other in told["path"]:
+        side = bytes.fromhex(other)
+        one = int(of, 16) >> (255 - shared) & 1
+        both = side + found if one else found + side
+        found = hashlib.sha256(b"\1" + bytes([shared]) + both).digest()
+        if shared >= below:
+            raise Wrong("the order's entry does not lead upwards in the tree of all orders")
+        below = shared
+    if leaf["kind"] != "orders" or found.hex() != leaf["root"]:
+        raise Wrong("the order's entry does not lead to the root of the tree of all orders")
+    moment = EPOCH + timedelta(microseconds=leaf["at"])
+    return index, moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _elsewhere(name: str, shown: Any, named: Any, of: str, bundle: Bundle) -> bool:
+    """Whether something is not here because it came later than the bundle's instant, or belongs to
+    another order by now."""
+    leaf = shown.get(name, (0, {}))[1]
+    came = leaf.get("received_at") or leaf.get("recorded_at") or leaf.get("at") or 0
+    return came > _micros(bundle.manifest["as_of"]) or named[name][-1] != of
+
+
+def completeness(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 8."""
+    if bundle.manifest["format"] == FORMAT_1:
+        return None, "Format 1 does not tell which entries of the log are the order's."
+    found = chain_of(bundle)
+    if not found.whole:
+        return None, "No entry here names its order: it was sealed before entries did."
+    said = f"The first {found.whole} entries of the log for this order are all here"
+    if len(found.entries) < found.whole:
+        return None, f"{said}, {found.whole - len(found.entries)} of them maybe as a hash alone."
+    if found.tree:
+        said += f", with all that the tree of all orders of {found.tree[1]} counts"
+    key = bundle.document("log.json")["order"]["key"]
+    return (True, f"{said}.") if key else (None, f"{said}; its reference is masked.")

@@ -1,0 +1,222 @@
+"""How leaves name their orders: a key and a commitment for each order, and how many leaves it has.
+
+Only whoever grows the log adds or changes rows, in the transaction that adds the leaves; an erasure
+takes an order's reference and key away and leaves the counts, which the log's leaves give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.ids import new_secret
+from app.database.statements import PlainConnection, insert_rows, select_in, stream
+from app.sealing.leaf_store import READING, Leaf, Place, Sealable, leaf_of
+from reconcile.transparency.order_names import order_commitment
+from reconcile.transparency.readings import sealed_reading
+
+SECRET: Final = "log secret"  # noqa: S105  # where it is kept
+"""In `meta`: what the salts of readings are drawn from, in hex. It never leaves the database."""
+
+_ROW: Final = ("number", "order_key", "key", "commitment", "leaves", "last")
+
+
+@dataclass(slots=True, kw_only=True)
+class NamedOrder:
+    """An order as leaves name it.
+
+    key     None where it is known already
+    leaves  how many name it; last: the number of the newest of them
+    """
+
+    number: int
+    order: str
+    key: bytes | None
+    commitment: bytes
+    leaves: int
+    last: int | None
+
+
+class OrderBook:
+    """The orders of the leaves of one batch, as they are named, counted on with each leaf."""
+
+    def __init__(self, orders: Iterable[NamedOrder], *, count: int, secret: bytes | None) -> None:
+        """count: orders that have a row, these and others. secret: None where there is none yet."""
+        self._orders = {each.order: each for each in orders}
+        self._count = count
+        self._changed: dict[str, NamedOrder] = {}
+        self._new_secret = secret is None
+        self._secret = new_secret() if secret is None else secret
+
+    def leaf(self, row: Sealable, *, number: int, salt: bytes) -> Leaf:
+        """The leaf of a row, the next one of its order."""
+        place = None if row.order is None else self._place(row.order, number)
+        return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
+
+    def _place(self, order: str, number: int) -> Place:
+        named = self._orders.get(order)
+        if named is None:
+            named = self._orders[order] = self._begun(order)
+        self._changed[order] = named
+        place = Place(named.commitment.hex(), named.leaves + 1, named.last)
+        named.leaves, named.last = place.nth, number
+        return place
+
+    def _begun(self, order: str) -> NamedOrder:
+        key, self._count = new_secret(), self._count + 1
+        commitment = order_commitment(key, order)
+        return NamedOrder(
+            number=self._count, order=order, key=key, commitment=commitment, leaves=0, last=None
+        )
+
+    def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
+        """Whether one of a delivery's leaves names this order and seals this reading; or there is
+        none yet, so that its own will."""
+        named = None if row.order is None else self._orders.get(row.order)
+        of = None if named is None else named.commitment.hex()
+        if row.order is not None and named is None:
+            return not leaves
+        said = [leaf.members() for leaf in leaves]
+        return not said or any(
+            each.get("of") == of and self._reads(row, each) for each in said if "reading" in each
+        )
+
+    def _reads(self, row: Sealable, said: dict[str, str]) -> bool:
+        if row.event is None:
+            return said["reading"] is None
+        salt = bytes.fromhex(said["salt"])
+        return said["reading"] == sealed_reading(row.event, secret=self._secret, salt=salt)
+
+    def write(self, connection: PlainConnection) -> None:
+        """Keep what was counted, beside the leaves."""
+        # One that is known names no order here: whoever erased it meanwhile is not undone.
+        rows = [
+            (
+                each.number,
+                each.key and each.order,
+                each.key,
+                each.commitment,
+                each.leaves,
+                each.last,
+            )
+            for each in self._changed.values()
+        ]
+        insert_rows(
+            connection,
+            table="order_keys",
+            columns=_ROW,
+            rows=rows,
+            conflict="ON CONFLICT (number) DO UPDATE SET leaves=excluded.leaves, "
+            "last=excluded.last",
+        )
+        if self._new_secret:
+            connection.ask(
+                "INSERT INTO meta (name, value) VALUES (?, ?)", (SECRET, self._secret.hex())
+            )
+
+
+async def order_book(connection: AsyncConnection, rows: Iterable[Sealable]) -> OrderBook:
+    """The book for the leaves of some rows."""
+    orders = {row.order for row in rows if row.order is not None}
+    count = await connection.scalar(text("SELECT coalesce(max(number), 0) FROM order_keys"))
+    return OrderBook(
+        [named for named, _ in (await named_orders(connection, orders)).values()],
+        count=int(count or 0),
+        secret=await log_secret(connection),
+    )
+
+
+async def named_orders(
+    connection: AsyncConnection, orders: Iterable[str]
+) -> dict[str, tuple[NamedOrder, bytes]]:
+    """These orders as leaves name them, each with its key; none for one that no leaf names."""
+    rows = await select_in(
+        connection,
+        sql=f"SELECT {', '.join(_ROW)} FROM order_keys WHERE order_key IN ({{}})",  # noqa: S608
+        values=orders,
+    )
+    return {
+        order: (
+            NamedOrder(
+                number=number, order=order, key=None, commitment=commitment, leaves=leaves,
+                last=last,
+            ),
+            key,
+        )
+        for number, order, key, commitment, leaves, last in rows
+    }  # fmt: skip
+
+
+async def log_secret(connection: AsyncConnection) -> bytes | None:
+    """What the salts of readings are drawn from; None before the first leaf that has one."""
+    found = await connection.scalar(
+        text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
+    )
+    return None if found is None else bytes.fromhex(found)
+
+
+async def forget_order(connection: AsyncConnection, order: str) -> None:
+    """Erase which order its leaves name: from now on nobody can tell. Later ones name it anew."""
+    await connection.execute(
+        text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
+        {"order": order},
+    )
+
+
+_LEAF: Final = "number, kind, subject, document, hash"
+_READ_AGAIN: Final = (
+    f"SELECT {_LEAF} FROM log_leaves WHERE subject >= ? AND subject < ? ORDER BY number"  # noqa: S608
+)
+_FIRST: Final = f"SELECT {_LEAF} FROM log_leaves WHERE subject = ?"  # noqa: S608
+
+
+def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
+    """For each of these deliveries the leaves that say how it was read: its own first."""
+    found = {}
+    for delivery in deliveries:
+        prefix = f"{READING}:{delivery}"
+        rows = [
+            *connection.ask(_FIRST, (delivery,)),
+            *connection.ask(_READ_AGAIN, (f"{prefix}:", f"{prefix};")),
+        ]
+        found[delivery] = [Leaf(*row) for row in rows]
+    return found
+
+
+_NUMBERED: Final = f"SELECT {_LEAF} FROM log_leaves WHERE number = ?"  # noqa: S608
+
+
+def chain_of(connection: PlainConnection, named: NamedOrder) -> list[Leaf]:
+    """Every leaf of an order, the first one first: each says which is before it."""
+    found: list[Leaf] = []
+    number = named.last
+    while number is not None and (rows := connection.ask(_NUMBERED, (number,))):
+        found.append(Leaf(*rows[0]))
+        number = found[-1].members().get("after")
+    return found[::-1]
+
+
+async def erased_orders(connection: AsyncConnection) -> set[str]:
+    """The commitments, in hex, of which nobody can tell the order any more."""
+    rows = await connection.execute(
+        text("SELECT commitment FROM order_keys WHERE order_key IS NULL")
+    )
+    return {bytes(row[0]).hex() for row in rows}
+
+
+AT_ONCE: Final = 1_000
+"""Orders read at a time."""
+
+
+async def kept_counts(
+    connection: AsyncConnection,
+) -> AsyncIterator[tuple[int, bytes, int, int]]:
+    """Of every order that leaves name: number, commitment, how many do, and the newest's number."""
+    sql = "SELECT number, commitment, leaves, last FROM order_keys"
+    async for rows in stream(connection, sql, at_once=AT_ONCE):
+        for number, commitment, leaves, last in rows:
+            yield number, commitment, leaves, last

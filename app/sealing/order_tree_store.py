@@ -1,0 +1,180 @@
+"""The tree of all orders, as it was each day: what changed since the day before, and the hashes.
+
+States and hashes are kept with the size of the log that they are of, and are true of that, whoever
+keeps them and whether or not a tree comes of it; the row of `order_trees`, which is sealed, comes
+last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.locks import SEALING, take_lock
+from app.database.statements import PlainConnection, Rows, insert_rows, run, stream
+from reconcile.instants import Instant
+from reconcile.transparency.merkle import Hash
+from reconcile.transparency.order_tree import (
+    BITS,
+    GROUPED,
+    LEVELS,
+    Keyed,
+    OrderEntry,
+    group_of,
+    keyed,
+    siblings,
+)
+
+AT_ONCE: Final = 4_096
+"""Rows in one transaction: it holds the writer for some ten milliseconds."""
+
+UPPER: Final = LEVELS[1]
+ALL_GROUPS: Final = range(1 << UPPER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedTree:
+    """The tree of the orders that the first `size` leaves of the log name."""
+
+    number: int
+    at: Instant
+    size: int
+    orders: int
+    root: Hash
+
+
+_TREE: Final = "SELECT number, at, size, orders, root FROM order_trees"
+
+
+def _tree_of(row: Sequence[Any]) -> SealedTree:
+    number, at, size, orders, root = row
+    return SealedTree(number=number, at=at, size=size, orders=orders, root=bytes(root))
+
+
+async def newest_tree(
+    connection: AsyncConnection, *, until: Instant | None = None
+) -> SealedTree | None:
+    """The newest tree, or that of an instant; None before there was one."""
+    where = "" if until is None else "WHERE at <= :until "
+    given = {} if until is None else {"until": until}
+    sql = f"{_TREE} {where}ORDER BY number DESC LIMIT 1"
+    row = (await connection.execute(text(sql), given)).first()
+    return None if row is None else _tree_of(row)
+
+
+async def all_trees(connection: AsyncConnection) -> list[SealedTree]:
+    """Every tree, the oldest first."""
+    rows = await connection.execute(text(f"{_TREE} ORDER BY number"))
+    return [_tree_of(row) for row in rows]
+
+
+async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
+    """Every order's commitment, leaves and newest leaf's number, as they are now, in some order."""
+    sql = "SELECT commitment, leaves, last FROM order_keys"
+    async for rows in stream(connection, sql, at_once=AT_ONCE):
+        yield rows
+
+
+# --- keeping -------------------------------------------------------------------------------------
+
+
+def keep_states(connection: PlainConnection, size: int, entries: Sequence[OrderEntry]) -> None:
+    """Keep how many leaves some orders have in the log of that size."""
+    insert_rows(
+        connection,
+        table="order_states",
+        columns=("commitment", "size", "leaves", "last"),
+        rows=[(each.commitment, size, each.leaves, each.last) for each in entries],
+        conflict="ON CONFLICT DO NOTHING",
+    )
+
+
+def keep_hashes(connection: PlainConnection, size: int, bits: int, hashes: Sequence[Keyed]) -> None:
+    """Keep the hashes of some groups in the log of that size."""
+    insert_rows(
+        connection,
+        table="order_nodes",
+        columns=("level", "place", "size", "hash"),
+        rows=[(bits, place, size, found) for place, found in hashes],
+        conflict="ON CONFLICT DO NOTHING",
+    )
+
+
+def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
+    """Keep a tree, which is sealed next, if it is the next one. False where another was first."""
+    take_lock(connection, SEALING)
+    ((newest,),) = connection.ask("SELECT coalesce(max(number), 0) FROM order_trees")
+    if newest != tree.number - 1:
+        return False
+    insert_rows(
+        connection,
+        table="order_trees",
+        columns=("number", "at", "size", "orders", "root"),
+        rows=[(tree.number, tree.at, tree.size, tree.orders, tree.root)],
+    )
+    return True
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+_HASHES: Final = (
+    "WITH RECURSIVE places(place) AS (SELECT {first} UNION ALL "
+    "SELECT place + 1 FROM places WHERE place < {last}) "
+    "SELECT place, (SELECT hash FROM order_nodes WHERE level = {level} "
+    "AND order_nodes.place = places.place AND size <= {size} ORDER BY size DESC LIMIT 1) "
+    "FROM places"
+)
+
+
+async def kept_groups(
+    connection: AsyncConnection, bits: int, places: range, *, size: int
+) -> Mapping[int, Hash]:
+    """The hashes of these groups in the tree of the log of that size, where they have orders."""
+    # Whole numbers of ours, so they may stand in the text.
+    sql = _HASHES.format(first=places[0], last=places[-1], level=bits, size=int(size))
+    rows = await connection.execute(text(sql))
+    return {place: bytes(found) for place, found in rows if found is not None}
+
+
+async def entry_in(
+    connection: AsyncConnection, commitment: bytes, tree: SealedTree
+) -> tuple[OrderEntry, list[tuple[int, Hash]]] | None:
+    """An order's entry in a tree, and its path to the root; None where it has none there."""
+    members = await run(connection, _states, group_of(commitment), tree.size)
+    entry = next((each for each in members if each.commitment == commitment), None)
+    if entry is None:
+        return None
+    place = int.from_bytes(commitment, "big")
+    path = siblings(map(keyed, members), place, bits=BITS)
+    for bits in LEVELS:
+        above = group_of(commitment, bits)
+        level = range((above >> UPPER) << UPPER, ((above >> UPPER) + 1) << UPPER)
+        groups = sorted((await kept_groups(connection, bits, level, size=tree.size)).items())
+        path += siblings(groups, above, bits=bits)
+    return entry, path
+
+
+_STATES: Final = (
+    "SELECT commitment, leaves, last FROM order_states "
+    "WHERE commitment >= ? AND commitment < ? AND size <= ? ORDER BY commitment, size"
+)
+
+
+def _states(connection: PlainConnection, group: int, size: int) -> list[OrderEntry]:
+    """The entries of a group in the tree of the log of that size, in order."""
+    width = GROUPED // 8
+    first = group.to_bytes(width, "big")
+    # Above every commitment of 32 bytes that begins so.
+    end = first + b"\xff" * (BITS // 8 - width + 1)
+    rows = connection.ask(_STATES, (first, end, size))
+    newest = {bytes(row[0]): OrderEntry(bytes(row[0]), row[1], row[2]) for row in rows}
+    return list(newest.values())
+
+
+def portions(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    """The rows in as many parts as there are to be transactions."""
+    return (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))

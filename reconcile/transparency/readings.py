@@ -1,0 +1,101 @@
+"""What was read of a body, as it is sealed: a salted commitment for each part, so that a part may
+be hidden later while the others are proved.
+
+An event has the part `said`, which no redaction masks, and one part for each text that may hold
+something personal. `reading_hash` is the one digest of all of them. Every delivery is sealed with
+one, so the canonical JSON is put together here by hand: a test holds it against `canonical_json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+from reconcile.instants import format_instant
+from reconcile.ledger.events import Event
+from reconcile.money import Money, major_text
+
+SAID: Final = "said"
+
+TEXTS: Final = ("capture", "event_id", "movement", "order", "payment", "reason", "session")
+"""Parts that are one text each; what an event does not name has no part."""
+
+_SALT: Final = 32
+"""Hex digits of a part's salt: 16 bytes."""
+
+_SALTED: Final = {name: n * _SALT for n, name in enumerate(sorted((SAID, *TEXTS)))}
+_SALTS_BYTES: Final = len(_SALTED) * _SALT // 2
+
+_AT: Final = ',"occurred_at":"'
+_END: Final = '"'
+
+
+def said_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The part `said` of an event's document: all of it but the texts."""
+    return {name: value for name, value in document.items() if name not in TEXTS}
+
+
+def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
+    """Each part's salt in hex, from what nobody else knows and the salt of the leaf: whoever is
+    shown some of them knows nothing of the others."""
+    drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
+    return {name: drawn[start : start + _SALT] for name, start in _SALTED.items()}
+
+
+def part_hashes(event: Event, *, secret: bytes, salt: bytes) -> dict[str, str]:
+    """The commitment to each part in hex, by name, in the order of the names."""
+    drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
+    hashes = {}
+    for name, start, value in (
+        ("capture", 0, event.capture),
+        ("event_id", 32, event.event_id),
+        ("movement", 64, event.movement),
+        ("order", 96, event.order),
+        ("payment", 128, event.payment),
+        ("reason", 160, event.reason),
+        (SAID, 192, event),
+        ("session", 224, event.session),
+    ):
+        if value is None:
+            continue
+        written = encode_basestring(value) if type(value) is str else _said_json(event)
+        told = f'{{"part":"{name}","salt":"{drawn[start : start + _SALT]}","value":{written}}}'
+        hashes[name] = sha256(told.encode("utf-8", "backslashreplace")).hexdigest()
+    return hashes
+
+
+def _said_json(event: Event) -> str:
+    """`canonical_json` of the part `said`."""
+    at, money, price, refunded = (
+        event.occurred_at, event.money, event.order_money, event.refunded_total,
+    )  # fmt: skip
+    return (
+        f'{{"claim":"{event.claim}","digest":"{event.digest}","kind":'
+        f"{encode_basestring(event.kind)}"
+        f"{'' if money is None else _money_json('money', money)}"
+        f"{'' if at is None else _AT + format_instant(at) + _END}"
+        f"{'' if price is None else _money_json('order_money', price)}"
+        f"{'' if refunded is None else _money_json('refunded_total', refunded)}"
+        f',"source":{encode_basestring(event.source)},"standing":"{event.standing}"}}'
+    )
+
+
+def _money_json(name: str, money: Money) -> str:
+    return f',"{name}":{{"amount":"{major_text(money)}","currency":"{money.currency}"}}'
+
+
+def reading_hash(hashes: Iterable[tuple[str, str]]) -> str:
+    """The digest of a reading in hex: SHA-256 of the canonical JSON of its commitments by name.
+
+    hashes  in the order of their names
+    """
+    told = ",".join(f'"{name}":"{found}"' for name, found in hashes)
+    return sha256(f"{{{told}}}".encode()).hexdigest()
+
+
+def sealed_reading(event: Event, *, secret: bytes, salt: bytes) -> str:
+    """The digest of what was read, as a leaf with this salt seals it."""
+    return reading_hash(part_hashes(event, secret=secret, salt=salt).items())

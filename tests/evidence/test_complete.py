@@ -1,0 +1,185 @@
+"""Whether anything of an order is missing from a bundle, by the tree of all orders of a day before.
+
+With the shop's genuine key; a log that is written anew takes a checkpoint that left the shop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from app.bootstrap_evidence import signer_of
+from app.config.load import load_settings
+from app.evidence.keys import EvidenceKey
+from app.evidence.seal import seal_all
+from app.evidence.seal_orders import seal_orders
+from app.evidence.verify import lines_of, unpack
+from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
+from app.orders.refold import refold_until_quiet
+from reconcile.instants import DAY, HOUR
+from tests.api.driving import driving, environ, event
+from tests.evidence.conftest import build, changed, forged_with
+from tests.evidence.world import LATER
+
+Members = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class World:
+    """Bundles of an order with a tree of the day before, and the key that signed them. `quiet`:
+    nothing has come since the tree."""
+
+    full: bytes
+    redacted: bytes
+    quiet: bytes
+    key: EvidenceKey
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("complete")
+
+    async def made() -> World:
+        async with driving(folder, with_worker=False) as driver:
+            signer = await signer_of(driver.context, load_settings(environ(folder)))
+            for name, order in (("o1", "ORD-2"), ("e1", "ORD-1"), ("e2", "ORD-1")):
+                await driver.send(event(name, "pending", order={"reference": order}))
+            await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
+            await seal_all(driver.context, signer)
+            assert await seal_orders(driver.context)
+            quiet = await build(driver, folder, as_of=None)
+            driver.clock.put(LATER + DAY)
+            await driver.send(event("e3", "succeeded", order={"reference": "ORD-1"}))
+            full = await build(driver, folder, as_of=None, reason="dispute 12")
+            redacted = await build(driver, folder, as_of=None)
+            return World(full, redacted, quiet, signer.key)
+
+    return asyncio.run(made())
+
+
+def first_line_left_open(found: VerifiedBundle) -> str:
+    return lines_of(list(found.steps), found.not_proven)[2]
+
+
+def steps(found: VerifiedBundle) -> dict[str, Any]:
+    return {each.name: (each.passed, each.sentence) for each in found.steps}
+
+
+def test_a_bundle_says_until_when_nothing_is_missing(world: World) -> None:
+    """And what that rests on; a checkpoint that was kept takes the condition away."""
+    for archive in (world.full, world.redacted):
+        found = verify_evidence(archive, trusted=world.key.public)
+        assert found.valid
+        passed, said = steps(found)["completeness"]
+        assert passed
+        assert "with all that the tree of all orders of 2026-" in said
+        line = first_line_left_open(found)
+        assert line.startswith("- that nothing about the order was left out since 2026-11-")
+        assert "only if a checkpoint of 6 leaves or more had left the shop before" in line
+    note = unpack(world.full)["checkpoint.txt"].decode()
+    found = verify_evidence(world.full, kept=KeptCheckpoint(note=note), trusted=world.key.public)
+    assert first_line_left_open(found).endswith("left out since 2026-11-20T10:00:00Z")
+
+
+def _gone(*subjects: Callable[[Members], str]) -> Callable[[Members], None]:
+    """Deliveries and what the shop was told, out of the bundle with their leaves."""
+
+    def change(members: Members) -> None:
+        names = {each(members) for each in subjects}
+        for name in [each for each in members if each.split(".")[0][9:] in names]:
+            del members[name]
+        for file, kept in (
+            ("history.json", lambda found: found["deliveries"]),
+            ("log.json", lambda found: found["leaves"]),
+        ):
+
+            def take(found: Any, kept: Callable[[Any], list[Any]] = kept) -> None:
+                kept(found)[:] = [
+                    each for each in kept(found)
+                    if each.get("delivery_id", each.get("id")) not in names
+                ]  # fmt: skip
+
+            changed(file, take)(members)
+        changed(
+            "revisions.json",
+            lambda told: told.__setitem__(
+                slice(None), [each for each in told if f"revision:{each['seq']}" not in names]
+            ),
+        )(members)
+
+    return change
+
+
+def _delivery(number: int) -> Callable[[Members], str]:
+    def named(members: Members) -> str:
+        found = json.loads(members["history.json"])["deliveries"][number]["delivery_id"]
+        assert isinstance(found, str)
+        return found
+
+    return named
+
+
+def _told(members: Members) -> str:
+    return f"revision:{json.loads(members['revisions.json'])[-1]['seq']}"
+
+
+def test_what_the_tree_counts_cannot_be_left_out(world: World) -> None:
+    """Not even the last of it, with all that came later; nor can the tree be made to count less."""
+
+    def count_less(members: Members) -> None:
+        _gone(_told)(members)
+        changed("log.json", lambda log: log["tree"].update(leaves=log["tree"]["leaves"] - 1))(
+            members
+        )
+
+    for change in (_gone(_told), _gone(_told, _delivery(-1)), count_less):
+        found = verify_evidence(forged_with(world.key, world.quiet, change))
+        assert "completeness" in [each.name for each in found.steps if each.passed is False]
+
+
+def test_what_came_after_the_tree_is_told_as_not_proven(world: World) -> None:
+    for archive in (world.full, world.redacted):
+        forged = forged_with(world.key, archive, _gone(_delivery(-1)))
+        found = steps(verify_evidence(forged))
+        assert found["completeness"][0]
+        line = first_line_left_open(verify_evidence(forged))
+        assert "nothing about the order was left out since" in line
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("another path", lambda tree: tree["path"][0].__setitem__(1, "00" * 32)),
+        ("another way", lambda tree: tree["path"].append([255, "00" * 32])),
+        ("another last one", lambda tree: tree.update(last=tree["last"] - 1)),
+        ("another leaf", lambda tree: tree.update(leaf="revision:1")),
+    ],
+)
+def test_a_tree_that_was_made_up(
+    world: World, what: str, change: Callable[[dict[str, Any]], None]
+) -> None:
+    forged = forged_with(
+        world.key, world.full, changed("log.json", lambda log: change(log["tree"]))
+    )
+    failed = [each.name for each in verify_evidence(forged).steps if each.passed is False]
+    assert failed == ["completeness"], what
+
+
+def test_a_tree_that_is_not_shown_leaves_more_open(world: World) -> None:
+    forged = forged_with(
+        world.key, world.full, changed("log.json", lambda log: log.update(tree=None))
+    )
+    line = first_line_left_open(verify_evidence(forged))
+    assert line.endswith("left out after the last entry that the log has of it here")
+
+
+def test_the_time_is_that_of_the_snapshot(world: World) -> None:
+    """What came an hour later is not said to be counted."""
+    log = json.loads(unpack(world.full)["log.json"])
+    (leaf,) = (each for each in log["leaves"] if each["id"] == log["tree"]["leaf"])
+    assert json.loads(leaf["leaf"])["at"] < LATER + DAY - HOUR

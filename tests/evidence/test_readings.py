@@ -1,0 +1,71 @@
+"""What is sealed of a reading: each part by itself, salted, in the one canonical form."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcile.instants import Instant
+from reconcile.ledger.events import Event
+from reconcile.money import Money
+from reconcile.transparency.evidence import value_document
+from reconcile.transparency.order_names import order_commitment
+from reconcile.transparency.readings import (
+    SAID,
+    TEXTS,
+    part_hashes,
+    part_salts,
+    reading_hash,
+    said_of,
+    sealed_reading,
+)
+
+SECRET, SALT = b"s" * 32, b"0123456789abcdef"
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+MONEY = st.builds(
+    Money, minor=st.integers(-(2**53), 2**53), currency=st.sampled_from(["KES", "JPY", "BHD"])
+)
+EVENTS = st.builds(
+    Event,
+    source=WORDS, event_id=WORDS, digest=st.just("0f" * 32), kind=WORDS,
+    claim=st.sampled_from(["succeeded", "disputed"]), standing=st.sampled_from(["said", "fetched"]),
+    occurred_at=st.none() | st.integers(0, 253_402_300_799_999_999).map(Instant),
+    order=st.none() | WORDS, session=st.none() | WORDS, payment=st.none() | WORDS,
+    movement=st.none() | WORDS, capture=st.none() | WORDS, reason=st.none() | WORDS,
+    money=st.none() | MONEY, order_money=st.none() | MONEY, refunded_total=st.none() | MONEY,
+)  # fmt: skip
+
+
+@given(EVENTS)
+def test_a_stranger_finds_the_digest_from_the_events_document(event: Event) -> None:
+    """By another's RFC 8785, from what a bundle's history.json and log.json show."""
+    document, salts = value_document(event), part_salts(SECRET, SALT)
+    parts: dict[str, Any] = {name: document[name] for name in TEXTS if name in document}
+    parts[SAID] = said_of(document)
+    hashes = {
+        name: hashlib.sha256(
+            rfc8785.dumps({"part": name, "salt": salts[name], "value": value})
+        ).hexdigest()
+        for name, value in parts.items()
+    }
+    assert part_hashes(event, secret=SECRET, salt=SALT) == hashes
+    digest = hashlib.sha256(rfc8785.dumps(hashes)).hexdigest()
+    assert sealed_reading(event, secret=SECRET, salt=SALT) == digest
+    assert reading_hash(sorted(hashes.items())) == digest
+
+
+def test_salts_tell_nothing_of_each_other() -> None:
+    salts = part_salts(SECRET, SALT)
+    assert len({*salts.values(), *part_salts(SECRET, SALT[::-1]).values()}) == 2 * len(salts)
+    assert {len(salt) for salt in salts.values()} == {32}
+
+
+def test_the_name_of_an_order_is_what_the_rfc_says() -> None:
+    """RFC 4231, test case 2."""
+    assert order_commitment(b"Jefe", "what do ya want for nothing?").hex() == (
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    )

@@ -1,0 +1,121 @@
+"""What bundles prove of readings and orders where the log's entries are not all alike: those of
+before they named orders, deliveries that are joined later, references that are masked.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bootstrap_evidence import signer_of
+from app.config.load import load_settings
+from app.evidence.seal import seal_all
+from app.evidence.verify import unpack
+from app.evidence.verify_evidence import VerifiedBundle, verify_evidence
+from app.evidence.verify_log import verify_log
+from app.orders.refold import refold_until_quiet
+from app.sealing.leaf_store import Leaf, Sealable, leaf_of
+from app.sealing.order_store import OrderBook
+from reconcile.instants import DAY
+from tests.api.driving import Driver, driving, environ, event
+from tests.evidence.conftest import build
+from tests.evidence.world import CUSTOMER, LATER, PHONE
+
+
+def of_before(book: OrderBook, row: Sealable, *, number: int, salt: bytes) -> Leaf:
+    """The leaf as the release before made it: the reference itself, and no reading."""
+    members = dict(row.members)
+    if row.kind in ("record", "revision"):
+        members["order"] = row.order
+    return leaf_of(row._replace(members=members), number=number, salt=salt)
+
+
+async def sealed(driver: Driver, folder: Path) -> None:
+    await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
+    await seal_all(driver.context, await signer_of(driver.context, load_settings(environ(folder))))
+
+
+def steps(found: VerifiedBundle) -> dict[str, bool | None]:
+    return {each.name: each.passed for each in found.steps}
+
+
+async def test_entries_of_before_are_told_as_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log still verifies, the bundle holds, and its first lines say what it leaves open."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1", "pending"))
+        with monkeypatch.context() as patched:
+            patched.setattr(OrderBook, "leaf", of_before)
+            await sealed(driver, tmp_path)
+            old = await build(driver, tmp_path, as_of=None)
+        driver.clock.put(LATER + DAY)
+        await driver.send(event("e2"))
+        await sealed(driver, tmp_path)
+        log = await verify_log(driver.context, progress=lambda done, of: None)
+        redacted = await build(driver, tmp_path, as_of=None)
+        full = await build(driver, tmp_path, as_of=None, reason="dispute 12")
+    assert log.problems == []
+    found = verify_evidence(old)
+    assert (found.valid, steps(found)["readings"], steps(found)["completeness"]) == (
+        True, None, None,
+    )  # fmt: skip
+    assert "it was sealed before entries of the log named their order" in found.not_proven[0]
+    found = verify_evidence(redacted)
+    assert (found.valid, steps(found)["readings"], steps(found)["completeness"]) == (
+        True, None, True,
+    )  # fmt: skip
+    told = "\n".join(found.not_proven)
+    assert "that these are of this order, 2: dlv_" in told
+    assert "which were sealed before readings were, or are read otherwise since: " in told
+    assert "of 1 of 2" in told
+    assert "which were sealed before readings were" not in "\n".join(
+        verify_evidence(full).not_proven
+    ), "the bodies show it"
+
+
+async def test_a_delivery_that_found_its_order_later_is_proved(tmp_path: Path) -> None:
+    """Its own entry names no order, and a later one does."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1", "pending", order=None))
+        await sealed(driver, tmp_path)
+        await driver.send(event("e2"))
+        await sealed(driver, tmp_path)
+        archive = await build(driver, tmp_path, as_of=None)
+    found = verify_evidence(archive)
+    assert found.valid
+    assert (steps(found)["readings"], steps(found)["completeness"]) == (True, True)
+    assert not [each for each in found.not_proven if "that these are of" in each]
+    kinds = [json.loads(each["leaf"])["kind"] for each in log_of(archive)["leaves"]]
+    assert kinds.count("reading") == 1
+
+
+def log_of(archive: bytes) -> Any:
+    return json.loads(unpack(archive)["log.json"])
+
+
+async def test_a_reference_that_is_masked_is_proved_but_for_itself(tmp_path: Path) -> None:
+    """Neither the order's key nor the salt of the reference is there to guess it with, and nothing
+    is hidden whole."""
+    order = f"ORD-{PHONE}"
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1", order={"reference": order}, customer=CUSTOMER))
+        await sealed(driver, tmp_path)
+        archive = await build(driver, tmp_path, order=order, as_of=None)
+        full = await build(driver, tmp_path, order=order, as_of=None, reason="dispute 12")
+    assert PHONE.encode() not in archive
+    log = log_of(archive)
+    assert log["order"]["key"] is None
+    ((opened),) = log["readings"].values()
+    assert [name for name, part in opened.items() if "hash" in part] == ["order"]
+    assert None not in [each["leaf"] for each in log["leaves"]]
+    found = verify_evidence(archive)
+    assert found.valid
+    assert (steps(found)["inclusion"], steps(found)["readings"]) == (True, None)
+    told = "\n".join(found.not_proven)
+    assert "it is this order that the log's entries name: its reference is masked" in told
+    assert "in texts that are masked (history.json)" in told
+    assert steps(verify_evidence(full))["readings"] is True
