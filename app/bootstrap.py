@@ -387,11 +387,23 @@ Work = Literal["apart", "all", "reading", "none"]
 the receiver's own, or in processes that somebody else starts."""
 
 
+def _behind(store: Store, *, drains: bool) -> WorkerProcess:
+    return WorkerProcess(
+        read=store.read,
+        news=(store.accepted, store.evidence_arrived),
+        failed=store.writer.fail,
+        drains=drains,
+    )
+
+
 @asynccontextmanager
 async def open_service(
-    settings: Settings, *, clock: Clock | None = None, work: Work = "all"
+    settings: Settings, *, clock: Clock | None = None, work: Work = "all", drains: bool = True
 ) -> AsyncIterator[Service]:
-    """A service at work on its own store, without a socket."""
+    """A service at work on its own store, without a socket.
+
+    drains  whether what was accepted is read before it ends, where that is done apart
+    """
     # Before the store: a database is stamped with its environment when it is made.
     sources = storing_sources(settings)
     checkout = checkout_client(settings)
@@ -427,11 +439,7 @@ async def open_service(
         await begin_erasure_journal(context)
         service.read_elsewhere = work == "none"
         if work == "apart":
-            behind = WorkerProcess(
-                read=store.read,
-                news=(store.accepted, store.evidence_arrived),
-                failed=store.writer.fail,
-            )
+            behind = _behind(store, drains=drains)
             service.worker_missing = behind.missing
             store.receiving.inbox.may_delete = lambda: behind.ready
             await stack.enter_async_context(behind.running())  # it ends after the receiver
