@@ -2,6 +2,7 @@
 
 __all__ = (
     "application",
+    "evidence_routes",
     "finance_routes",
     "health",
     "log_routes",

@@ -8,6 +8,7 @@ __all__ = (
     "http",
     "ids",
     "logs",
+    "mail",
     "masking",
     "metrics",
     "pages",

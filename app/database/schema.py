@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "c5743a6523bfc0d747247420f07a0e8e24bf7c6ad5af19b1567f2d20bd0fc128",
-    "postgresql": "f3ae992f3cc152164b04e914406feef2ad958c6c9d953905f7cdffb20da3e6d2",
+    "sqlite": "4a87033ea10384d1b2651d31ed9a05694a88a0ad73d716c73affe8043c311fe0",
+    "postgresql": "431b2a1872b98fe6a70d0824f1e29e2293bb42764c2c96a3d4b5ae4d5fba69de",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from app.access.operator_store import Operator
 from app.access.operators import Action, note_in_trail, permitted
@@ -51,6 +51,7 @@ from reconcile.matching.breaks import (
     Deed,
     Life,
     Settling,
+    Standing,
     Step,
     apart_words,
     break_sentence,
@@ -623,10 +624,6 @@ async def _standing_match(connection: Connection, name: str, *, line: str) -> st
         )
     raise UsageError(f"{name} is matched by hand with {', '.join(matched)}; name one as --line")
 
-
-Standing = Literal["to_decide", "waits_for_refund", "settled", "closed"]
-"""to_decide: nobody has said what becomes of it. waits_for_refund: it is to go back, and has not
-yet. settled: it was accepted or credited. closed: evidence has ended it."""
 
 LATE: Final[tuple[BreakCause, ...]] = (
     "late_money",

@@ -354,10 +354,9 @@ def test_the_subject_is_not_in_the_journal(run: Run, tmp_path: Path, file: Path)
 def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, file: Path) -> None:
     """One of a version that knew of no journal: by the journal at its place."""
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
-        later = "credentials invitations sessions used_forms bookmarks alarm_owners arrivals"
-        later += (
-            " inbox suspects order_listings proposals proposal_decisions bank_lines scheduled_runs"
-        )
+        later = "credentials invitations sessions used_forms bookmarks alarm_owners alarm_messages"
+        later += " arrivals inbox suspects order_listings proposals proposal_decisions bank_lines"
+        later += " scheduled_runs"
         for table in later.split():
             database.execute(f"DROP TABLE {table}")
         database.execute("DROP INDEX ix_imports_withdraws")

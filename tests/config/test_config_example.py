@@ -61,6 +61,7 @@ def test_a_copy_with_its_blanks_filled_in_loads(tmp_path: Path) -> None:
     text = text.replace("<token>", "tok_9f8e7d6c5b4a3f2e1d")
     text = text.replace("<shop secret>", "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=")
     text = text.replace("<reports secret>", "whsec_cmVwb3J0cy1zZWNyZXQtb2YtMzAtYnl0ZXMtIQ==")
+    text = text.replace("<alarms secret>", "whsec_YWxhcm1zLXNlY3JldC1vZi0zMC1ieXRlcy1sb25nIQ==")
     path = tmp_path / "settings.env"
     path.write_text(text)
     settings = load_settings({"TALLYHOOK_CONFIG": str(path)}, serving=True)

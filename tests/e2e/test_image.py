@@ -133,15 +133,15 @@ mount --bind "$I/var/lib/tallyhook" "$I/var/lib/tallyhook"
 mount -t tmpfs tmpfs "$I/tmp"
 mount -o remount,bind,ro "$I"
 ip link set lo up
-as() { chroot "$I" setpriv --reuid "${USER%:*}" --regid "${USER#*:}" --clear-groups \
+as() { exec chroot "$I" setpriv --reuid "${USER%:*}" --regid "${USER#*:}" --clear-groups \
     env -i -C "$FOLDER" $(cat "$W/.image/environment") "$@"; }
-say() { echo "$1 $(as sh -c "$2" >"$W/said" 2>&1 && echo yes || echo no)"; }
+say() { echo "$1 $( (as sh -c "$2" >&2) && echo yes || echo no)"; }
 say writes_itself 'touch /opt/tallyhook/x'
 say has_pip 'python -c "import pip"'
 say finds_its_version 'tallyhook --version'
 as "$@" 2>"$W/log" & SERVICE=$!
 N=0
-until as sh -c "$HEALTH" 2>/dev/null; do
+until (as sh -c "$HEALTH") 2>/dev/null; do
     N=$((N + 1)); test $N -lt 300 || { cat "$W/log" >&2; exit 9; }; sleep 0.2
 done
 echo healthy yes

@@ -1,4 +1,5 @@
-"""What people keep for themselves in the console, who has taken an alarm, and what its pages ask:
+"""What people keep for themselves in the console, who has taken an alarm, what is told of alarms to
+whoever is called, and what the console's pages ask:
 arrivals by minute, orders under their outcome and findings by their last revision, deliveries of a
 source and of an unusual verdict, numbers in order books, and who did what."""
 
@@ -49,9 +50,9 @@ def _text(name: str) -> sa.Column[str]:
     return sa.Column(name, TEXT, nullable=False)
 
 
-def _big(name: str) -> sa.Column[int]:
+def _big(name: str, *, nullable: bool = False) -> sa.Column[int]:
     kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-    return sa.Column(name, kind, autoincrement=False, nullable=False)
+    return sa.Column(name, kind, autoincrement=False, nullable=nullable)
 
 
 def _table(name: str, keys: tuple[str, ...], *columns: sa.Column) -> sa.Table:  # type: ignore[type-arg]
@@ -82,6 +83,20 @@ def upgrade() -> None:
         _text("owner"),
         _text("state"),
         _big("at"),
+    )
+    _table(
+        "alarm_messages",
+        ("alarm", "way"),
+        _text("alarm"),
+        _text("way"),
+        _text("reason"),
+        _text("sentence"),
+        _big("raised_at"),
+        _big("seen_at"),
+        _big("over_at", nullable=True),
+        _big("told_at", nullable=True),
+        _big("tries"),
+        _big("due_at"),
     )
     _table(
         "arrivals",
