@@ -226,7 +226,7 @@ def worker(parent: ParentOption = None) -> None:
     from app.bootstrap_serving import work
     from app.config.load import load_settings
     from app.core.logs import configure_logging
-    from app.worker_process import Parent
+    from app.worker_process import Parent, give_way_to_parent
 
     settings = load_settings()
     configure_logging(
@@ -234,6 +234,8 @@ def worker(parent: ParentOption = None) -> None:
         level=settings.log_level,
         lines_per_minute=settings.log_lines_per_minute,
     )
+    if parent is not None:
+        give_way_to_parent()
     run_loop(work(settings, parent=None if parent is None else Parent(parent)))
 
 

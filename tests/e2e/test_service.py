@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import sqlite3
@@ -193,6 +194,17 @@ def test_a_crash_leaves_no_core_dump(tmp_path: Path) -> None:
             limits = Path(f"/proc/{number}/limits").read_text()
             (line,) = (each for each in limits.splitlines() if each.startswith("Max core file"))
             assert line.split()[4:6] == ["0", "0"]
+        assert process.end() == 0
+
+
+def test_the_receiver_has_the_processor_before_its_reader(tmp_path: Path) -> None:
+    """Where both want it: a sender waits for the one, nobody for the other."""
+    with serving(tmp_path) as process:
+        service = process.popen.pid
+        process.became(process.send(event("e1"), at=now())[1])
+        (reader,) = Path(f"/proc/{service}/task/{service}/children").read_text().split()
+        own, other = (os.getpriority(os.PRIO_PROCESS, each) for each in (service, int(reader)))
+        assert own < other
         assert process.end() == 0
 
 
