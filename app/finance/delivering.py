@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -24,7 +23,7 @@ import httpx2
 from app.core.clock import Clock
 from app.core.errors import DeliveryFailed
 from app.core.mail import MailServer
-from app.core.private_files import sync_folder, write_all
+from app.core.private_files import replacing
 from app.core.schedule import Way
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
@@ -92,18 +91,8 @@ class FolderWay:
 
     def _put(self, name: str, content: bytes) -> None:
         part = self.folder / f".{name}.part"
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(part, flags, FILE_MODE)
-            try:
-                write_all(descriptor, content)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            os.replace(part, self.folder / name)
-            sync_folder(self.folder)
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(self.folder / name, part=part, mode=FILE_MODE) as file:
+            file.write(content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

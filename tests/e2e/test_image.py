@@ -166,10 +166,10 @@ def script(built: list[Stage]) -> str:
     return "\n".join(
         [
             *lines,
-            f"USER={image.user} FOLDER={image.folder}",
-            f"HEALTH={shlex.quote(shlex.join(image.health))}",
-            f"set -- {shlex.join(image.command)}",
-            RUN,
+            f"export USER={image.user} FOLDER={image.folder}",
+            f"export HEALTH={shlex.quote(shlex.join(image.health))}",
+            # On a network of its own, as a container is: its ports are nobody else's.
+            f"exec unshare --net sh -euc {shlex.quote(RUN)} sh {shlex.join(image.command)}",
         ]
     )
 
