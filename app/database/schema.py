@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "4a87033ea10384d1b2651d31ed9a05694a88a0ad73d716c73affe8043c311fe0",
-    "postgresql": "431b2a1872b98fe6a70d0824f1e29e2293bb42764c2c96a3d4b5ae4d5fba69de",
+    "sqlite": "39b99468921aad3520db4c9c3d0d0e9bd03ad87d20286ea6c9fc74076825a9d0",
+    "postgresql": "b5a492ef5e912a5d33682f87c434645e66518610ecdbe3f02e194ac092dd994c",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

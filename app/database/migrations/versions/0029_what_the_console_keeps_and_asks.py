@@ -1,7 +1,8 @@
 """What people keep for themselves in the console, who has taken an alarm, what is told of alarms to
 whoever is called, and what the console's pages ask:
-arrivals by minute, orders under their outcome and findings by their last revision, deliveries of a
-source and of an unusual verdict, numbers in order books, and who did what."""
+arrivals by minute, orders under their outcome and findings by their last revision, orders by when
+something was published of them, deliveries of a source and of an unusual verdict, numbers in order
+books, and who did what."""
 
 from __future__ import annotations
 
@@ -128,6 +129,7 @@ def upgrade() -> None:
     op.create_index("ix_audit_action_number", "audit", ["action", "number"])
     op.create_index("ix_audit_who_number", "audit", ["who", "number"])
     op.drop_index("ix_revisions_outcome", table_name="revisions")
+    op.create_index("ix_revisions_at", "revisions", ["at", "order_key"])
     connection = op.get_bind()
     connection.execute(COUNT_TAKEN)
     connection.execute(COUNT_REFUSED)
