@@ -93,9 +93,9 @@ def test_no_delivery_is_refused_while_the_service_is_restarted(tmp_path: Path) -
 
 
 @pytest.mark.soak
-def test_no_delivery_is_refused_in_six_restarts(tmp_path: Path) -> None:
+def test_no_delivery_is_refused_in_four_restarts(tmp_path: Path) -> None:
     """The same at full length."""
-    restarted(tmp_path, seconds=60, times=6)
+    restarted(tmp_path, seconds=20, times=4)
 
 
 # --- proxies --------------------------------------------------------------------------------------

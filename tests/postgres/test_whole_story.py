@@ -34,7 +34,7 @@ from tests.waiting import PATIENCE_S, until
 
 SECRET = "whsec_test_9f8e7d6c5b4a3f2e1d0c"
 RATE = 100
-SECONDS = 10
+SECONDS = 5
 """Of deliveries over the restart."""
 
 
@@ -50,8 +50,8 @@ class Machine:
             "PYTHONPATH": str(FOLDER.parents[1]),
         }
 
-    def does(self, command: str) -> str:
-        """A command as a page has it; what it printed."""
+    def does(self, command: str, *, code: int = 0) -> str:
+        """A command as a page has it, and what it ends with; what it printed."""
         program, *words = command.split()
         assert program == "tallyhook"
         done = subprocess.run(
@@ -63,7 +63,7 @@ class Machine:
             timeout=PATIENCE_S,
             check=False,
         )
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        assert done.returncode == code, (command, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
     def set(self, **values: str) -> None:
@@ -137,66 +137,99 @@ def behind_caddy(folder: Path, *, port: int, receiver: int, console: int) -> Ite
         yield
 
 
-@pytest.mark.soak
-@pytest.mark.postgres
-def test_from_nothing_to_a_mended_secret(empty_url: str, tmp_path: Path) -> None:
-    if shutil.which("caddy") is None:
-        pytest.skip("Caddy is not installed")
-    with ExitStack() as stack:
-        machine = Machine(tmp_path, stack)
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4096))
-        listener.set_inheritable(True)
-        receiver, console, port = listener.getsockname()[1], free_port(), free_port()
+class Story:
+    """What the test tells, part by part."""
 
-        # Connected and deployed.
-        machine.set(TALLYHOOK_DATABASE_URL=empty_url, TALLYHOOK_FORWARDED_ALLOW_IPS="127.0.0.0/8")
-        machine.set(TALLYHOOK_CONSOLE__PUBLIC_URL="https://console.shop.example")
-        (tmp_path / "secret.txt").write_text(SECRET)
+    def __init__(self, folder: Path, stack: ExitStack, database: str) -> None:
+        self.machine = Machine(folder, stack)
+        self.database = database
+        self._folder, self._stack = folder, stack
+        self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4096))
+        self._listener.set_inheritable(True)
+        self.receiver, self.port = self._listener.getsockname()[1], free_port()
+
+    def serve(self) -> Process:
+        """The service, behind the socket that stays open."""
+        return self.machine.starts("serve", "--fd", str(self._listener.fileno()))
+
+    def sent(self, orders: Sequence[str]) -> Sender:
+        """What will send the payments of these orders to Caddy, each on a connection of its own."""
+        return Sender(self.port, requests(SECRET, orders), rate=RATE, kept=False)
+
+    def until_paid(self, count: int) -> None:
+        """Until so many orders are."""
+        paid = "SELECT count(*) FROM ledgers WHERE outcome = 'succeeded'"
+        until(lambda: ask(self.database, paid)[0][0] == count)
+
+    def deploy(self) -> Process:
+        """Connected, migrated and served, with a console, behind Caddy, which shows no figures."""
+        machine, console = self.machine, free_port()
+        machine.set(
+            TALLYHOOK_DATABASE_URL=self.database,
+            TALLYHOOK_FORWARDED_ALLOW_IPS="127.0.0.0/8",
+            TALLYHOOK_CONSOLE__PUBLIC_URL="https://console.shop.example",
+        )
+        (self._folder / "secret.txt").write_text(SECRET)
         machine.does("tallyhook connect stripe --secret-file secret.txt")
         machine.does("tallyhook db upgrade")
-        service = machine.starts("serve", "--fd", str(listener.fileno()))
+        service = self.serve()
         invited = machine.does("tallyhook operators invite ann --role admin")
         assert "https://console.shop.example/" in invited
         machine.starts("console", "--port", str(console))
         until(lambda: listens(console))
-        stack.enter_context(behind_caddy(tmp_path, port=port, receiver=receiver, console=console))
-        status, page = asked(port, "/sign-in", "console.shop.example")
+        caddy = behind_caddy(self._folder, port=self.port, receiver=self.receiver, console=console)
+        self._stack.enter_context(caddy)
+        status, page = asked(self.port, "/sign-in", "console.shop.example")
         assert (status, "<form" in page) == (200, True), page
-        assert asked(port, "/metrics", "payments.shop.example")[0] == 404
+        assert asked(self.port, "/metrics", "payments.shop.example")[0] == 404
+        return service
 
-        # Restarted under load.
-        orders = [f"ORD-{number}" for number in range(RATE * SECONDS)]
-        sender = Sender(port, requests(SECRET, orders), rate=RATE, kept=False)
+    def restart_under_load(self, service: Process) -> Process:
+        """No delivery is refused, and each order is paid."""
+        sender = self.sent([f"ORD-{number}" for number in range(RATE * SECONDS)])
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(sender.run)
             until(lambda: len(sender.burst.answers) > RATE)
             assert service.end() == 0
-            service = machine.starts("serve", "--fd", str(listener.fileno()))
+            service = self.serve()
             burst = sending.result()
         statuses = {status_of(answer) for answer in burst.answers.values()}
         assert (statuses, burst.lost) == ({200}, [])
-        count = "SELECT count(*) FROM ledgers WHERE outcome = 'succeeded'"
-        until(lambda: ask(empty_url, count)[0][0] == len(orders))
-        figures = asked(receiver, "/metrics", "127.0.0.1")[1]
-        assert "tallyhook_deliveries_total{" in figures
+        self.until_paid(RATE * SECONDS)
+        return service
 
-        # A wrong secret, and what the runbook says of it.
+    def mend_a_wrong_secret(self, service: Process) -> None:
+        """As the runbook says: found, named, corrected, and what was refused is accepted."""
+        machine = self.machine
         machine.set(TALLYHOOK_SOURCES__STRIPE__SECRETS="whsec_of_another_endpoint_1234")
         assert service.end() == 0
-        service = machine.starts("serve", "--fd", str(listener.fileno()))
-        refused = Sender(port, requests(SECRET, ["ORD-late"]), rate=RATE, kept=False).run()
+        service = self.serve()
+        refused = self.sent(["ORD-late"]).run()
         assert [status_of(answer) for answer in refused.answers.values()] == [401]
-        figures = asked(receiver, "/metrics", "127.0.0.1")[1]
+        figures = asked(self.receiver, "/metrics", "127.0.0.1")[1]
         assert re.search(r'deliveries_total\{.*verdict="signature_mismatch"\} 1', figures)
         entry = RUNBOOK.read_text().partition("## A secret is wrong")[2].partition("\n## ")[0]
         look, diagnose, again = re.findall(r"`(tallyhook [^`]+)`", entry)
-        found = machine.does(f"{look} --format csv")
-        (delivery,) = re.findall(r"dlv_\w+", found)
-        (tmp_path / "right.txt").write_text(SECRET)
-        assert "secret" in machine.does(diagnose.replace("ID", delivery))
+        kept = "SELECT count(*) FROM rejections"
+        until(lambda: ask(self.database, kept)[0][0] == 1)  # the reader takes refused ones, too
+        (delivery,) = re.findall(r"dlv_\w+", machine.does(f"{look} --format csv"))
+        said = machine.does(diagnose.replace("ID", delivery), code=1)
+        assert "secret is one that is not configured here" in said
         machine.set(TALLYHOOK_SOURCES__STRIPE__SECRETS=SECRET)
         assert service.end() == 0
-        machine.starts("serve", "--fd", str(listener.fileno()))
+        self.serve()
         assert "1 accepted" in machine.does(again.replace("NAME", "stripe"))
-        until(lambda: ask(empty_url, count)[0][0] == len(orders) + 1)
+        self.until_paid(RATE * SECONDS + 1)
         assert "succeeded" in machine.does("tallyhook orders show ORD-late")
+
+
+@pytest.mark.soak
+@pytest.mark.postgres
+def test_from_nothing_to_a_mended_secret(empty_url: str, tmp_path: Path) -> None:
+    """By the pages' own commands, as somebody does it who has just cloned this."""
+    if shutil.which("caddy") is None:
+        pytest.skip("Caddy is not installed")
+    with ExitStack() as stack:
+        story = Story(tmp_path, stack, empty_url)
+        service = story.restart_under_load(story.deploy())
+        story.mend_a_wrong_secret(service)
