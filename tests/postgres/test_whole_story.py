@@ -175,8 +175,8 @@ class Story:
         service = self.serve()
         invited = machine.does("tallyhook operators invite ann --role admin")
         assert "https://console.shop.example/" in invited
-        machine.starts("console", "--port", str(console))
-        until(lambda: listens(console))
+        people = machine.starts("console", "--port", str(console))
+        until(lambda: listens(console), otherwise=lambda: people.log)
         caddy = behind_caddy(self._folder, port=self.port, receiver=self.receiver, console=console)
         self._stack.enter_context(caddy)
         status, page = asked(self.port, "/sign-in", "console.shop.example")
