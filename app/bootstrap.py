@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 
 from app.access.proposals import Proposals
 from app.api.application import build_application
+from app.api.evidence_routes import EvidenceRoutes
 from app.api.health import Health
 from app.api.log_routes import LogRoutes
 from app.api.proposal_routes import ProposalRoutes
@@ -45,6 +46,7 @@ from app.core.process import affordable
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.seal import CheckpointSigner
+from app.evidence_process import build_bundle
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
 from app.orders.set_aside import HOLDING
@@ -70,6 +72,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 Loaded = TypeVar("Loaded")
+
+TELLING_REST_S = 5.0
+"""Seconds between two looks at what is to be told of alarms."""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -148,11 +153,26 @@ def _receiver(
 
 
 def _watchdog(
-    context: AppContext, settings: Settings, ages: RefusedAges
-) -> tuple[Watchdog, PeriodicTask]:
-    watchdog = Watchdog(watched(context, settings, ages))
+    context: AppContext,
+    settings: Settings,
+    ages: RefusedAges,
+    client: httpx2.AsyncClient | None,
+) -> tuple[Watchdog, list[tuple[str, Part]]]:
+    """The watchdog, and what looks and, where somebody is to be told of alarms, tells."""
+    messages = None
+    if client is not None and (settings.alarms.url or settings.alarms.mail_to):
+        from app.bootstrap_alarms import alarm_messages_of
+
+        messages = alarm_messages_of(context, settings, client=client)
+    watchdog = Watchdog(watched(context, settings, ages), messages)
     looking = PeriodicTask(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
-    return watchdog, looking
+    parts: list[tuple[str, Part]] = [("the watchdog", looking)]
+    if messages is not None:
+        telling = PeriodicTask(
+            messages.tell_due, component="alarms", rest=rest_when_idle(TELLING_REST_S)
+        )
+        parts.append(("the task that tells of alarms", telling))
+    return watchdog, parts
 
 
 Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask | Scheduler
@@ -276,8 +296,10 @@ class Service:
         sources: dict[str, Source],
         parts: Parts = (),
         checkout: CheckoutClient | None = None,
+        client: httpx2.AsyncClient | None = None,
     ) -> None:
-        """parts: what of `working_parts` runs in this process."""
+        """parts: what of `working_parts` runs in this process; client: with which whoever is called
+        is told of alarms."""
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = context.store
@@ -286,11 +308,11 @@ class Service:
         self.checkout = checkout
         asking = [] if checkout is None else [asking_again(context, checkout)]
         ages = RefusedAges()
-        self.watchdog, watching = _watchdog(context, settings, ages)
+        self.watchdog, watching = _watchdog(context, settings, ages, client)
         self.parts: list[tuple[str, Part]] = [
             *parts,
             *(("the task that asks for unknown sessions again", each) for each in asking),
-            ("the watchdog", watching),
+            *watching,
         ]
         self.read_elsewhere = False
         """Whether processes that somebody else starts read what is accepted."""
@@ -325,6 +347,7 @@ class Service:
                 sources=self.sources,
                 page_max=settings.page_max,
             ),
+            evidence=EvidenceRoutes(build_bundle),
             logs=LogRoutes(
                 self.context,
                 sources=self.sources,
@@ -426,11 +449,23 @@ Work = Literal["apart", "all", "reading", "none"]
 the receiver's own, or in processes that somebody else starts."""
 
 
+def _behind(store: Store, *, drains: bool) -> WorkerProcess:
+    return WorkerProcess(
+        read=store.read,
+        news=(store.accepted, store.evidence_arrived),
+        failed=store.writer.fail,
+        drains=drains,
+    )
+
+
 @asynccontextmanager
 async def open_service(
-    settings: Settings, *, clock: Clock | None = None, work: Work = "all"
+    settings: Settings, *, clock: Clock | None = None, work: Work = "all", drains: bool = True
 ) -> AsyncIterator[Service]:
-    """A service at work on its own store, without a socket."""
+    """A service at work on its own store, without a socket.
+
+    drains  whether what was accepted is read before it ends, where that is done apart
+    """
     # Before the store: a database is stamped with its environment when it is made.
     sources = storing_sources(settings)
     checkout = checkout_client(settings)
@@ -462,15 +497,13 @@ async def open_service(
                 context, settings, sources=sources, client=client, askers=asking, signer=signer
             )
             parts = made if work == "all" else []
-        service = Service(context, settings, sources=sources, parts=parts, checkout=checkout)
+        service = Service(
+            context, settings, sources=sources, parts=parts, checkout=checkout, client=client
+        )
         await begin_erasure_journal(context)
         service.read_elsewhere = work == "none"
         if work == "apart":
-            behind = WorkerProcess(
-                read=store.read,
-                news=(store.accepted, store.evidence_arrived),
-                failed=store.writer.fail,
-            )
+            behind = _behind(store, drains=drains)
             service.worker_missing = behind.missing
             store.receiving.inbox.may_delete = lambda: behind.ready
             await stack.enter_async_context(behind.running())  # it ends after the receiver

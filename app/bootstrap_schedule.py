@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import httpx2
 
+from app.bootstrap_sources import signer_of_section
 from app.config.settings import Settings
 from app.core.clock import Clock
-from app.core.errors import ConfigurationError
+from app.core.mail import MailServer
 from app.core.schedule import Way, entries_of
 from app.finance.delivering import Delivers, FolderWay, MailWay, PostWay
 from app.finance.scheduled_work import Schedule
-from app.providers.profile import load_profile
-from app.providers.source import Source
 
 
 def schedule_of(settings: Settings, *, client: httpx2.AsyncClient, clock: Clock) -> Schedule:
@@ -21,27 +20,25 @@ def schedule_of(settings: Settings, *, client: httpx2.AsyncClient, clock: Clock)
     ways: dict[Way, Delivers] = {}
     if reports.folder is not None:
         ways["folder"] = FolderWay(folder=reports.folder)
-    if reports.mail_server is not None and reports.mail_from is not None:
-        host, _, port = reports.mail_server.rpartition(":")
-        password = reports.mail_password
-        ways["mail"] = MailWay(
-            host=host,
-            port=int(port),
-            sender=reports.mail_from,
-            to=reports.mail_to,
-            user=reports.mail_user,
-            password=None if password is None else password.get_secret_value(),
-        )
+    server = mail_server_of(settings)
+    if server is not None and reports.mail_from is not None and reports.mail_to:
+        ways["mail"] = MailWay(server=server, sender=reports.mail_from, to=reports.mail_to)
     if reports.url is not None and reports.secret is not None:
-        signer = _signer(reports.secret.get_secret_value())
+        signer = signer_of_section("reports", reports.secret)
         ways["post"] = PostWay(url=reports.url, signer=signer, client=client, clock=clock)
     return Schedule(entries=entries_of(settings.schedule), ways=ways)
 
 
-def _signer(secret: str) -> Source:
-    try:
-        return Source(name="reports", profile=load_profile("checkout"), secrets=[secret])
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            [f"TALLYHOOK_REPORTS__SECRET: {problem}" for problem in error.problems]
-        ) from None
+def mail_server_of(settings: Settings) -> MailServer | None:
+    """Who takes our mails, where that is set up."""
+    reports = settings.reports
+    if reports.mail_server is None:
+        return None
+    host, _, port = reports.mail_server.rpartition(":")
+    password = reports.mail_password
+    return MailServer(
+        host=host,
+        port=int(port),
+        user=reports.mail_user,
+        password=None if password is None else password.get_secret_value(),
+    )

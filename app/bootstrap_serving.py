@@ -65,17 +65,19 @@ async def serve(
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(
-            open_service(settings, work="apart" if with_worker else "none")
+            # Behind a socket that stays open, senders wait for the next, which reads on.
+            open_service(settings, work="apart" if with_worker else "none", drains=listener is None)
         )
-        await _warn_unfinished(service)
-        log.info("this instance serves one merchant: one order reference is one order")
+        await _say_what_it_is(service)
         server = SignallessServer(_uvicorn(service, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _stop, service, server)
-        watcher = asyncio.create_task(_stop_when_broken(service, server))
-        announcer = asyncio.create_task(_announce(server, settings))
-        guard = asyncio.create_task(_guard(service.connection_limits))
+        beside = [
+            asyncio.create_task(_stop_when_broken(service, server)),
+            asyncio.create_task(_announce(server, settings)),
+            asyncio.create_task(_guard(service.connection_limits)),
+        ]
         if console is not None:
             await stack.enter_async_context(console_beside(host=console[0], port=console[1]))
         try:
@@ -83,9 +85,9 @@ async def serve(
         except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
             raise PortTaken(host, port) from failed
         finally:
-            for task in (watcher, announcer, guard):
+            for task in beside:
                 task.cancel()
-            await asyncio.gather(watcher, announcer, guard, return_exceptions=True)
+            await asyncio.gather(*beside, return_exceptions=True)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
         if service.broken:
@@ -96,9 +98,10 @@ async def serve(
     tell_left_out(at_once=True)
 
 
-async def _warn_unfinished(service: Service) -> None:
+async def _say_what_it_is(service: Service) -> None:
     if await unfinished(service.context) is not None:
         log.error("NOT READY FOR REAL MONEY: run `tallyhook golive` and complete its checklist")
+    log.info("this instance serves one merchant: one order reference is one order")
 
 
 def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> uvicorn.Config:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import httpx2
+from pydantic import SecretStr
 
 from app.bootstrap_context import phone_key
 from app.checkout.client import CheckoutClient, ClientSettings
@@ -244,14 +245,20 @@ def shop_of(settings: Settings) -> Shop | None:
     shop = settings.shop
     if shop.url is None or shop.secret is None:
         return None
-    secret = shop.secret.get_secret_value()
+    return Shop(url=shop.url, signer=signer_of_section("shop", shop.secret))
+
+
+def signer_of_section(section: str, secret: SecretStr) -> Source:
+    """What signs the posts of a section of the settings. Raises ConfigurationError where its secret
+    cannot sign."""
     try:
-        signer = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])
+        return Source(
+            name=section, profile=load_profile("checkout"), secrets=[secret.get_secret_value()]
+        )
     except ConfigurationError as error:
         raise ConfigurationError(
-            [f"TALLYHOOK_SHOP__SECRET: {problem}" for problem in error.problems]
+            [f"TALLYHOOK_{section.upper()}__SECRET: {problem}" for problem in error.problems]
         ) from None
-    return Shop(url=shop.url, signer=signer)
 
 
 def checkout_settings(settings: Settings) -> ClientSettings:

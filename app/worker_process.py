@@ -2,6 +2,7 @@
 and ended from here, and spoken to over a pair of sockets that says only that something happened.
 
     parent → child   b"+" something was accepted or said      b"s" end when the inbox is empty
+                     b"e" end: the next reads on
     child → parent   b"r" the disk is sure, and it begins     b"+" something was read
                      b"!" the disk has failed it, and it ends
 
@@ -49,6 +50,7 @@ would starve the reading beside whatever else keeps the machine busy: at 10 it c
 
 _NEWS: Final = b"+"
 _STOP: Final = b"s"
+_END: Final = b"e"
 _READY: Final = b"r"
 _FAILED: Final = b"!"
 
@@ -57,11 +59,18 @@ class WorkerProcess:
     """Keeps one child running. `ready`: it has made sure of the disk, and has not ended."""
 
     def __init__(
-        self, *, read: Signal, news: tuple[Signal, ...], failed: Callable[[str], None]
+        self,
+        *,
+        read: Signal,
+        news: tuple[Signal, ...],
+        failed: Callable[[str], None],
+        drains: bool = True,
     ) -> None:
         """read: set when the child has read something; news: what the child is told of; failed:
-        told why, when the disk under the database has failed."""
+        told why, when the disk under the database has failed; drains: whether it reads what was
+        accepted before it ends. Else the next does, for which senders wait meanwhile."""
         self._failed = failed
+        self._drains = drains
         self._read = read
         self._news = news
         self._process: asyncio.subprocess.Process | None = None
@@ -82,7 +91,8 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """A child at work; on leaving, it has read what was accepted, or was killed."""
+        """A child at work; on leaving, it has read what was accepted, where it drains, or was
+        killed."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
         keeping = asyncio.create_task(self._keep())
@@ -144,10 +154,12 @@ class WorkerProcess:
 
     async def _end(self) -> None:
         if self._writer is not None:
-            self._writer.write(_STOP)
+            self._writer.write(_STOP if self._drains else _END)
         process = self._process
         if process is None or process.returncode is not None:
             return
+        if not (self._drains or self.ready):  # it has not begun
+            process.kill()
         try:
             async with asyncio.timeout(STOP_S):
                 await process.wait()
@@ -176,8 +188,8 @@ class Parent:
         while heard := await _some(reader):
             for each in news:
                 each.hear()
-            if _STOP in heard:
-                stop(True)
+            if _STOP in heard or _END in heard:
+                stop(_STOP in heard)
         stop(False)
 
     def fail(self) -> None:

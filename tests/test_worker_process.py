@@ -21,13 +21,28 @@ os.write(int(sys.argv[-1]), {says!r})
 """
 """A child that notes that it was started, says something to its parent, and ends."""
 
+HEARING = """
+import socket
+heard = socket.socket(fileno=int(sys.argv[-1])).recv(1)
+with open({started!r}, "ab") as file:
+    file.write(heard)
+"""
+"""Behind it: it notes what it is told, before it ends."""
 
-def child(folder: Path, monkeypatch: pytest.MonkeyPatch, *, says: bytes) -> Path:
+ASLEEP = """
+import time
+time.sleep(600)
+"""
+"""Behind it: it hears nothing."""
+
+
+def child(folder: Path, monkeypatch: pytest.MonkeyPatch, *, says: bytes, then: str = "") -> Path:
     """Puts such a child in place of the real one. Returns the file in which its starts are noted,
     one character each."""
     started, program = folder / "started", folder / "child"
     started.touch()
-    program.write_text(CHILD.format(python=sys.executable, started=str(started), says=says))
+    script = CHILD + then
+    program.write_text(script.format(python=sys.executable, started=str(started), says=says))
     program.chmod(0o700)
     monkeypatch.setattr("app.worker_process.sys.executable", str(program))
     monkeypatch.setattr(worker_process, "AGAIN_S", 0.01)
@@ -57,3 +72,25 @@ async def test_one_whose_disk_has_failed_is_not_started_again(
         await asyncio.sleep(0.5)  # fifty times as long as one that may be started again needs
     assert started.read_text() == "x"
     assert len(failures) == 1
+
+
+@pytest.mark.parametrize(("drains", "told"), [(True, "xs"), (False, "xe")])
+async def test_one_is_told_whether_to_read_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drains: bool, told: str
+) -> None:
+    """Where the socket stays open, senders wait for the next service, which reads on."""
+    started = child(tmp_path, monkeypatch, says=b"r", then=HEARING)
+    behind = WorkerProcess(read=Signal(), news=(), failed=pytest.fail, drains=drains)
+    async with behind.running():
+        await soon(lambda: behind.ready)
+    assert started.read_text() == told
+
+
+async def test_one_that_has_not_begun_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has nothing to lose: whoever starts and stops a service again need not wait for it."""
+    started = child(tmp_path, monkeypatch, says=b"", then=ASLEEP)
+    async with WorkerProcess(read=Signal(), news=(), failed=pytest.fail, drains=False).running():
+        await soon(lambda: started.read_text() == "x")
+    assert started.read_text() == "x"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
 
 Decision = Literal["approved", "rejected", "withdrawn"]
+Standing = Literal["waiting", "expired", Decision]
+STANDINGS: Final[tuple[Standing, ...]] = get_args(Standing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Proposal:
     until: Instant
     decided: Decided | None = None
 
-    def standing(self, now: Instant) -> str:
+    def standing(self, now: Instant) -> Standing:
         """`waiting`, `expired`, or the word of its decision."""
         if self.decided is not None:
             return self.decided.decision

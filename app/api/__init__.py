@@ -3,6 +3,7 @@
 __all__ = (
     "application",
     "case_routes",
+    "evidence_routes",
     "finance_routes",
     "health",
     "log_routes",

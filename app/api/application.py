@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.access.tokens import Holder, TokenScope
+from app.api.evidence_routes import EvidenceRoutes
 from app.api.health import Health
 from app.api.log_routes import LogRoutes
 from app.api.openapi import query_parameters
@@ -34,48 +35,37 @@ if TYPE_CHECKING:
 Endpoint = Callable[[Request, str], Awaitable[Response]]
 """Answers a request of the program of this name."""
 
-
-class ApiRoute(Route):
-    """An address of the API: each method's endpoint, behind the scope that a token needs for it.
-
-    scopes  the scope of every method, HEAD among them
-    """
-
-    def __init__(self, path: str, api: Api, **methods: tuple[TokenScope, Endpoint]) -> None:
-        if "GET" in methods:
-            methods["HEAD"] = methods["GET"]
-        self.scopes = {method: scope for method, (scope, _) in methods.items()}
-        self._api = api
-        self._endpoints = {method: endpoint for method, (_, endpoint) in methods.items()}
-        self._takes = {method: query_parameters(path, method) for method in methods}
-        super().__init__(path, self._admit, methods=list(methods))
-
-    async def _admit(self, request: Request) -> Response:
-        program = await self._api.authorize(request, self.scopes[request.method])
-        only_parameters(request, self._takes[request.method])
-        return await self._endpoints[request.method](request, program)
-
-
 PersonEndpoint = Callable[[Request, Holder], Awaitable[Response]]
 """Answers a request of this operator."""
 
 
-class OperatorRoute(Route):
-    """An address of the API for people: each method's endpoint, behind an operator's own token."""
+class ApiRoute(Route):
+    """An address of the API: each method's endpoint, behind the scope that a token needs for it, or
+    (`operator`) behind a person's own token.
 
-    def __init__(self, path: str, api: Api, **methods: PersonEndpoint) -> None:
+    scopes  the scope of every method, HEAD among them
+    """
+
+    def __init__(
+        self,
+        path: str,
+        api: Api,
+        **methods: tuple[TokenScope, Endpoint] | tuple[Literal["operator"], PersonEndpoint],
+    ) -> None:
         if "GET" in methods:
             methods["HEAD"] = methods["GET"]
-        self.scopes = dict.fromkeys(methods, OPERATOR)
+        self.scopes = {method: scope for method, (scope, _) in methods.items()}
         self._api = api
-        self._endpoints = methods
+        self._endpoints: dict[str, Callable[[Request, Any], Awaitable[Response]]] = {
+            method: endpoint for method, (_, endpoint) in methods.items()
+        }
         self._takes = {method: query_parameters(path, method) for method in methods}
         super().__init__(path, self._admit, methods=list(methods))
 
     async def _admit(self, request: Request) -> Response:
-        operator = await self._api.authorize_operator(request)
+        who = await self._api.admitted(request, self.scopes[request.method])
         only_parameters(request, self._takes[request.method])
-        return await self._endpoints[request.method](request, operator)
+        return await self._endpoints[request.method](request, who)
 
 
 class _Whole(Convertor[str]):
@@ -103,6 +93,7 @@ def build_application(
     cases: Callable[[], Awaitable[CaseRoutes]],
     proposals: ProposalRoutes,
     logs: LogRoutes,
+    evidence: EvidenceRoutes,
     health: Health,
     log: PublishedLog | None = None,
 ) -> Starlette:
@@ -129,7 +120,7 @@ def build_application(
             ),
             *_loaded_late(api, "finance", finance, FINANCE),
             *_loaded_late(api, "evidence", cases, CASES),
-            *_for_people(api, logs, proposals),
+            *_for_people(api, logs, proposals, evidence),
         ],
         exception_handlers={
             ApiProblem: on_api_problem,
@@ -198,10 +189,14 @@ def _loaded_late(
         yield ApiRoute(f"/api/v1/{path}", api, GET=(scope, endpoint(name)))
 
 
-def _for_people(api: Api, logs: LogRoutes, proposals: ProposalRoutes) -> Iterator[OperatorRoute]:
-    def route(path: str, **methods: PersonEndpoint) -> OperatorRoute:
-        return OperatorRoute(f"/api/v1/{path}", api, **methods)
+def _for_people(
+    api: Api, logs: LogRoutes, proposals: ProposalRoutes, evidence: EvidenceRoutes
+) -> Iterator[ApiRoute]:
+    def route(path: str, **methods: PersonEndpoint) -> ApiRoute:
+        behind = {method: (OPERATOR, endpoint) for method, endpoint in methods.items()}
+        return ApiRoute(f"/api/v1/{path}", api, **behind)
 
+    yield route("evidence/{reference:path}", GET=evidence.bundle)
     yield route("deliveries", GET=logs.deliveries)
     yield route("deliveries/{delivery}", GET=logs.delivery)
     yield route("notifications", GET=logs.notifications)

@@ -3,16 +3,22 @@ documents are those of the commands."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.api.report_routes import KEPT, MakeReport, ReportRoutes
-from app.api.request_body import chosen, instant_parameter, number_parameter
+from app.api.request_body import (
+    after_parameter,
+    before_parameter,
+    chosen,
+    instant_parameter,
+    limit_parameter,
+    path_number,
+)
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Jobs
 from app.core.problems import ApiProblem
@@ -42,8 +48,6 @@ from app.receiving.context import AppContext
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
 
-GREATEST: Final = 2**63 - 1
-
 
 class FinanceRoutes:
     """The endpoints; each is for the scope `finance`."""
@@ -64,7 +68,7 @@ class FinanceRoutes:
         self.report = ReportRoutes(context, make_report, jobs=Jobs(context.clock, kept=KEPT)).report
 
     def _limit(self, request: Request) -> int:
-        return number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+        return limit_parameter(request, most=self._page_max)
 
     # --- what was imported
 
@@ -82,7 +86,7 @@ class FinanceRoutes:
         return {
             "reference": request.query_params.get("reference") or None,
             "as_of": instant_parameter(request, "as_of"),
-            "after": request.query_params.get("after", ""),
+            "after": after_parameter(request),
             "limit": self._limit(request),
         }
 
@@ -93,7 +97,7 @@ class FinanceRoutes:
                 self._context,
                 as_of=instant_parameter(request, "as_of"),
                 stands=chosen(request, "stands", BUCKETS),
-                after=request.query_params.get("after", ""),
+                after=after_parameter(request),
                 limit=self._limit(request),
                 kept=self._bank,
             )
@@ -134,7 +138,7 @@ class FinanceRoutes:
 
     async def _imports(self, request: Request, kind: ImportKind) -> Response:
         limit = self._limit(request)
-        before = number_parameter(request, "before", default=GREATEST, low=0, high=GREATEST)
+        before = before_parameter(request)
         found = await past_imports(self._context, kind=kind, limit=limit, before=before)
         following = found[-1].number if len(found) == limit else None
         return _page("imports", [each.document() for each in found], following)
@@ -144,21 +148,20 @@ class FinanceRoutes:
     async def runs(self, request: Request, program: str) -> Response:
         """GET /api/v1/runs?before=&limit="""
         limit = self._limit(request)
-        before = number_parameter(request, "before", default=GREATEST, low=0, high=GREATEST)
+        before = before_parameter(request)
         found = await finished_runs(self._context, limit=limit, before=before)
         following = found[-1].number if len(found) == limit else None
         return _page("runs", [listed_run(each) for each in found], following)
 
     async def run(self, request: Request, program: str) -> Response:
         """GET /api/v1/runs/{run}?after=&limit=: its totals, and some of its breaks."""
-        name, limit = request.path_params["run"], self._limit(request)
+        limit = self._limit(request)
         try:
-            if not _NUMBER.fullmatch(name):
-                raise NotFoundError(name)
-            found = await ran(self._context, await finished_run(self._context, int(name)))
+            number = path_number(request, "run")
+            found = await ran(self._context, await finished_run(self._context, number))
         except NotFoundError:
             raise ApiProblem(404, "run_unknown", "There is no run of this name.") from None
-        seen = breaks_of_run(self._context, found.number, after=_after(request))
+        seen = breaks_of_run(self._context, found.number, after=after_parameter(request))
         breaks, following = await _first(seen, limit=limit)
         told = [each.document(as_of=found.as_of) for each in breaks]
         return JSONResponse(run_document(found) | {"breaks": told, "next": following})
@@ -178,7 +181,7 @@ class FinanceRoutes:
                 causes=[] if cause is None else [cause],
                 states=STATES[:-1] if state is None else (state,),
                 assignee=assignee,
-                after=_after(request),
+                after=after_parameter(request),
             ),
             limit=limit,
         )
@@ -196,22 +199,31 @@ class FinanceRoutes:
         """GET /api/v1/late?all=&after=&limit="""
         closed = chosen(request, "all", ("true", "false")) == "true"
         found, following = await _first(
-            late_items(self._context, closed=closed, after=_after(request)),
+            late_items(self._context, closed=closed, after=after_parameter(request)),
             limit=self._limit(request),
         )
         return _page("late", [late_document(each) for each in found], following)
 
     async def schedule(self, request: Request, program: str) -> Response:
-        """GET /api/v1/schedule"""
-        found = await schedule_document(self._context, self._schedule)
-        return JSONResponse({"entries": found})
+        """GET /api/v1/schedule?after=&limit=: in the order of the setting."""
+        after, limit = after_parameter(request), self._limit(request)
+        names = [entry.name for entry in self._schedule]
+        if after and after not in names:
+            raise ApiProblem(
+                422, "parameter_invalid", "after is no entry of the schedule: begin without it."
+            )
+        later = self._schedule[names.index(after) + 1 :] if after else self._schedule
+        following = later[limit - 1].name if len(later) > limit else None
+        return _page("entries", await schedule_document(self._context, later[:limit]), following)
 
     # --- what is closed
 
     async def periods(self, request: Request, program: str) -> Response:
-        """GET /api/v1/periods"""
-        closed = await list_closed(self._context)
-        return JSONResponse({"periods": [each.document() for each in closed]})
+        """GET /api/v1/periods?after=&limit="""
+        after, limit = after_parameter(request), self._limit(request)
+        later = [each for each in await list_closed(self._context) if each.period > after]
+        following = later[limit - 1].period if len(later) > limit else None
+        return _page("periods", [each.document() for each in later[:limit]], following)
 
     async def period(self, request: Request, program: str) -> Response:
         """GET /api/v1/periods/{period}: the report, byte for byte as it was closed."""
@@ -222,13 +234,6 @@ class FinanceRoutes:
                 404, "period_not_closed", "There is no closed month of this name."
             ) from None
         return Response(content, media_type=JSONResponse.media_type)
-
-
-_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
-
-
-def _after(request: Request) -> str:
-    return request.query_params.get("after", "")
 
 
 async def _first(

@@ -27,7 +27,7 @@ from app.api.schemas import (
     word,
 )
 from app.core.schedule import FORMS, SPANS, WAYS
-from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, SETTLINGS, STATES, Turn
+from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, SETTLINGS, STANDINGS, STATES, Turn
 from reconcile.matching.control import BUCKETS, SIDES, Family
 
 _FAMILY: Final = {"enum": list(get_args(Family))}
@@ -209,7 +209,7 @@ _LATE: Final = members(
         "payment": MAYBE_WORD,
         "money": MONEY,
         "proposed": _SETTLING,
-        "state": {"enum": ["to_decide", "waits_for_refund", "settled", "closed"]},
+        "state": {"enum": list(STANDINGS)},
         "decided": maybe(_SETTLING),
         "because": MAYBE_WORD,
         "cites": CITES,
@@ -293,7 +293,7 @@ FINANCE_SCHEMAS: Final[dict[str, Schema]] = {
     "LateItem": _LATE,
     "LatePage": page("late", "LateItem", MAYBE_WORD),
     "Period": _PERIOD,
-    "PeriodList": members({"periods": listed(ref("Period"))}),
+    "PeriodList": page("periods", "Period", MAYBE_WORD),
     "Report": {
         "type": "object",
         "additionalProperties": True,
@@ -303,6 +303,6 @@ FINANCE_SCHEMAS: Final[dict[str, Schema]] = {
     },
     "ReportUnderWay": members({"state": word("under_way"), "began": INSTANT, "detail": WORD}),
     "Scheduled": _SCHEDULED,
-    "Schedule": members({"entries": listed(ref("Scheduled"))}),
+    "Schedule": page("entries", "Scheduled", MAYBE_WORD),
 }
 """By name, for `#/components/schemas`."""

@@ -3,9 +3,7 @@ operator's own token. Never a body, and of headers what may be seen."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from app.access.operators import MAY, MAY_READ, Reading
 from app.access.tokens import Holder
 from app.api.proposal_routes import asked_reason, role_missing
-from app.api.request_body import chosen, number_parameter
+from app.api.request_body import before_parameter, chosen, limit_parameter, path_number
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
 from app.evidence.witnesses import Witnesses, witness_document
@@ -37,9 +35,6 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from reconcile.instants import format_known
 
-_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
-_BEYOND: Final = 2**63 - 1
-
 
 class LogRoutes:
     """The endpoints."""
@@ -57,16 +52,13 @@ class LogRoutes:
         self._sources = sources
         self._page_max = page_max
 
-    def _limit(self, request: Request) -> int:
-        return number_parameter(request, "limit", default=100, low=1, high=self._page_max)
-
     async def deliveries(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/deliveries?verdict=&source=&before=&limit=: the newest first. Refused ones
         are left out for who may not see them."""
         _may_look(operator, "deliveries")
         verdict = chosen(request, "verdict", VERDICTS)
         refused = operator.role in MAY_READ["refused_deliveries"]
-        limit = self._limit(request)
+        limit = limit_parameter(request, most=self._page_max)
         found = await list_deliveries(
             self._context,
             verdict=verdict,
@@ -109,13 +101,16 @@ class LogRoutes:
     async def notifications(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/notifications?state=&order=&before=&limit=: the newest first"""
         _may_look(operator, "notifications")
-        state, limit = chosen(request, "state", STATES), self._limit(request)
+        state, limit = (
+            chosen(request, "state", STATES),
+            limit_parameter(request, most=self._page_max),
+        )
         found = await list_notifications(
             self._context,
             state=next((each for each in STATES if each == state), None),
             limit=limit,
             order=request.query_params.get("order") or None,
-            before=number_parameter(request, "before", default=_BEYOND, low=0, high=_BEYOND),
+            before=before_parameter(request),
         )
         following = found[-1].seq if len(found) == limit else None
         return JSONResponse(
@@ -126,11 +121,9 @@ class LogRoutes:
         """POST /api/v1/notifications/{notification}/redeliver"""
         if operator.role not in MAY["notifications_redelivered"]:
             raise role_missing(operator)
-        reason, name = await asked_reason(request), request.path_params["notification"]
+        reason = await asked_reason(request)
         try:
-            if not _NUMBER.fullmatch(name):
-                raise NotFoundError(name)
-            number = int(name)
+            number = path_number(request, "notification")
             await redeliver(self._context, [number], by=operator.name, why=reason)
         except NotFoundError:
             raise ApiProblem(

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from app.api.case_schemas import CASE_SCHEMAS
 from app.api.finance_schemas import FINANCE_SCHEMAS
+from app.api.request_body import GREATEST
 from app.api.schemas import INSTANT, REFERENCE, SCHEMAS, WORD, Schema, example_of, ref, told
 from app.evidence.dispute import FAMILIES
 from app.orders.delivery_log import VERDICTS
+from app.orders.notify_shop import STATES as NOTIFICATION_STATES
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
@@ -87,6 +89,37 @@ def _good(
     return {"description": description, **given, "content": _content(schema)}
 
 
+def _leads(place: str, **parameters: str) -> dict[str, Any]:
+    """Links from a list to what can be done with one of it: by operation, where the name that it
+    takes stands in the first of the list."""
+    return {
+        operation: {
+            "operationId": operation,
+            "parameters": {parameter: f"$response.body#{place}"},
+        }
+        for operation, parameter in parameters.items()
+    }
+
+
+_LINKS: Final[dict[str, dict[str, Any]]] = {
+    "listOrders": _leads("/orders/0/order", getOrder="reference"),
+    "tellOrder": _leads("/order", getOrder="reference"),
+    "startPayment": _leads("/order/reference", getOrder="reference"),
+    "readFeed": _leads("/outcomes/0/order", getOrder="reference"),
+    "listDeliveries": _leads("/deliveries/0/delivery", getDelivery="delivery"),
+    "listNotifications": _leads("/notifications/0/id", redeliver="notification"),
+    "listBankLines": _leads("/lines/0/line", getBankLine="line"),
+    "listRuns": _leads("/runs/0/run", getRun="run"),
+    "listBreaks": _leads("/breaks/0/id", getBreak="break"),
+    "listPeriods": _leads("/periods/0/period", getPeriod="period"),
+    "listProposals": _leads(
+        "/proposals/0/id",
+        getProposal="proposal", approve="proposal", reject="proposal", withdraw="proposal",
+    ),
+}  # fmt: skip
+"""From the 200 of an operation to what it names: a list's first entry leads on."""
+
+
 def _problem(description: str, headers: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Without an example: which codes there are tells the schema's own."""
     given = {"headers": dict(headers)} if headers else {}
@@ -122,6 +155,9 @@ def _operation(
         "422": _problem("A parameter is wrong, or there is none of its name"),
         "503": _problem("The store cannot answer now; nothing is lost", _RETRY_AFTER),
     }
+    if identity in _LINKS:
+        good = {**answers["200"], "links": _LINKS[identity]}
+        answers = {**answers, "200": good}
     return {
         "operationId": identity,
         "tags": [tag],
@@ -137,7 +173,7 @@ def _operation(
 _AFTER: Final = _parameter("after", WORD, "The `next` of the page before.")
 _BEFORE: Final = _parameter(
     "before",
-    {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+    {"type": "integer", "minimum": 0, "maximum": GREATEST},
     "The `next` of the page before.",
 )
 _LIMIT: Final = _parameter(
@@ -235,7 +271,7 @@ _ORDER_PATHS: Final[dict[str, Any]] = {
             "The outcome feed: every published change, in order, without gaps",
             _parameter(
                 "after",
-                {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "default": 0},
+                {"type": "integer", "minimum": 0, "maximum": GREATEST, "default": 0},
                 "The last id seen. Ids rise and none is given twice; they are not consecutive "
                 "after a restore.",
             ),
@@ -328,7 +364,7 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
     "/api/v1/schedule": _to_read(
         "listSchedule",
         "What is done at its times, each with its last and next time and what became of the last",
-        "Schedule",
+        "Schedule", _AFTER, _LIMIT,
     ),
     "/api/v1/reports": _to_read(
         "getReport",
@@ -393,7 +429,7 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
         _CLOSED_TOO, _AFTER, _LIMIT,
     ),
     "/api/v1/periods": _to_read(
-        "listPeriods", "The closed months, the earliest first", "PeriodList"
+        "listPeriods", "The closed months, the earliest first", "PeriodList", _AFTER, _LIMIT
     ),
     "/api/v1/periods/{period}": _one_of_them(
         "period",
@@ -514,6 +550,26 @@ _PROPOSAL_PATHS: Final[dict[str, Any]] = {
 # --- what came, and what was told -----------------------------------------------------------------
 
 _LOG_PATHS: Final[dict[str, Any]] = {
+    "/api/v1/evidence/{reference}": {
+        "parameters": [_in_path("reference", REFERENCE, "The order's.")],
+        "get": _for_person(
+            "evidence.buildBundle",
+            "An order's evidence as a ZIP that a stranger can check, without personal data",
+            _AS_OF,
+            answers={
+                "200": {
+                    "description": "The bundle: `tallyhook evidence verify FILE` checks it",
+                    "content": {
+                        "application/zip": {"schema": {"contentMediaType": "application/zip"}}
+                    },
+                },
+                "404": _problem("Nobody has spoken of this order"),
+                "409": _problem("It cannot be built so, or is too large to be answered"),
+            },
+            description="For the roles finance, support and admin; the trail says who built it. It "
+            "takes some seconds, and one is built at a time.",
+        ),
+    },
     "/api/v1/deliveries": {
         "get": _for_person(
             "deliveries.listDeliveries",
@@ -542,7 +598,7 @@ _LOG_PATHS: Final[dict[str, Any]] = {
         "get": _for_person(
             "notifications.listNotifications",
             "What the shop is told of, newest first, and whether it took it",
-            _parameter("state", {"enum": ["waiting", "delivered", "dead"]}, "Only in this state."),
+            _parameter("state", {"enum": list(NOTIFICATION_STATES)}, "Only in this state."),
             _parameter("order", WORD, "Only of this order."),
             _BEFORE,
             _LIMIT,
@@ -620,6 +676,7 @@ _TAGS: Final = {
     "outcomes": "Every published change.",
     "checkout": "Payments started by the shop.",
     "deliveries": "What arrived from providers.",
+    "evidence": "What a stranger can check.",
     "finance": "Imports, reconciliation, breaks and closed months.",
     "cases": "Disputes: what an answer takes, its letter, and what is attached.",
     "proposals": "What waits for a second person.",

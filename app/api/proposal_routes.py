@@ -12,7 +12,7 @@ from app.access.operators import MAY, MAY_READ, Action
 from app.access.proposal import Proposal
 from app.access.proposals import LAST, REASON_MAX, Proposals
 from app.access.tokens import Holder
-from app.api.request_body import json_object, number_parameter
+from app.api.request_body import json_object, limit_parameter
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.orders.unmask_many import NAME as UNMASK
@@ -42,7 +42,7 @@ class ProposalRoutes:
         """GET /api/v1/proposals?before=&limit=: those that wait, then the others, newest first."""
         _may_look(operator)
         proposals, before = await self._load(), request.query_params.get("before") or None
-        limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+        limit = limit_parameter(request, most=self._page_max)
         kinds = proposals.shown_to(operator.role)
         waiting = [] if before else await proposals.waiting(kinds=kinds)
         past = await proposals.past(before=before or LAST, limit=limit, kinds=kinds)

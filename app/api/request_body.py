@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
+from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
 from app.core.reading import Unreadable
 from app.core.references import RULE, is_reference
@@ -21,7 +22,12 @@ from reconcile.money import Money, MoneyError, from_major
 Word = TypeVar("Word", bound=str)
 
 _UNESCAPED_OFFSET = re.compile(r" (?=\d\d:\d\d\Z)")
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _AMOUNT = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
+
+
+GREATEST: Final = 2**63 - 1
+"""The greatest number that a database keeps."""
 
 
 def order_reference(request: Request) -> str:
@@ -39,6 +45,12 @@ def _is_utf8(path: bytes | None) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def bearer_token(request: Request) -> str:
+    """The token that the request bears; empty where it bears none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
@@ -71,6 +83,29 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
         raise ApiProblem(
             422, "parameter_invalid", f"{name} is a whole number from {low} to {high}."
         )
+    return int(text)
+
+
+def limit_parameter(request: Request, *, most: int) -> int:
+    """How many a page has: `limit`, at most so many."""
+    return number_parameter(request, "limit", default=100, low=1, high=most)
+
+
+def after_parameter(request: Request) -> str:
+    """The `next` of the page before: `after`, a text; empty for the first page."""
+    return request.query_params.get("after", "")
+
+
+def before_parameter(request: Request) -> int:
+    """The `next` of the page before: `before`, a number; GREATEST for the first page."""
+    return number_parameter(request, "before", default=GREATEST, low=0, high=GREATEST)
+
+
+def path_number(request: Request, name: str) -> int:
+    """The number in a path. Raises NotFoundError for what is none."""
+    text = request.path_params[name]
+    if not _NUMBER.fullmatch(text):
+        raise NotFoundError(text)
     return int(text)
 
 

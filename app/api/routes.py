@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,9 +15,13 @@ from app.access.operators import author_of_token
 from app.access.tokens import Holder, ScopeMissing, TokenRefused, TokenScope, admit, holder_of
 from app.api.openapi import api_document
 from app.api.request_body import (
+    GREATEST,
+    after_parameter,
+    bearer_token,
     chosen,
     instant_parameter,
     json_object,
+    limit_parameter,
     number_parameter,
     only_parameters,
     order_reference,
@@ -50,7 +54,7 @@ MAX_TOLD_BYTES = 64 * 1024
 """Largest body: what a shop tells or asks of one order is a few hundred bytes."""
 
 
-OPERATOR: Final = "operator"
+OPERATOR: Final[Literal["operator"]] = "operator"
 """The word, in place of a scope, for what takes a person's own token."""
 
 
@@ -77,16 +81,15 @@ class Api:
         # Written once: it is the longest answer that needs no token.
         self._description = json.dumps(described, ensure_ascii=False).encode()
 
-    async def authorize(self, request: Request, scope: TokenScope) -> str:
-        """The name of the program that asks. Raises ApiProblem 401 for who has no token in force,
-        and 403 where its token is not for this."""
+    async def admitted(
+        self, request: Request, scope: TokenScope | Literal["operator"]
+    ) -> str | Holder:
+        """The name of the program that asks; of OPERATOR, the person whose own token it is. Raises
+        ApiProblem 401 for who has no token in force, and 403 where it is not for this."""
         with _refusing(scope):
-            return await admit(self._context, _bearer(request), scope=scope)
-
-    async def authorize_operator(self, request: Request) -> Holder:
-        """The person whose own token it is. Raises as `authorize` does; 403 for a program's."""
-        with _refusing(OPERATOR):
-            return await holder_of(self._context, _bearer(request))
+            if scope == OPERATOR:
+                return await holder_of(self._context, bearer_token(request))
+            return await admit(self._context, bearer_token(request), scope=scope)
 
     async def get_order(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders/{reference}[?as_of=], with If-None-Match"""
@@ -101,10 +104,10 @@ class Api:
 
     async def list_orders(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders?outcome=&finding=&from=&to=&after=&limit="""
-        limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+        limit = limit_parameter(request, most=self._page_max)
         ledgers = await list_orders(
             self._context,
-            after=request.query_params.get("after", ""),
+            after=after_parameter(request),
             limit=limit,
             outcome=chosen(request, "outcome", OUTCOMES),
             finding=chosen(request, "finding", FINDING_CODES),
@@ -127,8 +130,8 @@ class Api:
 
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""
-        after = number_parameter(request, "after", default=0, low=0, high=2**63 - 1)
-        limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+        after = number_parameter(request, "after", default=0, low=0, high=GREATEST)
+        limit = limit_parameter(request, most=self._page_max)
         wait_s = number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s)
         lost = await read_from(self._context, after=after)
         if lost is not None:
@@ -152,11 +155,6 @@ class Api:
         """GET /api/v1/openapi.json"""
         only_parameters(request, ())
         return Response(self._description, media_type=JSONResponse.media_type)
-
-
-def _bearer(request: Request) -> str:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 @contextmanager
@@ -297,7 +295,9 @@ def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
     parts: dict[str, dict[str, Any]] = {}
     for part, names in _PARTS.items():
         given = document.get(part)
-        parts[part] = given if isinstance(given, dict) else {}
+        if not isinstance(given, dict | None):
+            raise ApiProblem(422, "request_invalid", f"{part} is an object.")
+        parts[part] = given or {}
         unknown += [f"{part}.{name}" for name in parts[part] if name not in names]
     new_payment = document.get("new_payment", False)
     if unknown:

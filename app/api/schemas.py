@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
+from app.access.proposal import STANDINGS
 from app.access.proposals import REASON_MAX
 from app.api.request_body import MAX_REFERENCES
+from app.checkout.checkout_result import STATUSES
 from app.core.problems import TYPE
 from app.core.references import MAX_REFERENCE
 from app.orders.delivery_log import VERDICTS
+from app.orders.notify_shop import STATES as NOTIFICATION_STATES
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, AttemptOutcome, EntryKind, Severity
 
@@ -273,14 +276,14 @@ _CHECKOUT: Final[Schema] = {
             "properties": {"reference": REFERENCE, "amount": AMOUNT, "currency": CURRENCY},
         },
         "customer": {
-            "type": "object",
+            "type": ["object", "null"],
             "additionalProperties": False,
             "properties": {
                 "phone": {"type": ["string", "null"], "examples": ["254712345678"]},
             },
         },
         "return_urls": {
-            "type": "object",
+            "type": ["object", "null"],
             "additionalProperties": False,
             "properties": {
                 "success": {
@@ -305,7 +308,7 @@ _CHECKOUT: Final[Schema] = {
 _SESSION: Final = members(
     {
         "reference": told(MAYBE_WORD, "The service's own."),
-        "status": {"enum": ["open", "paid", "expired", "unknown"]},
+        "status": {"enum": list(STATUSES)},
         "checkout_url": MAYBE_WORD,
         "expires_at": MAYBE_INSTANT,
         "order": members({"reference": REFERENCE}),
@@ -324,7 +327,7 @@ _PROPOSAL: Final = members(
         "kind": WORD,
         "subject": told(WORD, "What it would be done to."),
         "sentence": told(WORD, "What would be done, with the money."),
-        "state": {"enum": ["waiting", "expired", "approved", "rejected", "withdrawn"]},
+        "state": {"enum": list(STANDINGS)},
         "by": told(WORD, "The proposer."),
         "reason": WORD,
         "at": INSTANT,
@@ -388,7 +391,7 @@ _SENT: Final = members(
         "id": told({"type": "integer", "minimum": 1}, "That of the change in the feed."),
         "order": REFERENCE,
         "outcome": _OUTCOME,
-        "state": {"enum": ["waiting", "delivered", "dead"]},
+        "state": {"enum": list(NOTIFICATION_STATES)},
         "tries": COUNT,
         "published_at": INSTANT,
         "due_at": MAYBE_INSTANT,

@@ -20,6 +20,8 @@ OVER: Final[frozenset[Outcome]] = frozenset({"failed", "canceled", "expired", "t
 """Outcomes after which the customer may try again with a new payment: nothing was paid."""
 
 State = Literal["opened", "paid", "expired", "refused", "unknown"]
+STATUSES: Final = ("open", "paid", "expired", "unknown")
+"""As documents have them: `open` of an opened one; what was refused has no document."""
 
 
 def result_document(result: CheckoutResult) -> dict[str, Any]:

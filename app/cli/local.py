@@ -77,7 +77,7 @@ def tell_answer(answer: Exchange, *, to: str) -> None:
     body = answer.body.decode("utf-8", "replace").strip()
     cut = "…" if len(body) > MAX_SHOWN else ""
     say(f"{answer.status} {body[:MAX_SHOWN]}{cut}".rstrip())
-    if not 200 <= answer.status < 300:
+    if not answer.taken:
         raise typer.Exit(1)
 
 
@@ -271,7 +271,7 @@ def _send_file(path: Path, forward: str) -> None:
                     tell_answer(answer, to=forward)
                 say(f"{request.method} {request.url.partition('?')[0]} {answer.status}")
                 sent += 1
-                refused += not 200 <= (answer.status or 0) < 300
+                refused += not answer.taken
         return sent, refused
 
     try:

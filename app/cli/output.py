@@ -17,6 +17,7 @@ import typer
 
 from app.core.cells import csv_line, safe_cell
 from app.core.errors import UsageError
+from app.core.private_files import replacing
 from app.core.text import printable
 from reconcile.instants import Instant, parse_instant
 from reconcile.periods import Calendar
@@ -90,16 +91,10 @@ def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
         return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(part, flags, 0o600), "wb") as file:
+        with replacing(path, part=part, exclusive=True) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 MAX_NUMBER = 2**63 - 1

@@ -55,15 +55,15 @@ class Answer:
         return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 7 else BUSY_S
 
 
-class TallyhookError(Exception):
+class AskingFailed(Exception):
     """Something that a program can act on; the message is one sentence."""
 
 
-class TokenRefused(TallyhookError):
+class TokenRefused(AskingFailed):
     """401 or 403: the token is wrong, has ended, or is not for this."""
 
 
-class Unavailable(TallyhookError):
+class Unavailable(AskingFailed):
     """Nothing is decided: ask again after `again_s` seconds. The same question does no harm."""
 
     def __init__(self, sentence: str, *, again_s: int = BUSY_S) -> None:
@@ -71,7 +71,7 @@ class Unavailable(TallyhookError):
         self.again_s = again_s
 
 
-class NotUnderstood(TallyhookError):
+class NotUnderstood(AskingFailed):
     """An answer that this version does not know."""
 
 
@@ -169,12 +169,12 @@ class HttpSender:
 
 
 class AsyncClient(Protocol):
-    """What httpx, httpx2 and others have: `await client.request(method, url, …)`."""
+    """What httpx, httpx2 and others have: `async with client.stream(method, url, …)`."""
 
-    async def request(
+    def stream(
         self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
     ) -> Any:
-        """An answer with `status_code`, `content` and `headers`."""
+        """An answer with `status_code`, `headers` and `aiter_bytes`."""
         ...
 
 
@@ -192,15 +192,20 @@ class AsyncSender:
         self._failures = failures
 
     async def __call__(self, wanted: Ask) -> Answer:
-        """Raises Unavailable where no whole answer came."""
-        headers = dict(self._headers)
+        """Raises Unavailable where no whole answer came, NotUnderstood for one that is larger than
+        any of ours."""
+        headers, body = dict(self._headers), bytearray()
         if wanted.body is not None:
             headers["content-type"] = "application/json"
         try:
-            answer = await self._client.request(
+            async with self._client.stream(
                 wanted.method, wanted.path, content=wanted.body, headers=headers
-            )
+            ) as answer:
+                async for part in answer.aiter_bytes():
+                    body += part
+                    if len(body) > MAX_ANSWER_BYTES:
+                        raise NotUnderstood("the answer is larger than any of ours")
         except self._failures as error:
             raise Unavailable(f"no answer came ({type(error).__name__})") from error
         named = {str(name).lower(): str(value) for name, value in answer.headers.items()}
-        return Answer(status=answer.status_code, body=answer.content, headers=named)
+        return Answer(status=answer.status_code, body=bytes(body), headers=named)

@@ -23,7 +23,7 @@ from dotenv.parser import parse_stream
 
 from app.config.reading import MAX_FILE_BYTES
 from app.core.errors import ConfigurationError
-from app.core.private_files import MODE, sync_folder, write_all
+from app.core.private_files import replacing
 
 _NOT_THE_WORLD: Final = 0o770
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
@@ -80,27 +80,17 @@ def write_plan(path: Path, plan: Plan) -> None:
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.new")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+        with replacing(real, part=beside, exclusive=True) as file:
+            file.write(plan.after.encode("utf-8"))
+            _give_as_it_was(file.fileno(), real, named=path)
+            if _text(path) != plan.before:
+                problem = f"{path}: has changed meanwhile; look at it, and try again"
+                raise ConfigurationError([problem])
     except FileExistsError:
         problem = f"{path}: is being written by another command; where none runs, remove {beside}"
         raise ConfigurationError([problem]) from None
     except OSError as error:
         raise ConfigurationError([f"{path}: cannot be written ({error.strerror})"]) from None
-    try:
-        try:
-            write_all(descriptor, plan.after.encode("utf-8"))
-            _give_as_it_was(descriptor, real, named=path)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if _text(path) != plan.before:
-            raise ConfigurationError([f"{path}: has changed meanwhile; look at it, and try again"])
-        os.replace(beside, real)
-        sync_folder(real.parent)
-    except OSError as error:
-        raise ConfigurationError([f"{path}: cannot be written ({error.strerror})"]) from None
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _give_as_it_was(descriptor: int, real: Path, *, named: Path) -> None:

@@ -97,6 +97,7 @@ _SECRETS_OF_SECTIONS: Final = (
     ("checkout", "token"),
     ("shop", "secret"),
     ("reports", "secret"),
+    ("alarms", "secret"),
     ("reports", "mail_password"),
 )
 """Each may come from a file, whose variable ends with `_FILE`."""
@@ -344,7 +345,8 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
     _is_whole(reading, url=REPORTS_URL, secret=REPORTS_SECRET, missing=missing)
     if reports.url and reports.url.startswith("http:") and reading.live:
         reading.problem(REPORTS_URL, "sends reports unencrypted; write https:// in front")
-    mail = {"SERVER": reports.mail_server, "FROM": reports.mail_from, "TO": reports.mail_to}
+    to = reports.mail_to or settings.alarms.mail_to
+    mail = {"SERVER": reports.mail_server, "FROM": reports.mail_from, "TO": to}
     if any(mail.values()) or reports.mail_user:
         for name, value in mail.items():
             if not value and MAIL + name not in reading.problems:
@@ -361,6 +363,14 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
                     schedule,
                     f"{entry.name}: {way} is named, and {PREFIX}REPORTS__{_WAY[way]} is not given",
                 )
+
+
+def _alarms_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
+    """The address goes with its secret; what mails need is said of the reports."""
+    url, missing = PREFIX + "ALARMS__URL", "is missing beside the secret; write who takes alarms"
+    _is_whole(reading, url=url, secret=PREFIX + "ALARMS__SECRET", missing=missing)
+    if settings.alarms.url and settings.alarms.url.startswith("http:") and reading.live:
+        reading.problem(url, "sends alarms unencrypted; write https:// in front")
 
 
 _WAY: Final = {"folder": "FOLDER", "mail": "MAIL_SERVER", "post": "URL"}
@@ -616,6 +626,7 @@ def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str
         ("CHECKOUT__TOKEN", settings.checkout.token),
         ("SHOP__SECRET", settings.shop.secret),
         ("REPORTS__SECRET", settings.reports.secret),
+        ("ALARMS__SECRET", settings.alarms.secret),
     ):
         if one is not None:
             variable = PREFIX + variable
@@ -687,6 +698,7 @@ CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
     _shop_is_encrypted,
     _reports_have_their_ways,
     _witnesses_fit_together,
+    _alarms_have_their_ways,
     _secrets_of_a_source_differ,
     _secrets_are_no_paths,
     _nothing_of_the_simulator_in_live,

@@ -473,6 +473,21 @@ class ReportsSettings(BaseModel):
     secret_file: Path | None = None
 
 
+class AlarmsSettings(BaseModel):
+    """Who is told of each alarm, once when it is raised and once when it is over.
+
+    url      to which that is posted, signed with `secret` as notifications are
+    mail_to  to whom it is mailed, by the mail server of the reports
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: EndpointUrl | None = None
+    secret: SecretStr | None = None
+    secret_file: Path | None = None
+    mail_to: MailAddresses = ()
+
+
 class EvidenceSettings(BaseModel):
     """With what evidence is signed.
 
@@ -554,6 +569,7 @@ class Settings(BaseSettings):
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
     shop: ShopSettings = Field(default_factory=ShopSettings)
     reports: ReportsSettings = Field(default_factory=ReportsSettings)
+    alarms: AlarmsSettings = Field(default_factory=AlarmsSettings)
     evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)
     phones: PhonesSettings = Field(default_factory=PhonesSettings)
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
@@ -657,6 +673,7 @@ class Settings(BaseSettings):
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "checkout": CheckoutSettings,
     "shop": ShopSettings,
+    "alarms": AlarmsSettings,
     "reports": ReportsSettings,
     "evidence": EvidenceSettings,
     "phones": PhonesSettings,

@@ -17,7 +17,7 @@ from app.finance.break_choice import said_of
 from app.finance.late_money import LATE, late_document, late_items, proposed, standing
 from app.finance.worklist import ORDERS, Asked, worklist
 from reconcile.instants import format_instant
-from reconcile.matching.breaks import BREAK_CAUSES, STATES
+from reconcile.matching.breaks import BREAK_CAUSES, STANDINGS, STATES
 from reconcile.money import Money, to_json
 
 LIVING: Final = STATES[:-1]
@@ -92,7 +92,7 @@ async def break_document(view: View) -> Document:
 
 async def late_money_document(view: View) -> Document:
     """GET /late?state=&skip="""
-    wanted = view.choice("state", ("to_decide", "waits_for_refund", "settled", "closed"))
+    wanted = view.choice("state", STANDINGS)
     found = []
     async for some in late_items(view.context, closed=wanted == "closed"):
         found += some

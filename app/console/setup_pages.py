@@ -183,7 +183,7 @@ async def do_test_event(view: View, reason: str) -> Told:
 
 def _became(answer: Exchange, service: str, reference: str | None) -> Told:
     """What the service said of it."""
-    if answer.status is not None and 200 <= answer.status < 300:
+    if answer.taken:
         about = "" if reference is None else f" of order {reference}"
         return Told(
             title="It was taken",

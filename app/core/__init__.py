@@ -10,6 +10,7 @@ __all__ = (
     "ids",
     "jobs",
     "logs",
+    "mail",
     "masking",
     "metrics",
     "pages",

@@ -90,6 +90,10 @@ class StrangeSchema(StorePoisoned):
         self.found = found
 
 
+class DeliveryFailed(TallyhookError):
+    """A report or an alarm did not reach where it goes. The message says why, and what to do."""
+
+
 class NotFoundError(TallyhookError):
     """What was asked for is not here."""
 

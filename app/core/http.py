@@ -38,6 +38,16 @@ class Exchange:
     body: bytes = field(default=b"", repr=False)
     headers: dict[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def taken(self) -> bool:
+        """Whether the answer says that the request was taken (2xx)."""
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def why(self) -> str:
+        """Why it was not: `timed_out`, or `status_503`."""
+        return self.problem or f"status_{self.status}"
+
 
 def outgoing_client(
     *, timeout_s: float, transport: httpx2.AsyncBaseTransport | None = None

@@ -181,6 +181,7 @@ FIELDS: Final[dict[str, str]] = {
     "peer": "what kind of address a request came from: this machine, a private network, public",
     "pid": "a process's number",
     "port": "a port we listen on",
+    "problem": "why something did not reach where it goes: a sentence of ours",
     "profile": "a provider's profile",
     "queue": "how many wait",
     "reason": "a reason code, from a closed list",
@@ -202,6 +203,7 @@ FIELDS: Final[dict[str, str]] = {
     "verdict": "what the receiver decided",
     "version": "our own version",
     "waited_ms": "how long something stood in a queue, in milliseconds",
+    "way": "how something is told: post or mail",
     "witness": "the name of a witness of the log",
 }
 """Every field that may be logged, and what it holds."""

@@ -1,6 +1,7 @@
-"""Small files for their owner alone: made whole or not at all, refused where others may use them.
+"""Files that are made whole or not at all; small ones for their owner alone, refused where others
+may use them: the keys that are made here, and the journal of erasures.
 
-For the keys that are made here and the journal of erasures. Leaves out: what is in them.
+Leaves out: what is in them.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from app.core.errors import ConfigurationError
 
@@ -39,6 +42,32 @@ def write_new(path: Path, content: bytes) -> None:
     finally:
         os.unlink(beside)
     sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(
+    path: Path, *, part: Path, mode: int = MODE, exclusive: bool = False
+) -> Iterator[IO[bytes]]:
+    """What to write into. It has this name, in place of what had it, when the block has ended and
+    all is on the disk; where the block fails, nothing is changed.
+
+    part       what it is called until then, in the same folder
+    exclusive  whether a part that is there already is another's, and raises FileExistsError
+
+    Raises OSError where it cannot be written.
+    """
+    how = os.O_EXCL if exclusive else os.O_TRUNC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | how
+    descriptor = os.open(part, flags, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(part, path)
+        sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def write_all(descriptor: int, content: bytes) -> None:

@@ -10,9 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
-import smtplib
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -24,11 +21,11 @@ from typing import Final, Literal, Protocol
 import httpx2
 
 from app.core.clock import Clock
-from app.core.errors import TallyhookError
-from app.core.hosts import is_loopback
-from app.core.http import exchange
-from app.core.private_files import sync_folder, write_all
+from app.core.errors import DeliveryFailed
+from app.core.mail import MailServer
+from app.core.private_files import replacing
 from app.core.schedule import Way
+from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from reconcile.instants import Instant, format_instant, moment_of
 
@@ -38,15 +35,8 @@ LIMIT_S: Final = 60.0
 BYTES_MAX: Final = 20 * 1024 * 1024
 """Of a mail as it is sent, and of a file that is posted: what servers commonly take."""
 
-TLS_FROM_THE_START: Final = 465
-"""The port on which a mail server is spoken to encrypted at once (RFC 8314)."""
-
 FILE_MODE: Final = 0o640
 """Whoever may enter the folder as its group reads them: they are put there to be read."""
-
-
-class DeliveryFailed(TallyhookError):
-    """A file did not reach where it goes. The message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,35 +91,17 @@ class FolderWay:
 
     def _put(self, name: str, content: bytes) -> None:
         part = self.folder / f".{name}.part"
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(part, flags, FILE_MODE)
-            try:
-                write_all(descriptor, content)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            os.replace(part, self.folder / name)
-            sync_folder(self.folder)
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(self.folder / name, part=part, mode=FILE_MODE) as file:
+            file.write(content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailWay:
-    """One mail with the files, by SMTP: encrypted, but to this machine itself.
+    """One mail with the files."""
 
-    user, password   both or neither
-    trusted   whose certificates count; None: those that the system trusts
-    """
-
-    host: str
-    port: int
+    server: MailServer
     sender: str
     to: Sequence[str]
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    trusted: ssl.SSLContext | None = None
 
     async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
         """See `Delivers`."""
@@ -139,7 +111,7 @@ class MailWay:
                 "the files are too large for a mail, which may have 20 MiB as it is sent: name "
                 "fewer forms, or have them put into a folder"
             )
-        await asyncio.to_thread(self._send, message)
+        await self.server.send(message)
 
     def message(self, parcel: Parcel, files: Sequence[str]) -> EmailMessage:
         """The mail."""
@@ -163,50 +135,6 @@ class MailWay:
             )
         return message
 
-    def _send(self, message: EmailMessage) -> None:
-        trusted = self.trusted or ssl.create_default_context()
-        try:
-            with self._opened(trusted) as server:
-                if self.port != TLS_FROM_THE_START and not is_loopback(self.host):
-                    server.starttls(context=trusted)
-                if self.user is not None and self.password is not None:
-                    server.login(self.user, self.password)
-                refused = server.send_message(message, from_addr=self.sender, to_addrs=self.to)
-        except smtplib.SMTPNotSupportedError:
-            raise DeliveryFailed(
-                "the mail server offers no encryption (STARTTLS), or no way to sign in: use one "
-                "that does"
-            ) from None
-        except smtplib.SMTPAuthenticationError:
-            raise DeliveryFailed(
-                "the mail server refuses user and password: see TALLYHOOK_REPORTS__MAIL_USER and "
-                "its password"
-            ) from None
-        except smtplib.SMTPRecipientsRefused:
-            raise DeliveryFailed(_REFUSED) from None
-        except smtplib.SMTPResponseException as error:
-            raise DeliveryFailed(
-                f"the mail server answers {error.smtp_code}: see its log"
-            ) from None
-        except ssl.SSLError:
-            raise DeliveryFailed(
-                "the mail server's certificate is not trusted: see TALLYHOOK_REPORTS__MAIL_SERVER"
-            ) from None
-        except (OSError, smtplib.SMTPException):
-            raise DeliveryFailed(
-                "the mail server cannot be reached, or ended the connection: see "
-                "TALLYHOOK_REPORTS__MAIL_SERVER"
-            ) from None
-        if refused:
-            raise DeliveryFailed(_REFUSED)
-
-    def _opened(self, trusted: ssl.SSLContext) -> smtplib.SMTP:
-        if self.port == TLS_FROM_THE_START:
-            return smtplib.SMTP_SSL(self.host, self.port, timeout=LIMIT_S, context=trusted)
-        return smtplib.SMTP(self.host, self.port, timeout=LIMIT_S)
-
-
-_REFUSED: Final = "the mail server refuses a recipient: see TALLYHOOK_REPORTS__MAIL_TO"
 
 _SUBTYPES: Final = {
     "pdf": "pdf",
@@ -229,23 +157,19 @@ class PostWay:
         for name in files:
             if len(parcel.files[name]) > BYTES_MAX:
                 raise DeliveryFailed(f"{name} has more than 20 MiB, too many to be posted")
-            body = posted(parcel, name)
             event_id = parcel.id_of(name)
-            signed = self.signer.sign(body, event_id=event_id, now=self.clock.now())
-            answer = await exchange(
+            answer = await post_signed(
                 self.client,
-                "POST",
                 self.url,
-                headers={
-                    **dict(signed),
-                    "content-type": "application/json",
-                    "idempotency-key": event_id,
-                },
-                content=body,
+                posted(parcel, name),
+                signer=self.signer,
+                event_id=event_id,
+                now=self.clock.now(),
                 limit_s=LIMIT_S,
+                more={"idempotency-key": event_id},
             )
-            if answer.status is None or not 200 <= answer.status < 300:
-                problem = (answer.problem or f"status {answer.status}").replace("_", " ")
+            if not answer.taken:
+                problem = answer.why.replace("_", " ")
                 raise DeliveryFailed(
                     f"what listens at TALLYHOOK_REPORTS__URL does not take the file ({problem})"
                 )

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from app.access.proposal import Proposal
 from app.core.errors import UsageError
 from app.finance.break_acts import SeenBreak, living_breaks, one_break, settle_break
 from app.receiving.context import AppContext
-from reconcile.matching.breaks import SETTLINGS, STATES, BreakCause, Settling
-
-Standing = Literal["to_decide", "waits_for_refund", "settled", "closed"]
-"""to_decide: nobody has said what becomes of it. waits_for_refund: it is to go back, and has not
-yet. settled: it was accepted or credited. closed: evidence has ended it."""
+from reconcile.matching.breaks import SETTLINGS, STATES, BreakCause, Settling, Standing
 
 LATE: Final[tuple[BreakCause, ...]] = (
     "late_money",

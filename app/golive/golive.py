@@ -75,10 +75,8 @@ async def try_endpoint(
             content=request.body,
             limit_s=TRIAL_LIMIT_S,
         )
-        word = answer.problem or f"status {answer.status}"
-        right = 200 <= answer.status < 300 if accepted and answer.status else answer.status == 401
-        if not right:
-            wrong.append(f"the {name} request was answered with {word}")
+        if not (answer.taken if accepted else answer.status == 401):
+            wrong.append(f"the {name} request was answered with {answer.why.replace('_', ' ')}")
     return Trial(source=source.name, tried=tuple(name for name, _, _ in asked), wrong=tuple(wrong))
 
 

@@ -1,6 +1,7 @@
 """Whether all is well: preflight checks, alarms, and what a supervisor asks."""
 
 __all__ = (
+    "alarm_messages",
     "alarm_owners",
     "health",
     "preflight",

@@ -23,6 +23,7 @@ from app.core.text import counted
 from app.database.statements import run
 from app.evidence.witnesses import CONTRADICTING, PROBLEMS, Witnesses, cosigned_size
 from app.finance.scheduled_store import failed_runs
+from app.monitoring.alarm_messages import AlarmMessages
 from app.monitoring.alarm_owners import forget_owners
 from app.monitoring.health import COUNTED, everything_refused
 from app.monitoring.monitoring_store import (
@@ -520,8 +521,10 @@ class Watchdog:
     findings  how many orders have each of the findings that are watched
     """
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
+        """messages: what is told of them to whoever is called, where that is set up."""
         self._watched = watched
+        self._messages = messages
         self.alarms: Mapping[str, Alarm] = {}
         self.findings: Mapping[str, int] = dict.fromkeys(WATCHED, 0)
 
@@ -539,6 +542,8 @@ class Watchdog:
         await self._count_findings()
         before, self.alarms = self.alarms, await alarms(self._watched)
         await forget_owners(self._watched.context, self.alarms)
+        if self._messages is not None:
+            await self._messages.note(self.alarms)
         for name, alarm in self.alarms.items():
             if name not in before:
                 log.error("an alarm is raised", reason=alarm.reason)

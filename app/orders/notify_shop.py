@@ -25,7 +25,7 @@ import structlog
 
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
-from app.core.http import Exchange, asked_to_wait, exchange
+from app.core.http import Exchange, asked_to_wait
 from app.core.logs import LogLine
 from app.orders.history_store import newest_deliveries
 from app.orders.notification_store import (
@@ -49,6 +49,7 @@ from app.orders.notification_store import (
 )
 from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
+from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from reconcile.instants import (
@@ -207,9 +208,9 @@ def judge(
     """What the answers to all that was sent at one moment say of the shop, and of each. The shop is
     away if it took none of them: None says that it is not."""
     sent = list(zip(taken, answers, strict=True))
-    if any(_is_taken(answer) for answer in answers):
+    if any(answer.taken for answer in answers):
         return None, [_result(each, answer, now=now) for each, answer in sent]
-    problem, failures = _problem(answers[-1]), 1 if before is None else before.failures + 1
+    problem, failures = answers[-1].why, 1 if before is None else before.failures + 1
     probe_at = now + max(probe_pause(failures, headers=answer.headers) for answer in answers)
     results = [_result(each, answer, now=now, again_at=probe_at) for each, answer in sent]
     if any(one.again_at is None for one in results):
@@ -219,35 +220,24 @@ def judge(
 
 
 async def _send(notifier: Notifier, taken: Notification) -> Exchange:
-    body = notification_body(taken.published)
-    signed = notifier.shop.signer.sign(
-        body, event_id=notification_id(taken.published), now=notifier.context.clock.now()
-    )
-    return await exchange(
+    return await post_signed(
         notifier.client,
-        "POST",
         notifier.shop.url,
-        headers={**dict(signed), "content-type": "application/json"},
-        content=body,
+        notification_body(taken.published),
+        signer=notifier.shop.signer,
+        event_id=notification_id(taken.published),
+        now=notifier.context.clock.now(),
         limit_s=LIMIT_S,
     )
-
-
-def _is_taken(answer: Exchange) -> bool:
-    return answer.status is not None and 200 <= answer.status < 300
-
-
-def _problem(answer: Exchange) -> str:
-    return answer.problem or f"status_{answer.status}"
 
 
 def _result(
     sent: Notification, answer: Exchange, *, now: Instant, again_at: Instant | None = None
 ) -> SendResult:
     """again_at: when it is tried again if it was not taken; None: by its own pauses."""
-    if _is_taken(answer):
+    if answer.taken:
         return SendResult(sent=sent, delivered=True)
-    problem = _problem(answer)
+    problem = answer.why
     until = again_at
     if until is None:
         until = now + pause_after(sent.tries, seq=sent.published.seq, headers=answer.headers)

@@ -83,6 +83,8 @@ _TRAIL: Final = "the trail says for ever who did what, and why"
 _PROVED: Final = "a closed month is proved by it"
 
 PLACES: Final[tuple[Place, ...]] = (
+    *_plain("alarm_messages", "alarm way", _CODES),
+    *_plain("alarm_messages", "reason sentence", "words of ours; it goes with the alarm"),
     *_plain("alarm_owners", "alarm state", _CODES),
     *_staff("alarm_owners", "owner"),
     *_plain("alarm_owners", "reason", "words of ours; it goes with the alarm"),

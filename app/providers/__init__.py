@@ -18,5 +18,6 @@ __all__ = (
     "request",
     "schemes",
     "sections",
+    "signed_post",
     "source",
 )

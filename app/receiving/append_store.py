@@ -50,6 +50,7 @@ class Arrival:
     whole    of one of several events in one request: the whole body, of which `body` is a part
     asked_about  whether its provider is asked about an event that is not confirmed
     customer  keyed digest of the phone number of the event's customer, if it names one
+    peer     what kind of address it came from, for the log alone; empty where that is not known
     """
 
     delivery_id: str
@@ -63,6 +64,7 @@ class Arrival:
     whole: Envelope | None = None
     customer: bytes | None = None
     asked_about: bool = True
+    peer: str = ""
 
 
 NewEvent = tuple[Event, str, Instant]

@@ -1,8 +1,8 @@
 """What lies in a row of the inbox: requests as they came, framed one behind the other.
 
 Each is the sizes of its head and of its body, a head in JSON, and the body. A head is `[id, at,
-source, headers, url]` of a delivery, and `[id, at, source, headers, verdict, digest, size,
-problem]` of a refused request.
+source, headers, url, peer]` of a delivery, by earlier versions without `peer`, and `[id, at,
+source, headers, verdict, digest, size, problem]` of a refused request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIZES: Final = struct.Struct(">II")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """One accepted request as it came. headers: as in `Arrival`; url: its address, without
-    secrets."""
+    secrets; peer: what kind of address it came from (`kind_of`), empty where that is not known."""
 
     delivery_id: str
     received_at: Instant
@@ -34,6 +34,7 @@ class Received:
     headers: str
     body: bytes
     url: str = ""
+    peer: str = ""
 
 
 Item = Received | Rejection
@@ -51,7 +52,7 @@ def framed(items: Sequence[Item]) -> bytes:
 def _framed(item: Item) -> bytes:
     head: list[Any] = [item.delivery_id, item.received_at, item.source, item.headers]
     if isinstance(item, Received):
-        head.append(item.url)
+        head += [item.url, item.peer]
     else:
         head += [item.verdict, item.digest, item.size, item.problem]
     written = _HEADS.encode(head).encode("ascii")
@@ -78,7 +79,7 @@ def items_in(records: bytes) -> Iterator[Item]:
 
 def _item(head: list[Any], body: bytes) -> Item:
     delivery_id, received_at, source, headers, *rest = head
-    if len(rest) == 1:
+    if len(rest) <= 2:
         return Received(
             delivery_id=delivery_id,
             received_at=received_at,
@@ -86,6 +87,7 @@ def _item(head: list[Any], body: bytes) -> Item:
             headers=headers,
             body=body,
             url=rest[0],
+            peer=rest[1] if len(rest) == 2 else "",
         )
     verdict, digest, size, problem = rest
     return Rejection(

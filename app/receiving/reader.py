@@ -50,7 +50,8 @@ log = structlog.get_logger()
 
 _log_delivery = LogLine(
     "delivery",
-    *("delivery", "source", "verdict", "event_id", "kind", "order", "digest", "duration_ms"),
+    *("delivery", "source", "verdict", "event_id", "kind", "order", "digest", "peer"),
+    "duration_ms",
 )
 
 AT_ONCE: Final = 512
@@ -284,5 +285,6 @@ def _log_read(reading: ReaderContext, arrival: Arrival, verdict: StoredVerdict) 
         None if event is None else event.kind,
         None if event is None else event.order,
         arrival.digest,
+        arrival.peer or None,
         (reading.context.clock.now() - arrival.received_at) // MILLISECOND,
     )

@@ -176,6 +176,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
         headers=kept_head(incoming, source),
         body=body,
         url=readable_url(source, incoming.url),
+        peer=kind_of(incoming.address),
     )
 
 

@@ -21,6 +21,7 @@ import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from time import monotonic
 from typing import Final, Literal
 
@@ -102,6 +103,7 @@ def network_of(address: str) -> str:
     return str(int(found) >> 64) if mapped is None else str(mapped)
 
 
+@lru_cache(maxsize=1_024)  # each delivery asks, and most come from a few
 def kind_of(address: str) -> str:
     """What kind of address it is, in place of itself: `loopback`, `private`, `public`, or `none`
     for a text that is no address, as a socket file's is."""

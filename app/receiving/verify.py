@@ -110,6 +110,7 @@ def read_delivery(
         problem=problem,
         customer=None if reading is None else reading.customer(0),
         asked_about=source is not None and source.asks,
+        peer=received.peer,
     )
     return [arrival] if reading is None or not reading.raws else _several(arrival, reading)
 

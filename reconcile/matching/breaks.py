@@ -190,6 +190,11 @@ SETTLINGS: Final[tuple[Settling, ...]] = get_args(Settling)
 """accept: the money is kept, the order is served after all. refund: it goes back; the break stays
 open until the refund has come. credit: it stays with the merchant in the customer's favour."""
 
+Standing = Literal["to_decide", "waits_for_refund", "settled", "closed"]
+STANDINGS: Final[tuple[Standing, ...]] = get_args(Standing)
+"""Of late money. to_decide: nobody has said what becomes of it. waits_for_refund: it is to go back,
+and has not yet. settled: it was accepted or credited. closed: evidence has ended it."""
+
 
 @frozen
 class Step:

@@ -278,6 +278,7 @@ async def _logs(asking: _Asking, desk: Desk) -> None:
     again: dict[str, Any] = {"method": "POST", "json": {"reason": "it was down"}}
     asking.held(await desk.ask("Sue", "notifications/1/redeliver", **again))
     asking.held(await desk.ask("Vic", "log/witnesses"))
+    asking.held(await desk.ask("Sue", "evidence/ORD-1"))
 
 
 async def _misspelled(asking: _Asking) -> None:
@@ -308,6 +309,10 @@ async def test_every_operation_answers_as_described(
     async def all_closed(connection: Any) -> list[Closed]:
         return [Closed(period="2026-10", as_of=T, closed_at=T, by="ann", digest="sha256:0")]
 
+    async def bundle(order: str, file: Path, **words: Any) -> None:
+        file.write_bytes(b"PK")  # noqa: ASYNC240
+
+    monkeypatch.setattr("app.bootstrap.build_bundle", bundle)
     monkeypatch.setattr(closed_periods, "print_of", print_of)
     monkeypatch.setattr(closed_periods, "closed_periods", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}

@@ -19,6 +19,7 @@ from app.finance import closed_periods
 from app.finance.break_acts import comment_break, living_breaks
 from app.finance.imports import ImportRequest, import_bank, import_book, import_statement
 from app.finance.match_rules import save_rules
+from app.finance.period_store import Closed
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.withdraw_import import withdraw_import
 from reconcile.instants import DAY, format_instant
@@ -195,4 +196,16 @@ async def test_a_closed_month_is_what_was_kept(
 
     monkeypatch.setattr(closed_periods, "print_of", print_of)
     assert await books.get("periods/2026-10") == json.loads(kept)
-    assert await books.get("periods") == {"periods": await books.told("period", "list")}
+    told = {"periods": await books.told("period", "list"), "next": None}
+    assert await books.get("periods") == told
+
+
+async def test_closed_months_page_by_page(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    months = [f"2026-{month:02}" for month in range(1, 8)]
+
+    async def all_closed(connection: Any) -> list[Closed]:
+        return [Closed(period=each, as_of=T, closed_at=T, by="ann", digest="") for each in months]
+
+    monkeypatch.setattr(closed_periods, "closed_periods", all_closed)
+    found = await books.pages("periods", "periods", by="after")
+    assert [each["period"] for each in found] == months

@@ -46,7 +46,8 @@ async def tell(driver: Driver) -> None:
 
 async def test_one_id_finds_the_way_of_a_delivery(tmp_path: Path, log: io.StringIO) -> None:
     """Of two deliveries of one order each has its own lines, and an order that only a deadline
-    moved stands under the last that it rests on."""
+    moved stands under the last that it rests on. The first says what kind of address it came from.
+    """
     more: dict[str, Any] = {"SHOP__URL": "http://shop.example/told", "SHOP__SECRET": SHOP_SECRET}
     async with driving(tmp_path, with_worker=False, **more) as driver:
         ids = []
@@ -59,6 +60,7 @@ async def test_one_id_finds_the_way_of_a_delivery(tmp_path: Path, log: io.String
         way = [line for line in lines if line.get("delivery") == delivery]
         assert [line["event"] for line in way] == ["delivery", "revision", "notification"]
         assert {line["order"] for line in way} == {"ORD-1"}
+        assert way[0]["peer"] == "loopback"
         assert way[1]["outcome"] == outcome
         assert way[2]["attempt_number"] == 1
 

@@ -9,6 +9,29 @@ from app.access.tokens import TokenScope, issue_token
 from tests.api.driving import driving
 
 
+async def test_entries_page_by_page(tmp_path: Path) -> None:
+    """In the order of the setting; a cursor that is no entry is refused."""
+    names = ["late", "early", "noon"]
+    words: dict[str, Any] = {"SCHEDULE": "; ".join(f"{n} | 30 2 * * * | reconcile" for n in names)}
+    async with driving(tmp_path, with_worker=False, **words) as driver:
+        token = await issue_token(driver.context, name="books", scopes=["finance"])
+        seen: list[str] = []
+        after: str | None = ""
+        for _ in names:
+            answer = await driver.client.get(
+                f"/api/v1/schedule?limit=1&after={after}",
+                headers={"Authorization": f"Bearer {token}"},
+            )
+            (entry,) = answer.json()["entries"]
+            seen.append(entry["name"])
+            after = answer.json()["next"]
+        assert (seen, after) == (names, None)
+        refused = await driver.client.get(
+            "/api/v1/schedule?after=never", headers={"Authorization": f"Bearer {token}"}
+        )
+        assert (refused.status_code, refused.json()["code"]) == (422, "parameter_invalid")
+
+
 async def test_each_entry_with_its_next_time_for_who_may_read_finance(tmp_path: Path) -> None:
     words: dict[str, Any] = {
         "SCHEDULE": "nightly | 30 2 * * * | reconcile",

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from app.access.operators import ROLES, register_operator
 from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token, withdraw_token
-from app.api.application import ApiRoute, OperatorRoute
+from app.api.application import ApiRoute
 from reconcile.instants import HOUR, TICK, format_instant
 from tests.api.driving import Driver
 from tests.reconcile.build import T
@@ -90,7 +90,7 @@ def scoped(driver: Driver) -> list[tuple[str, str, str]]:
     return [
         (method, re.sub(r"\{[^}]*\}", "ORD-1", route.path), scope)
         for route in driver.service.application.routes
-        if isinstance(route, ApiRoute | OperatorRoute)
+        if isinstance(route, ApiRoute)
         for method, scope in sorted(route.scopes.items())
     ]
 
@@ -151,7 +151,7 @@ async def test_the_description_names_the_scopes(driver: Driver) -> None:
         if method in ("get", "put", "post", "delete", "patch")
     }
     for route in driver.service.application.routes:
-        if not isinstance(route, ApiRoute | OperatorRoute):
+        if not isinstance(route, ApiRoute):
             continue
         for method, scope in route.scopes.items():
             if method != "HEAD":

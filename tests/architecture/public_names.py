@@ -27,7 +27,8 @@ import typer
 
 from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
-from app.api.application import ApiRoute, OperatorRoute, build_application
+from app.api.application import ApiRoute, build_application
+from app.api.evidence_routes import EvidenceRoutes
 from app.api.health import Health
 from app.api.log_routes import LogRoutes
 from app.api.openapi import API_DOCUMENT
@@ -135,11 +136,12 @@ def routes() -> Iterator[str]:
         "cases": None,
         "proposals": object.__new__(ProposalRoutes),
         "logs": object.__new__(LogRoutes),
+        "evidence": object.__new__(EvidenceRoutes),
         "health": object.__new__(Health),
         "log": object.__new__(PublishedLog),
     }
     for route in cast(Any, build_application(**cast(Any, parts))).routes:
-        scopes = route.scopes if isinstance(route, ApiRoute | OperatorRoute) else {}
+        scopes = route.scopes if isinstance(route, ApiRoute) else {}
         for method in route.methods or {"*"}:
             yield f"{method} {route.path} {scopes.get(method, '')}".rstrip()
 

@@ -354,11 +354,10 @@ def test_the_subject_is_not_in_the_journal(run: Run, tmp_path: Path, file: Path)
 def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, file: Path) -> None:
     """One of a version that knew of no journal: by the journal at its place."""
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
-        later = "credentials invitations sessions used_forms bookmarks alarm_owners arrivals"
+        later = "credentials invitations sessions used_forms bookmarks alarm_owners alarm_messages"
         later += (
-            " inbox suspects order_listings proposals proposal_decisions bank_lines scheduled_runs"
-            " attachments attachment_files"
-            " log_departures log_witnesses"
+            " arrivals inbox suspects order_listings proposals proposal_decisions bank_lines"
+            " scheduled_runs attachments attachment_files log_departures log_witnesses"
         )
         for table in later.split():
             database.execute(f"DROP TABLE {table}")

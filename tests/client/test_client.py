@@ -6,6 +6,7 @@ import ast
 import json
 import sqlite3
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from standardwebhooks import Webhook
 from app import client as package
 from app.access.tokens import issue_token
 from app.client.asking import (
+    MAX_ANSWER_BYTES,
     Answer,
     Ask,
     AsyncSender,
@@ -243,6 +245,24 @@ async def test_it_understands_the_service(tmp_path: Path) -> None:
             await ask_async(start_payment("A", "1500.00", "KES"), sender)
         with pytest.raises(TokenRefused):
             await ask_async(follow(keeper), AsyncSender(driver.client, "no", failures=()))
+
+
+async def test_an_answer_without_end_is_given_up() -> None:
+    """By the asynchronous sender, too: it is never in memory whole."""
+    sent = 0
+
+    class Endless(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            nonlocal sent
+            while True:
+                sent += 2**20
+                yield b" " * 2**20
+
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, stream=Endless()))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
+        with pytest.raises(NotUnderstood, match="larger than any of ours"):
+            await ask_async(tell_order("A", "1", "KES"), AsyncSender(client, "t", failures=()))
+    assert sent <= MAX_ANSWER_BYTES + 2**20
 
 
 def test_nobody_there_is_unavailable() -> None:

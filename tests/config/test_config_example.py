@@ -64,6 +64,7 @@ def test_a_copy_with_its_blanks_filled_in_loads(tmp_path: Path) -> None:
     text = text.replace("<reports secret>", "whsec_cmVwb3J0cy1zZWNyZXQtb2YtMzAtYnl0ZXMtIQ==")
     one, other = (TestWitness(name, lambda: 0).key for name in ("one.example", "other.example"))
     text = text.replace("<witness key>", one).replace("<other key>", other)
+    text = text.replace("<alarms secret>", "whsec_YWxhcm1zLXNlY3JldC1vZi0zMC1ieXRlcy1sb25nIQ==")
     path = tmp_path / "settings.env"
     path.write_text(text)
     settings = load_settings({"TALLYHOOK_CONFIG": str(path)}, serving=True)

@@ -14,6 +14,7 @@ from app.orders import refold
 from app.orders.counter_store import differing_tallies, outcome_counts
 from app.orders.history_store import gather
 from app.orders.ledger_store import (
+    PUBLISHED_BETWEEN,
     feed,
     latest_orders,
     latest_positions,
@@ -95,6 +96,23 @@ class LedgerContract:
                 await connection.execute(text("SET LOCAL enable_seqscan = off"))
             rows = await connection.execute(text(f"{explain} {NEXT_DUE}"))
             assert "ix_order_due_due_at" in "\n".join(str(row) for row in rows)
+
+    async def test_what_changed_since_then_is_found_by_its_index(self, store: Store) -> None:
+        """Not by a look at every order that there is."""
+        await keep(store, arrival(said("e1", order="A")), arrival(paid("B"), at=2))
+        await folded(context(store, at=3))
+        async with store.reading() as connection:
+            explain = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
+            if connection.dialect.name != "sqlite":  # it reads small tables from end to end
+                await connection.execute(text("SET LOCAL enable_seqscan = off"))
+            sql = f"{explain} SELECT order_key FROM ledgers WHERE {PUBLISHED_BETWEEN}"
+            rows = await connection.execute(text(sql), {"since": T, "until": seconds(9)})
+            assert "ix_revisions_at" in "\n".join(str(row) for row in rows)
+            found = [
+                await listed_orders(connection, after="", limit=9, since=since, until=until)
+                for since, until in ((None, None), (T, None), (seconds(9), None), (None, T))
+            ]
+        assert found == [["A", "B"], ["A", "B"], [], []]
 
     async def test_new_evidence_does_not_wait_for_the_deadline(self, store: Store) -> None:
         """An order that waits for its deadline is due at once when something new is said."""

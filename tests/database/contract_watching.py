@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlalchemy import text
 
 from app.core.ids import first_id, new_id
 from app.database.facts import database_facts
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
+from app.monitoring.alarm_message_store import (
+    AlarmMessage,
+    any_lasts,
+    claim_message,
+    delete_message,
+    messages_due,
+    put_failed,
+    put_over,
+    put_seen,
+    put_told,
+)
 from app.monitoring.monitoring_store import (
     UNREADABLE,
     deliveries_between,
@@ -158,3 +171,38 @@ class WatchingContract:
         assert facts.version > (3, 0)
         assert (facts.off, facts.standbys) == ((), ())
         assert facts.journal_mode == ("wal" if facts.kind == "SQLite" else None)
+
+    async def test_what_is_told_of_alarms(self, store: Store) -> None:
+        """One row for each alarm and way: claimed by one, told once, over when it is not seen."""
+        async with store.writing() as connection:
+            assert not await any_lasts(connection)
+            for way in ("mail", "post"):
+                message = AlarmMessage(
+                    alarm="held",
+                    way=way,
+                    reason="orders_held",
+                    sentence="1 order is held.",
+                    raised_at=T,
+                    seen_at=T,
+                    due_at=T,
+                )
+                await put_seen(connection, message)
+            mail, post = await messages_due(connection, T)
+            assert await claim_message(connection, mail, until=seconds(9))
+            assert not await claim_message(connection, mail, until=seconds(9))
+            assert await messages_due(connection, T) == [post]
+            await put_told(connection, mail, now=seconds(1))
+            await put_failed(connection, post, again_at=seconds(7))
+            await put_seen(connection, replace(mail, seen_at=seconds(5), raised_at=seconds(5)))
+            await put_over(connection, unseen_since=seconds(3), now=seconds(6))
+            assert await messages_due(connection, seconds(6)) == []
+            assert await any_lasts(connection)
+            await put_over(connection, unseen_since=seconds(6), now=seconds(7))
+            assert not await any_lasts(connection)
+            mail, post = await messages_due(connection, seconds(7))
+            assert (mail.raised_at, mail.told_at, mail.over_at) == (T, seconds(1), seconds(7))
+            assert (post.told_at, post.over_at) == (None, seconds(6))
+            await put_seen(connection, replace(post, seen_at=seconds(8)))
+            for each in (mail, post):
+                await delete_message(connection, each)
+            assert [each.way for each in await messages_due(connection, seconds(8))] == ["post"]

@@ -7,10 +7,12 @@ import re
 import shutil
 import socket
 import subprocess
-import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Protocol
 
 import pytest
@@ -18,65 +20,82 @@ import pytest
 from app.cli.deploy import FOLDER
 from tests.api.driving import event
 from tests.e2e.processes import Process, deliver, end, running, serving
+from tests.e2e.test_service import rows
+from tests.floods.burst import Sender
+from tests.floods.test_burst import written
+from tests.floods.wire import status_of
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
-RATE = 100
+RATE = 500
 """Deliveries a second, each on a connection of its own."""
+
+ANY_PROXY = "127.0.0.0/8"
+"""The senders are taken for a proxy, which speaks for everybody: all connections are its own."""
+
+KEPT = "SELECT event_id FROM deliveries"
 
 SLOW = b"the store is slow to answer"
 """What a service logs that refuses for its disk's sake."""
 
 
-class Sender:
-    """Sends deliveries at a steady rate from several threads, and tries none again."""
+def restarted(folder: Path, *, seconds: int, times: int) -> None:
+    """Deliveries come steadily, whoever answers; the service is restarted so often meanwhile, as
+    systemd does it: the socket stays open. Each must be taken at its first try, and stored once."""
+    messages, requests = written(RATE * seconds)
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=4096) as listener,
+        ThreadPoolExecutor(1) as pool,
+        ExitStack() as stack,
+    ):
+        listener.set_inheritable(True)
+        sender = Sender(listener.getsockname()[1], requests, rate=RATE, kept=False)
+        burst, gaps, logs = sender.burst, [], list[bytearray]()
 
-    def __init__(self, port: int) -> None:
-        self.statuses: list[int] = []
-        self.troubles: list[str] = []
-        self._port = port
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._send, args=(n,)) for n in range(8)]
+        def start() -> Process:
+            words = ("serve", "--fd", str(listener.fileno()))
+            process = stack.enter_context(running(folder, *words, FORWARDED_ALLOW_IPS=ANY_PROXY))
+            logs.append(process.log)
+            return process
 
-    def _send(self, thread: int) -> None:
-        number = 0
-        while not self._stop.wait(len(self._threads) / RATE):
-            number += 1
-            try:
-                self.statuses.append(deliver(self._port, event(f"e{thread}-{number}"))[0])
-            except (OSError, http.client.HTTPException) as error:
-                self.troubles.append(repr(error))
-
-    @contextmanager
-    def sending(self) -> Iterator[None]:
-        for thread in self._threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            for thread in self._threads:
-                thread.join()
+        service = start()
+        sending = pool.submit(sender.run)
+        for number in range(times):
+            due = (number + 1) * len(requests) // (times + 1)
+            until(lambda due=due: sending.done() or len(burst.answers) + len(burst.lost) >= due)
+            began = monotonic()
+            assert service.end() == 0
+            service = start()
+            gaps.append(monotonic() - began)
+        sending.result()
+        taken = {
+            messages[place].event_id
+            for place, answer in burst.answers.items()
+            if status_of(answer) == 200
+        }
+        until(lambda: rows(folder, "SELECT count(*) FROM deliveries")[0][0] >= len(taken))
+        assert service.end() == 0
+    statuses = Counter(status_of(answer) for answer in burst.answers.values())
+    print(
+        f"{len(requests):,} deliveries at {RATE} a second over {times} restarts of "
+        f"{max(gaps):.1f} s at most: {dict(statuses)}, {len(burst.lost)} lost, {burst.late} sent "
+        f"late, the slowest answer after {burst.slowest:.1f} s"
+    )
+    assert burst.lost == []
+    assert set(statuses) <= ({200, 503} if any(SLOW in bytes(log) for log in logs) else {200})
+    assert Counter(row[0] for row in rows(folder, KEPT)) == Counter(taken)
 
 
 def test_no_delivery_is_refused_while_the_service_is_restarted(tmp_path: Path) -> None:
     """Whoever holds the socket open, as systemd does, lets the next process answer those who
     connected while there was none. Only a disk that is slow may refuse, and says so."""
-    with socket.create_server(("127.0.0.1", 0), backlog=4096) as listener:
-        listener.set_inheritable(True)
-        words = ("serve", "--fd", str(listener.fileno()))
-        sender = Sender(listener.getsockname()[1])
-        with ExitStack() as stack:
-            first = stack.enter_context(running(tmp_path, *words))
-            with sender.sending():
-                until(lambda: len(sender.statuses) > RATE)
-                assert first.end() == 0
-                taken = len(sender.statuses)
-                second = stack.enter_context(running(tmp_path, *words))
-                until(lambda: len(sender.statuses) > taken + RATE)
-    assert sender.troubles == []
-    slow = any(SLOW in bytes(each.log) for each in (first, second))
-    assert set(sender.statuses) <= ({200, 503} if slow else {200})
+    restarted(tmp_path, seconds=2, times=1)
+
+
+@pytest.mark.soak
+def test_no_delivery_is_refused_in_four_restarts(tmp_path: Path) -> None:
+    """The same at full length."""
+    restarted(tmp_path, seconds=20, times=4)
 
 
 # --- proxies --------------------------------------------------------------------------------------

@@ -20,8 +20,10 @@ import httpx2
 import pytest
 
 from app.core.clock import SetClock
+from app.core.errors import DeliveryFailed
 from app.core.http import outgoing_client
-from app.finance.delivering import DeliveryFailed, MailWay, Parcel, PostWay
+from app.core.mail import MailServer as Server
+from app.finance.delivering import MailWay, Parcel, PostWay
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.instants import (
@@ -121,7 +123,8 @@ def mailing(server: MailServer, **words: str | None) -> MailWay:
     """Mail by this server."""
     host, port = server.server_address[:2]
     sender, to = "reports@shop.example", ("cfo@shop.example", "finance@shop.example")
-    return MailWay(host=str(host), port=int(port), sender=sender, to=to, **words)  # type: ignore[arg-type]
+    ours = Server(host=str(host), port=int(port), **words)  # type: ignore[arg-type]
+    return MailWay(server=ours, sender=sender, to=to)
 
 
 async def test_a_mail_has_the_files_and_says_what_they_are() -> None:
@@ -164,7 +167,7 @@ async def test_nothing_is_said_unencrypted_to_another_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server that offers no STARTTLS hears neither password nor report."""
-    monkeypatch.setattr("app.finance.delivering.is_loopback", lambda host: False)
+    monkeypatch.setattr("app.core.mail.is_loopback", lambda host: False)
     with mail_server() as server:
         way = mailing(server, user="tallyhook", password="pw")
         with pytest.raises(DeliveryFailed, match="offers no encryption"):
@@ -179,14 +182,15 @@ async def test_what_goes_to_another_machine_is_encrypted_for_whom_we_trust(
 ) -> None:
     """User, password and mail are said after STARTTLS, to a certificate that counts, or not at
     all."""
-    monkeypatch.setattr("app.finance.delivering.is_loopback", lambda host: False)
+    monkeypatch.setattr("app.core.mail.is_loopback", lambda host: False)
     certificate = self_signed(tmp_path, began=datetime.now(UTC) - timedelta(days=1), days=2)
     with mail_server() as server:
         server.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         server.tls.load_cert_chain(certificate)
-        way = replace(mailing(server, user="tallyhook", password="pw"), trusted=None)
+        way = mailing(server, user="tallyhook", password="pw")
         if trusted:
-            way = replace(way, trusted=ssl.create_default_context(cafile=str(certificate)))
+            known = ssl.create_default_context(cafile=str(certificate))
+            way = replace(way, server=replace(way.server, trusted=known))
             await way.deliver(parcel(), ["month-2026-10.pdf"])
         else:
             with pytest.raises(DeliveryFailed, match="certificate is not trusted"):

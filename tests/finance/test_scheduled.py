@@ -489,7 +489,7 @@ def test_settings_become_ways_and_their_secrets_are_not_shown() -> None:
     assert set(schedule.ways) == {"folder", "mail", "post"}
     mail = schedule.ways["mail"]
     assert isinstance(mail, MailWay)
-    assert (mail.host, mail.port, len(mail.to)) == ("smtp.example", 587, 2)
+    assert (mail.server.host, mail.server.port, len(mail.to)) == ("smtp.example", 587, 2)
     assert "hunter2" not in repr(schedule) + repr(settings)
     assert SECRET not in repr(schedule) + repr(settings)
 

@@ -60,11 +60,15 @@ class _Connection:
 class Sender:
     """Sends one burst to a port of this machine. Used once; `burst` may be looked at meanwhile."""
 
-    def __init__(self, port: int, requests: Sequence[bytes], *, rate: float) -> None:
+    def __init__(
+        self, port: int, requests: Sequence[bytes], *, rate: float, kept: bool = True
+    ) -> None:
+        """kept: whether a connection takes more than one delivery."""
         self.burst = Burst()
         self._port = port
         self._requests = requests
         self._rate = rate
+        self._kept = kept
         self._most = affordable(CONNECTIONS)
         self._open: dict[int, _Connection] = {}
         self._idle: list[_Connection] = []
@@ -141,7 +145,10 @@ class Sender:
         self.burst.answers[connection.place] = connection.found
         self.burst.slowest = max(self.burst.slowest, time.monotonic() - connection.due)
         connection.place, connection.found = -1, b""
-        self._idle.append(connection)
+        if self._kept:
+            self._idle.append(connection)
+        else:
+            self._close(connection)
 
     def _lose(self, connection: _Connection) -> None:
         """The server has hung up, with a delivery under way or without."""
@@ -149,5 +156,8 @@ class Sender:
             self.burst.lost.append(connection.place)
         else:
             self._idle.remove(connection)
+        self._close(connection)
+
+    def _close(self, connection: _Connection) -> None:
         del self._open[connection.socket.fileno()]
         connection.socket.close()

@@ -372,7 +372,7 @@ async def test_a_shop_that_hangs_does_not_hold_up_the_door(
         await release.wait()
         return Exchange(status=204)
 
-    monkeypatch.setattr(notify_shop, "exchange", hang)
+    monkeypatch.setattr(notify_shop, "post_signed", hang)
     async with serve(Shop()) as driver:
         await driver.send(event("e1"))
         page = (await driver.api("GET", "/outcomes?wait=60")).json()

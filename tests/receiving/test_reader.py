@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import struct
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from app.receiving.caught_up import must_have_read
 from app.receiving.framing import DamagedRow, Received, framed, items_in
 from app.receiving.inbox_store import BEAT, put_counter
 from app.receiving.reader import ReaderContext, read_some
-from reconcile.instants import DAY, HOUR, SECOND
+from reconcile.instants import DAY, HOUR, SECOND, Instant
 from tests.api.driving import Driver, driving, event, of_order, reader_of
 from tests.database.builders import arrival, received, rejection, said
 from tests.reconcile.build import T
@@ -311,12 +312,29 @@ async def test_a_damaged_row_is_kept_and_holds_up_nobody(tmp_path: Path) -> None
         assert driver.rows("SELECT verdict FROM deliveries") == [("stored",)]
 
 
+def test_what_an_earlier_version_framed_is_read() -> None:
+    """Whose heads do not say what kind of address a delivery came from."""
+    head = b'["dlv_1",1791210600000000,"shop","content-type: text/plain","/webhooks/shop"]'
+    row = struct.pack(">II", len(head), 2) + head + b"{}"
+    assert list(items_in(row)) == [
+        Received(
+            delivery_id="dlv_1",
+            received_at=Instant(1791210600000000),
+            source="shop",
+            headers="content-type: text/plain",
+            body=b"{}",
+            url="/webhooks/shop",
+        )
+    ]
+
+
 def test_what_is_framed_is_read_again() -> None:
     """Any mix of deliveries and refused ones, in their order; a row that was cut is told of."""
     items: list[Any] = [
         received(arrival(said("e1", order="A"))),
         rejection(body=b"\x00\xff", headers="é: ü"),
         Received(delivery_id="d", received_at=T, source="s", headers="", body=b"", url="/w?x=%00é"),
+        Received(delivery_id="d", received_at=T, source="s", headers="", body=b"", peer="public"),
     ]
     row = framed(items)
     assert list(items_in(row)) == items

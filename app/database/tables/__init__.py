@@ -14,7 +14,8 @@ events by the provider's profile, records by the operation that makes them.
     cache   ledgers  order_listings         rebuilt by `refold --all`
             takings                         and by the next run
     marks   order_due  unanswered  notifications  meta  counters  arrivals
-            invitations  sessions  used_forms  alarm_owners  scheduled_runs  log_witnesses
+            invitations  sessions  used_forms  alarm_owners  alarm_messages
+            scheduled_runs  log_witnesses
 """
 
 from app.database.tables import core, finance, people

@@ -300,7 +300,11 @@ class RevisionRow(Table, table=True):
     """One published change of an order's ledger. `seq` has no gaps and is in commit order."""
 
     __tablename__ = "revisions"
-    __table_args__ = (Index("ix_revisions_order_key", "order_key", "seq"), STRICT)
+    __table_args__ = (
+        Index("ix_revisions_order_key", "order_key", "seq"),
+        Index("ix_revisions_at", "at", "order_key"),
+        STRICT,
+    )
     seq: int = big_column(primary=True)
     order_key: str = text_column()
     at: int = big_column()

@@ -390,6 +390,23 @@ class AlarmOwnerRow(Table, table=True):
     at: int = big_column()
 
 
+class AlarmMessageRow(Table, table=True):
+    """What is told of an alarm in one way, until its recovery has been told."""
+
+    __tablename__ = "alarm_messages"
+    __table_args__ = CLUSTERED
+    alarm: str = text_column(primary=True)
+    way: str = text_column(primary=True)
+    reason: str = text_column()
+    sentence: str = text_column()
+    raised_at: int = big_column()
+    seen_at: int = big_column()
+    over_at: int | None = big_column(null=True)
+    told_at: int | None = big_column(null=True)
+    tries: int = big_column()
+    due_at: int = big_column()
+
+
 class AuditRow(Table, table=True):
     """What a person did, to what, and why. Append-only; numbers have no gaps."""
 

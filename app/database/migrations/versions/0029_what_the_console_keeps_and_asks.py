@@ -1,7 +1,8 @@
-"""What people keep for themselves in the console, who has taken an alarm, and what its pages ask:
-arrivals by minute, orders under their outcome and findings by their last revision, deliveries of a
-source and of an unusual verdict, numbers in order books, and who did what; and files that people
-attach to orders and breaks."""
+"""What people keep for themselves in the console, who has taken an alarm, what is told of alarms to
+whoever is called, and what the console's pages ask:
+arrivals by minute, orders under their outcome and findings by their last revision, orders by when
+something was published of them, deliveries of a source and of an unusual verdict, numbers in order
+books, and who did what; and files that people attach to orders and breaks."""
 
 from __future__ import annotations
 
@@ -50,9 +51,9 @@ def _text(name: str) -> sa.Column[str]:
     return sa.Column(name, TEXT, nullable=False)
 
 
-def _big(name: str) -> sa.Column[int]:
+def _big(name: str, *, nullable: bool = False) -> sa.Column[int]:
     kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-    return sa.Column(name, kind, autoincrement=False, nullable=False)
+    return sa.Column(name, kind, autoincrement=False, nullable=nullable)
 
 
 def _table(
@@ -109,6 +110,20 @@ def upgrade() -> None:
         _big("at"),
     )
     _table(
+        "alarm_messages",
+        ("alarm", "way"),
+        _text("alarm"),
+        _text("way"),
+        _text("reason"),
+        _text("sentence"),
+        _big("raised_at"),
+        _big("seen_at"),
+        _big("over_at", nullable=True),
+        _big("told_at", nullable=True),
+        _big("tries"),
+        _big("due_at"),
+    )
+    _table(
         "arrivals",
         ("minute", "source"),
         _big("minute"),
@@ -139,6 +154,7 @@ def upgrade() -> None:
     op.create_index("ix_audit_action_number", "audit", ["action", "number"])
     op.create_index("ix_audit_who_number", "audit", ["who", "number"])
     op.drop_index("ix_revisions_outcome", table_name="revisions")
+    op.create_index("ix_revisions_at", "revisions", ["at", "order_key"])
     connection = op.get_bind()
     connection.execute(COUNT_TAKEN)
     connection.execute(COUNT_REFUSED)

@@ -1,0 +1,91 @@
+"""The API of evidence: an order's bundle, for people, with an operator's own token."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
+
+from anyio import CapacityLimiter, to_thread
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from app.access.operators import MAY
+from app.access.tokens import Holder
+from app.api.proposal_routes import role_missing
+from app.api.request_body import bearer_token, instant_parameter, order_reference
+from app.core.errors import NotFoundError, UsageError
+from app.core.problems import ApiProblem
+from reconcile.instants import Instant
+
+MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
+"""Of a bundle that is answered; a usual one has less than 100 KiB. Larger ones, up to 256 MiB, are
+built by command."""
+
+
+class Builds(Protocol):
+    """Builds a bundle into a new file: see `evidence_process.build_bundle`."""
+
+    def __call__(
+        self, order: str, file: Path, *, as_of: Instant | None, token: str
+    ) -> Awaitable[None]:
+        """Raises NotFoundError and UsageError."""
+
+
+class EvidenceRoutes:
+    """The endpoint. One bundle is built at a time: each reads all that came of an order."""
+
+    def __init__(self, build: Builds) -> None:
+        self._build = build
+        self._limiter = CapacityLimiter(1)
+
+    async def bundle(self, request: Request, operator: Holder) -> Response:
+        """GET /api/v1/evidence/{reference}?as_of=: redacted; the trail says who built it."""
+        if operator.role not in MAY["evidence_built"]:
+            raise role_missing(operator)
+        order, as_of = order_reference(request), instant_parameter(request, "as_of")
+        async with self._limiter:
+            folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
+            try:
+                file = Path(folder, "bundle.zip")
+                await self._built(order, file, as_of=as_of, token=bearer_token(request))
+                opened = file.open("rb")  # noqa: ASYNC230  # closed with its last part
+            finally:
+                await to_thread.run_sync(lambda: shutil.rmtree(folder))
+        name = f"evidence-{_UNSAFE.sub('_', order)[:80]}.zip"
+        return StreamingResponse(
+            _parts(opened),
+            media_type="application/zip",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    async def _built(self, order: str, file: Path, *, as_of: Instant | None, token: str) -> None:
+        try:
+            await self._build(order, file, as_of=as_of, token=token)
+        except NotFoundError:
+            raise ApiProblem(
+                404, "order_unknown", "Nothing is known of an order of this reference."
+            ) from None
+        except UsageError as error:
+            raise ApiProblem(409, "evidence_refused", f"{error}.") from None
+        if file.stat().st_size > MAX_BUNDLE_BYTES:  # noqa: ASYNC240
+            raise ApiProblem(
+                409,
+                "evidence_refused",
+                "The bundle is too large to be answered: `tallyhook evidence build` writes it.",
+            )
+
+
+def _parts(file: BinaryIO) -> Iterator[bytes]:
+    """What the file holds. It has no name any more: once it is closed, it is gone."""
+    with file:
+        while part := file.read(_PART_BYTES):
+            yield part
+
+
+_PREFIX: Final = "tallyhook-evidence-"
+_PART_BYTES: Final = 64 * 1024
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]", re.ASCII)

@@ -1,0 +1,87 @@
+"""Mail that goes out, by SMTP: encrypted, but to this machine itself.
+
+What goes wrong is a DeliveryFailed whose sentence holds no secret and nothing of what the server
+wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import smtplib
+import ssl
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from typing import Final
+
+from app.core.errors import DeliveryFailed
+from app.core.hosts import is_loopback
+
+LIMIT_S: Final = 60.0
+"""Seconds that one answer of a mail server may take."""
+
+TLS_FROM_THE_START: Final = 465
+"""The port on which a mail server is spoken to encrypted at once (RFC 8314)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailServer:
+    """Who takes our mails.
+
+    user, password   both or neither
+    trusted   whose certificates count; None: those that the system trusts
+    """
+
+    host: str
+    port: int
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    trusted: ssl.SSLContext | None = None
+
+    async def send(self, message: EmailMessage) -> None:
+        """Send it, from and to whom it says. Raises DeliveryFailed."""
+        await asyncio.to_thread(self._send, message)
+
+    def _send(self, message: EmailMessage) -> None:
+        trusted = self.trusted or ssl.create_default_context()
+        try:
+            with self._opened(trusted) as server:
+                if self.port != TLS_FROM_THE_START and not is_loopback(self.host):
+                    server.starttls(context=trusted)
+                if self.user is not None and self.password is not None:
+                    server.login(self.user, self.password)
+                refused = server.send_message(message)
+        except smtplib.SMTPNotSupportedError:
+            raise DeliveryFailed(
+                "the mail server offers no encryption (STARTTLS), or no way to sign in: use one "
+                "that does"
+            ) from None
+        except smtplib.SMTPAuthenticationError:
+            raise DeliveryFailed(
+                "the mail server refuses user and password: see TALLYHOOK_REPORTS__MAIL_USER and "
+                "its password"
+            ) from None
+        except smtplib.SMTPRecipientsRefused:
+            raise DeliveryFailed(_REFUSED) from None
+        except smtplib.SMTPResponseException as error:
+            raise DeliveryFailed(
+                f"the mail server answers {error.smtp_code}: see its log"
+            ) from None
+        except ssl.SSLError:
+            raise DeliveryFailed(
+                "the mail server's certificate is not trusted: see TALLYHOOK_REPORTS__MAIL_SERVER"
+            ) from None
+        except (OSError, smtplib.SMTPException):
+            raise DeliveryFailed(
+                "the mail server cannot be reached, or ended the connection: see "
+                "TALLYHOOK_REPORTS__MAIL_SERVER"
+            ) from None
+        if refused:
+            raise DeliveryFailed(_REFUSED)
+
+    def _opened(self, trusted: ssl.SSLContext) -> smtplib.SMTP:
+        if self.port == TLS_FROM_THE_START:
+            return smtplib.SMTP_SSL(self.host, self.port, timeout=LIMIT_S, context=trusted)
+        return smtplib.SMTP(self.host, self.port, timeout=LIMIT_S)
+
+
+_REFUSED: Final = "the mail server refuses a recipient: see to whom mails are to go (…__MAIL_TO)"

@@ -1,0 +1,143 @@
+"""What is told of alarms, as rows: one for each alarm and each way to whoever is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reconcile.instants import Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmMessage:
+    """What is told of one alarm in one way.
+
+    way        how: `post` or `mail`
+    seen_at    when a receiver last saw that it lasts
+    over_at    since when none does; None: it lasts
+    told_at    when it was told that it is raised; None: not yet
+    tries      of what is to be told now, those that failed
+    due_at     when that is tried; while it is being tried, until when nobody else does
+    """
+
+    alarm: str
+    way: str
+    reason: str
+    sentence: str
+    raised_at: Instant
+    seen_at: Instant
+    over_at: Instant | None = None
+    told_at: Instant | None = None
+    tries: int = 0
+    due_at: Instant
+
+
+async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
+    """It is raised, or lasts still; one that was over and is seen again was not over."""
+    await connection.execute(
+        text(
+            "INSERT INTO alarm_messages "
+            "(alarm, way, reason, sentence, raised_at, seen_at, tries, due_at) VALUES "
+            "(:alarm, :way, :reason, :sentence, :raised_at, :seen_at, 0, :due_at) "
+            "ON CONFLICT (alarm, way) DO UPDATE SET seen_at = excluded.seen_at, over_at = NULL"
+        ),
+        {
+            "alarm": message.alarm,
+            "way": message.way,
+            "reason": message.reason,
+            "sentence": message.sentence,
+            "raised_at": message.raised_at,
+            "seen_at": message.seen_at,
+            "due_at": message.due_at,
+        },
+    )
+
+
+async def any_lasts(connection: AsyncConnection) -> bool:
+    """Whether there is one that was seen and is not over."""
+    rows = await connection.execute(
+        text("SELECT 1 FROM alarm_messages WHERE over_at IS NULL LIMIT 1")
+    )
+    return rows.first() is not None
+
+
+async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
+    """Those that no receiver has seen since then are over, and that is to be told."""
+    await connection.execute(
+        text(
+            "UPDATE alarm_messages SET over_at = :now, tries = 0, "
+            "due_at = CASE WHEN told_at IS NULL THEN due_at ELSE :now END "
+            "WHERE over_at IS NULL AND seen_at < :since"
+        ),
+        {"now": now, "since": unseen_since},
+    )
+
+
+async def messages_due(connection: AsyncConnection, now: Instant) -> Sequence[AlarmMessage]:
+    """What is to be told now: that an alarm is raised, or that one of which that was told is over;
+    and those that were over before they were told."""
+    rows = await connection.execute(
+        text(
+            "SELECT alarm, way, reason, sentence, raised_at, seen_at, over_at, told_at, tries, "
+            "due_at FROM alarm_messages WHERE due_at <= :now "
+            "AND (told_at IS NULL OR over_at IS NOT NULL) ORDER BY raised_at, alarm, way"
+        ),
+        {"now": now},
+    )
+    return [AlarmMessage(**row) for row in rows.mappings()]
+
+
+async def claim_message(
+    connection: AsyncConnection, message: AlarmMessage, *, until: Instant
+) -> bool:
+    """Whether it is ours to tell until then: no other process was faster."""
+    claimed = await connection.execute(
+        text(
+            "UPDATE alarm_messages SET due_at = :until "
+            "WHERE alarm = :alarm AND way = :way AND due_at = :due_at"
+        ),
+        {
+            "until": until,
+            "alarm": message.alarm,
+            "way": message.way,
+            "due_at": message.due_at,
+        },
+    )
+    return claimed.rowcount == 1
+
+
+async def put_told(connection: AsyncConnection, message: AlarmMessage, *, now: Instant) -> None:
+    """It was told that it is raised."""
+    await connection.execute(
+        text(
+            "UPDATE alarm_messages SET told_at = :now, tries = 0, due_at = :now "
+            "WHERE alarm = :alarm AND way = :way"
+        ),
+        {"now": now, "alarm": message.alarm, "way": message.way},
+    )
+
+
+async def put_failed(
+    connection: AsyncConnection, message: AlarmMessage, *, again_at: Instant
+) -> None:
+    """It was not, and is tried again."""
+    await connection.execute(
+        text(
+            "UPDATE alarm_messages SET tries = tries + 1, due_at = :again_at "
+            "WHERE alarm = :alarm AND way = :way"
+        ),
+        {"again_at": again_at, "alarm": message.alarm, "way": message.way},
+    )
+
+
+async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> None:
+    """Nothing of it is to be told any more, unless it was seen again meanwhile."""
+    await connection.execute(
+        text(
+            "DELETE FROM alarm_messages WHERE alarm = :alarm AND way = :way AND over_at IS NOT NULL"
+        ),
+        {"alarm": message.alarm, "way": message.way},
+    )

@@ -1,0 +1,248 @@
+"""Tells whoever is called of each alarm: once when it is raised, once when it is over, by a signed
+post, by mail, or by both.
+
+    (1) note what the watchdog sees  (2) take what is due  (3) tell it  (4) write down that it was
+
+Between (2) and (4) other processes pass it over; if this one dies there, it is told again with the
+same id. An alarm is over when no receiver has seen it for OVER_AFTER: one of them may know what
+another does not, and a restart, or an alarm that comes and goes, is no recovery.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.utils import format_datetime
+from hashlib import sha256
+from typing import Any, Final, Protocol
+
+import httpx2
+import structlog
+
+from app.core.alarm import Alarm
+from app.core.errors import DeliveryFailed
+from app.core.mail import MailServer
+from app.monitoring.alarm_message_store import (
+    AlarmMessage,
+    any_lasts,
+    claim_message,
+    delete_message,
+    messages_due,
+    put_failed,
+    put_over,
+    put_seen,
+    put_told,
+)
+from app.providers.signed_post import post_signed
+from app.providers.source import Source
+from app.receiving.context import AppContext
+from reconcile.instants import (
+    DAY,
+    HOUR,
+    MINUTE,
+    Duration,
+    Instant,
+    format_instant,
+    format_known,
+    moment_of,
+)
+
+log = structlog.get_logger()
+
+OVER_AFTER: Final[Duration] = 3 * MINUTE
+"""Four looks of the watchdog."""
+
+LEASE: Final[Duration] = 5 * MINUTE
+"""For which nobody else tells what one process is telling; many times what a mail takes."""
+
+LIMIT_S: Final = 10.0
+"""Seconds that whoever takes a post has to answer."""
+
+FIRST_PAUSE: Final[Duration] = MINUTE
+LONGEST_PAUSE: Final[Duration] = HOUR
+"""Between two tries; each pause is twice the one before it."""
+
+GIVE_UP_AFTER: Final[Duration] = DAY
+"""For which a recovery is tried to be told. An alarm is, for as long as it lasts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What is told: that an alarm is raised, or that it is over. Makes the post and the mail."""
+
+    message: AlarmMessage
+    merchant: str
+
+    @property
+    def over(self) -> bool:
+        """Whether it is the recovery."""
+        return self.message.over_at is not None
+
+    @property
+    def id(self) -> str:
+        """The same at every try and in every way, and of nothing else that is told."""
+        return self._id("over" if self.over else "raised")
+
+    def _id(self, word: str) -> str:
+        said = f"{self.message.alarm}|{self.message.raised_at}|{word}"
+        return "alm_" + sha256(said.encode()).hexdigest()[:24]
+
+    def body(self) -> bytes:
+        """The post: `type`, `timestamp` and `data`, as notifications have them."""
+        message = self.message
+        document: dict[str, Any] = {
+            "type": "alarm.over" if self.over else "alarm.raised",
+            "timestamp": format_instant(message.over_at or message.raised_at),
+            "data": {
+                "alarm": message.alarm,
+                "reason": message.reason,
+                "sentence": message.sentence,
+                "raised_at": format_instant(message.raised_at),
+                "over_at": format_known(message.over_at),
+                "merchant": self.merchant,
+            },
+        }
+        return json.dumps(document, ensure_ascii=False).encode()
+
+    def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage:
+        """The mail; a recovery answers the mail of its alarm."""
+        message, domain = self.message, sender.rpartition("@")[2]
+        mail = EmailMessage()
+        whose = f"{self.merchant}: " if self.merchant else ""
+        mail["Subject"] = f"{whose}alarm {message.alarm}{' is over' if self.over else ''}"
+        mail["From"] = sender
+        mail["To"] = ", ".join(to)
+        mail["Date"] = format_datetime(moment_of(message.over_at or message.raised_at))
+        mail["Message-ID"] = f"<{self.id}@{domain}>"
+        if self.over:
+            mail["In-Reply-To"] = f"<{self._id('raised')}@{domain}>"
+        mail.set_content("\n\n".join(self._lines()) + "\n")
+        return mail
+
+    def _lines(self) -> list[str]:
+        message = self.message
+        raised = f"Raised at {format_instant(message.raised_at)}."
+        if message.over_at is not None:
+            over = f"The alarm {message.alarm} is over since {format_instant(message.over_at)}."
+            return [over, raised, f"It said: {message.sentence}"]
+        entry = f"What it means and what to do: the runbook, Alarms, `{message.alarm}`."
+        return [message.sentence, raised, entry]
+
+
+class TellsAlarms(Protocol):
+    """One way to whoever is called."""
+
+    async def tell(self, told: Told, *, now: Instant) -> None:
+        """Tell it. Raises DeliveryFailed where it was not taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostsAlarms:
+    """By a signed post."""
+
+    url: str = field(repr=False)
+    signer: Source = field(repr=False)
+    client: httpx2.AsyncClient = field(repr=False)
+
+    async def tell(self, told: Told, *, now: Instant) -> None:
+        """See `TellsAlarms`."""
+        answer = await post_signed(
+            self.client,
+            self.url,
+            told.body(),
+            signer=self.signer,
+            event_id=told.id,
+            now=now,
+            limit_s=LIMIT_S,
+        )
+        if not answer.taken:
+            why = answer.why.replace("_", " ")
+            raise DeliveryFailed(f"what listens at TALLYHOOK_ALARMS__URL does not take it ({why})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailsAlarms:
+    """By mail."""
+
+    server: MailServer
+    sender: str
+    to: Sequence[str]
+
+    async def tell(self, told: Told, *, now: Instant) -> None:
+        """See `TellsAlarms`."""
+        await self.server.send(told.mail(sender=self.sender, to=self.to))
+
+
+class AlarmMessages:
+    """What is told of alarms, by the ways that are set up."""
+
+    def __init__(self, context: AppContext, ways: Mapping[str, TellsAlarms]) -> None:
+        """ways: each under its name, `post` or `mail`."""
+        self._context = context
+        self._ways = ways
+
+    async def note(self, lasting: Mapping[str, Alarm]) -> None:
+        """Note which alarms the watchdog sees now."""  # (1)
+        now = self._context.clock.now()
+        async with self._context.store.reading() as connection:
+            if not lasting and not await any_lasts(connection):
+                return
+        async with self._context.store.writing() as connection:
+            for name, alarm in lasting.items():
+                for way in self._ways:
+                    await put_seen(connection, _message(name, alarm, way=way, now=now))
+            await put_over(connection, unseen_since=now - OVER_AFTER, now=now)
+
+    async def tell_due(self) -> int:
+        """Tell what is due. Returns how much of it was told."""
+        now = self._context.clock.now()
+        async with self._context.store.reading() as connection:
+            due = await messages_due(connection, now)
+        return sum([await self._tell(message, now) for message in due])
+
+    async def _tell(self, message: AlarmMessage, now: Instant) -> bool:
+        async with self._context.store.writing() as connection:  # (2)
+            if not await claim_message(connection, message, until=now + LEASE):
+                return False
+        way = self._ways.get(message.way)
+        unsaid = message.over_at is not None and message.told_at is None
+        if way is None or unsaid:  # not set up any more; or over before it was told
+            async with self._context.store.writing() as connection:
+                await delete_message(connection, message)
+            return False
+        try:
+            told = Told(message=message, merchant=self._context.merchant)
+            await way.tell(told, now=now)  # (3)
+        except DeliveryFailed as error:
+            log.warning("an alarm was not told", way=message.way, problem=str(error))
+            await self._try_again(message)
+            return False
+        async with self._context.store.writing() as connection:  # (4)
+            if message.over_at is None:
+                await put_told(connection, message, now=self._context.clock.now())
+            else:
+                await delete_message(connection, message)
+        return True
+
+    async def _try_again(self, message: AlarmMessage) -> None:
+        now = self._context.clock.now()
+        async with self._context.store.writing() as connection:
+            if message.over_at is not None and now - message.over_at > GIVE_UP_AFTER:
+                await delete_message(connection, message)
+                return
+            pause = min(FIRST_PAUSE * 2 ** min(message.tries, 10), LONGEST_PAUSE)
+            await put_failed(connection, message, again_at=now + pause)
+
+
+def _message(name: str, alarm: Alarm, *, way: str, now: Instant) -> AlarmMessage:
+    return AlarmMessage(
+        alarm=name,
+        way=way,
+        reason=alarm.reason,
+        sentence=alarm.sentence,
+        raised_at=now,
+        seen_at=now,
+        due_at=now,
+    )

@@ -1,0 +1,38 @@
+"""Posts of ours that are signed as a provider's deliveries are, for whoever verifies them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import httpx2
+
+from app.core.http import Exchange, exchange
+from app.providers.source import Source
+from reconcile.instants import Instant
+
+
+async def post_signed(
+    client: httpx2.AsyncClient,
+    url: str,
+    body: bytes,
+    *,
+    signer: Source,
+    event_id: str,
+    now: Instant,
+    limit_s: float,
+    more: Mapping[str, str] | None = None,
+) -> Exchange:
+    """Post a JSON document. What fails on the way is in the answer.
+
+    event_id  the same at every try, by which it is known to whoever has it already
+    more      further headers
+    """
+    signed = signer.sign(body, event_id=event_id, now=now)
+    return await exchange(
+        client,
+        "POST",
+        url,
+        headers={**dict(signed), "content-type": "application/json", **(more or {})},
+        content=body,
+        limit_s=limit_s,
+    )

@@ -1,0 +1,108 @@
+"""An order's evidence by the API: built apart, for who may have it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from app import evidence_process
+from app.access.operators import register_operator
+from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token
+from app.api import evidence_routes
+from app.core.clock import SystemClock
+from app.core.errors import NotFoundError, UsageError
+from app.evidence.verify_evidence import read_bundle, verify_evidence
+from tests.api.described import not_as_described
+from tests.api.driving import Driver, driving, environ, event
+
+BUILT = "SELECT who, subject FROM audit WHERE action = 'evidence_built'"
+
+
+async def own_token(driver: Driver, role: str) -> str:
+    """A person's of this role, who is called so."""
+    await register_operator(driver.context, name=role, role=role, by="admin")  # type: ignore[arg-type]
+    return (await issue_own_token(driver.context, operator=role, until="30d", by="admin"))[0]
+
+
+def left_in(folder: Path) -> list[str]:
+    """What lies there."""
+    return [path.name for path in folder.iterdir()]
+
+
+async def asked(driver: Driver, token: str, order: str, **words: Any) -> httpx2.Response:
+    """An answer, which is as described."""
+    answer = await driver.client.get(
+        f"/api/v1/evidence/{order}", headers={"Authorization": f"Bearer {token}"}, params=words
+    )
+    assert not_as_described(answer) == [], answer.text
+    return answer
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where bundles lie while they are answered."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+async def test_a_bundle_verifies_and_the_trail_says_who_built_it(
+    driver: Driver, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a process of its own, in the person's name; nothing of it is left on the disk."""
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    driver.clock.put(SystemClock().now())  # as the other process has it
+    await driver.send(event("evt_1"))
+    await own_token(driver, "admin")
+    token = await own_token(driver, "support")
+    answer = await asked(driver, token, "ORD-1")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-disposition"] == 'attachment; filename="evidence-ORD-1.zip"'
+    file = tmp_path / "bundle.zip"
+    file.write_bytes(answer.content)
+    found = verify_evidence(read_bundle(file))
+    assert found.valid, found
+    assert driver.rows(BUILT) == [("support", "ORD-1")]
+    assert left_in(scratch) == []
+    monkeypatch.setattr(evidence_process, "BUILD_S", 0.01)
+    assert (await asked(driver, token, "ORD-1")).status_code == 503
+    assert left_in(scratch) == []
+
+
+async def test_who_may_not_and_what_cannot_be_built(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs and viewers are refused before anything is built; what is too large after it."""
+    orders = []
+
+    async def build(order: str, file: Path, **words: Any) -> None:
+        orders.append(order)
+        if order == "nobody":
+            raise NotFoundError(order)
+        if order == "late":
+            raise UsageError("something should have been sealed")
+        file.write_bytes(b"abc")  # noqa: ASYNC240
+
+    monkeypatch.setattr("app.bootstrap.build_bundle", build)
+    async with driving(tmp_path, with_worker=False) as driver:
+        program = await issue_token(driver.context, name="any", scopes=TOKEN_SCOPES)
+        tokens = {role: await own_token(driver, role) for role in ("admin", "viewer", "finance")}
+        for token, code in ((program, "scope_missing"), (tokens["viewer"], "role_missing")):
+            answer = await asked(driver, token, "ORD-1")
+            assert (answer.status_code, answer.json()["code"]) == (403, code)
+        assert orders == []
+        for order, status in (("ORD-1", 200), ("nobody", 404), ("late", 409), ("%00", 422)):
+            assert (await asked(driver, tokens["finance"], order)).status_code == status
+        assert (await asked(driver, tokens["finance"], "a/b")).content == b"abc"
+        assert orders == ["ORD-1", "nobody", "late", "a/b"]
+        assert (await asked(driver, tokens["finance"], "ORD-1", as_of="x")).status_code == 422
+        monkeypatch.setattr(evidence_routes, "MAX_BUNDLE_BYTES", 2)
+        large = await asked(driver, tokens["finance"], "ORD-1")
+        assert (large.status_code, large.json()["code"]) == (409, "evidence_refused")
+    assert left_in(scratch) == []
