@@ -218,7 +218,7 @@ class Story:
         machine.set(TALLYHOOK_SOURCES__STRIPE__SECRETS=SECRET)
         assert service.end() == 0
         self.serve()
-        assert "1 accepted" in machine.does(again.replace("NAME", "stripe"))
+        assert "1 accepted" in machine.does(again.replace("NAME", "stripe") + " --by ann")
         self.until_paid(RATE * SECONDS + 1)
         assert "succeeded" in machine.does("tallyhook orders show ORD-late")
 
