@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from app.config.load import sqlite_file
+from app.config.database_place import sqlite_file
 from app.config.settings import Settings
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError

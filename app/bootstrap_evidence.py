@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 
 from app.bootstrap_sources import accounts, compile_sources
-from app.config.load import sqlite_file
+from app.config.database_place import sqlite_file
 from app.config.settings import Settings
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.evidence.cosigning import REST_S as LOOK_S

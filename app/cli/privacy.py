@@ -263,7 +263,8 @@ def erase(
     A number is found where events name it as the customer's. `--everywhere` also finds it in other
     members, texts and headers, and looks for traces in the files: it reads the whole database.
     """
-    from app.config.load import load_settings, sqlite_file
+    from app.config.database_place import sqlite_file
+    from app.config.load import load_settings
     from app.privacy.erase import ErasureRequest, traces_left
     from app.privacy.erase_finding import Erasure
 

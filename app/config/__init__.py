@@ -2,6 +2,7 @@
 
 __all__ = (
     "config_file",
+    "database_place",
     "load",
     "reading",
     "settings",

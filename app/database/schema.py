@@ -32,8 +32,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "e95af192f841d53b74f8b9f684cb1415331ce6b2f2890eaabf27f799124ac693",
-    "postgresql": "1ff5980620fc53cb22db066199cee362c0c1383667975de948af40b609ffad21",
+    "sqlite": "0f69dc45b75cd205fad3b793698df526c9f6f832cb8b35081b40ae5ebb09a1b9",
+    "postgresql": "470998dca7818d11158fda342918fb1c89fcda932aced32ff81ea35770b4f584",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config.load import filesystem_kind, load_settings
+from app.config.database_place import filesystem_kind
+from app.config.load import load_settings
 from app.core.errors import ConfigurationError
 from app.database.engine import _check_durable
 from tests.config.test_config import SECRET
@@ -54,7 +55,7 @@ def test_the_file_system_of_a_database(
     """Shared ones are refused everywhere; those that forget, or may, in live."""
     assert filesystem_kind(Path(path), TABLE) == kind
     (tmp_path / "mounts").write_text(TABLE)
-    monkeypatch.setattr("app.config.load.MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr("app.config.database_place.MOUNTS", tmp_path / "mounts")
     variables = {
         "TALLYHOOK_ENVIRONMENT": "live" if live else "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{path}",
