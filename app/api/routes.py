@@ -295,9 +295,9 @@ def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
     parts: dict[str, dict[str, Any]] = {}
     for part, names in _PARTS.items():
         given = document.get(part)
-        if not isinstance(given, dict | None):
+        if part != "order" and not isinstance(given, dict | None):
             raise ApiProblem(422, "request_invalid", f"{part} is an object.")
-        parts[part] = given or {}
+        parts[part] = given if isinstance(given, dict) else {}
         unknown += [f"{part}.{name}" for name in parts[part] if name not in names]
     new_payment = document.get("new_payment", False)
     if unknown:

@@ -13,7 +13,7 @@ import pytest
 
 from app.bootstrap_sources import problems_of_sources
 from app.cli.main import run
-from app.config import load
+from app.config import database_place, load
 from app.config.load import SIMULATOR_SECRET, load_settings
 from app.config.settings import networks
 from app.database.locks import ServiceLock
@@ -265,7 +265,7 @@ def a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the tests run, their folder counts as being on a local disk."""
     table = tmp_path / "mounts"
     table.write_text("/dev/vda / ext4 rw 0 0\n")
-    monkeypatch.setattr(load, "MOUNTS", table)
+    monkeypatch.setattr(database_place, "MOUNTS", table)
 
 
 def serve_refuses(

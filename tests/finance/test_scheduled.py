@@ -274,11 +274,10 @@ async def test_a_full_folder_holds_no_half_file(
     schedule = with_folder(folder)
     (folder / FILES[0]).write_text("earlier")
 
-    def full(descriptor: int, content: bytes) -> None:
-        os.write(descriptor, content[:10])
+    def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.finance.delivering.write_all", full)
+    monkeypatch.setattr("app.core.private_files.os.fsync", full)
     failed = await run_entry(now, schedule, "month", due_at=DUE)
     assert failed is not None
     assert "No space left on device" in (failed.problem or "")
