@@ -79,7 +79,7 @@ def items_in(records: bytes) -> Iterator[Item]:
 
 def _item(head: list[Any], body: bytes) -> Item:
     delivery_id, received_at, source, headers, *rest = head
-    if len(rest) <= 2:
+    if len(rest) in (1, 2):
         return Received(
             delivery_id=delivery_id,
             received_at=received_at,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import struct
 from contextlib import closing
@@ -345,6 +346,14 @@ def test_what_is_framed_is_read_again() -> None:
             continue
         assert found == items[: len(found)]
         assert len(found) < len(items)
+
+
+def test_a_head_of_another_length_is_damage() -> None:
+    """Whoever reads a row learns that it is not what was written, and keeps it."""
+    for length in (0, 3, 4, 7, 9):
+        head = json.dumps(["d", 1, "s", "", "", "", "", "", ""][:length]).encode()
+        with pytest.raises(DamagedRow):
+            list(items_in(struct.pack(">II", len(head), 0) + head))
 
 
 async def test_what_came_another_way_needs_no_row(driver: Driver) -> None:
