@@ -331,8 +331,10 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
         index, at = found.tree
         after = f"since {at}"
         if index >= left:
-            after += (f"; and what was before that is proven only if a checkpoint of {index + 1} "
-                      "leaves or more had left the shop before the dispute")  # fmt: skip
+            after += (
+                "; and what was before that is proven only if a checkpoint of at least "
+                f"{index + 1} of the log's leaves had left the shop before the dispute"
+            )
     return [
         f"{NOTHING_LEFT_OUT} {after}",
         "" if key else "that it is this order that the log's entries name: its reference is masked",

@@ -268,7 +268,7 @@ def chain_of(bundle: Bundle) -> Chain:
     told = log["tree"] or {"leaves": 0}
     whole, hidden = max([*entries, told["leaves"]]), len(log["leaves"]) - len(shown)
     if whole - len(entries) > hidden:
-        raise Wrong(f"of the first {whole} entries of the log for this order not all are here")
+        raise Wrong(f"of entries 1 to {whole} of the log for this order not all are here")
     things = _things(bundle)
     for name in {shown[name][1].get("delivery", name) for _, name in entries.values()}:
         if name not in things and not _elsewhere(name, shown, named, of, bundle):
@@ -317,7 +317,7 @@ def completeness(bundle: Bundle) -> tuple[bool | None, str]:
     found = chain_of(bundle)
     if not found.whole:
         return None, "No entry here names its order: it was sealed before entries did."
-    said = f"The first {found.whole} entries of the log for this order are all here"
+    said = f"Entries 1 to {found.whole} of the log for this order are all here"
     if len(found.entries) < found.whole:
         return None, f"{said}, {found.whole - len(found.entries)} of them maybe as a hash alone."
     if found.tree:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from app.core.text import counted
 from app.database.engine import Connection
 from app.sealing.leaf_store import Leaf, Members, Sealable
 from app.sealing.order_store import (
@@ -123,14 +124,16 @@ class OrderCounts:
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
                 yield (
                     f"the tree of all orders of {format_instant(tree.at)} is not that of the "
-                    f"{tree.size:,} leaves there were: it, or one of them, was changed"
+                    f"log's first {counted(tree.size, 'leaf', 'leaves')}: it, or one of them, was "
+                    "changed"
                 )
 
     async def wrong_counts(self, connection: Connection) -> list[str]:
         """Why what is kept of orders is not what their leaves give, a sentence for each."""
         problems = [
-            f"the tree of all orders of {format_instant(tree.at)} is of {tree.size:,} leaves, more "
-            "than there are: the end of the log was cut off"
+            f"the tree of all orders of {format_instant(tree.at)} is of "
+            f"{counted(tree.size, 'leaf', 'leaves')}, more than there are: the end of the log was "
+            "cut off"
             for tree in self._trees
         ]
         known = 0
@@ -144,7 +147,7 @@ class OrderCounts:
                 )
         if known != self._tree.count:
             problems.append(
-                f"the log's leaves name {self._tree.count:,} orders, and {known:,} of them are "
-                "kept: a row of order_keys was deleted or changed"
+                f"the log's leaves name {counted(self._tree.count, 'order')}, and {known:,} of "
+                "them are kept: a row of order_keys was deleted or changed"
             )
         return problems

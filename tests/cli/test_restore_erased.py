@@ -358,10 +358,12 @@ def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, fil
         later += (
             " arrivals inbox suspects order_listings proposals proposal_decisions bank_lines"
             " scheduled_runs attachments attachment_files log_departures log_witnesses"
+            " order_keys order_states order_nodes order_trees"
         )
         for table in later.split():
             database.execute(f"DROP TABLE {table}")
         database.execute("DROP INDEX ix_imports_withdraws")
+        database.execute("DROP INDEX ix_revisions_at")
         for column in (
             "tokens.operator",
             "log_keys.endorsement",

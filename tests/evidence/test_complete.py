@@ -80,7 +80,7 @@ def test_a_bundle_says_until_when_nothing_is_missing(world: World) -> None:
         assert "with all that the tree of all orders of 2026-" in said
         line = first_line_left_open(found)
         assert line.startswith("- that nothing about the order was left out since 2026-11-")
-        assert "only if a checkpoint of 6 leaves or more had left the shop before" in line
+        assert "only if a checkpoint of at least 6 of the log's leaves had left the shop" in line
     note = unpack(world.full)["checkpoint.txt"].decode()
     found = verify_evidence(world.full, kept=KeptCheckpoint(note=note), trusted=world.key.public)
     assert first_line_left_open(found).endswith("left out since 2026-11-20T10:00:00Z")
