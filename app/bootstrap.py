@@ -47,6 +47,7 @@ from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.seal import CheckpointSigner
 from app.evidence_process import build_bundle
+from app.monitoring.certificate import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
 from app.orders.set_aside import HOLDING
@@ -173,6 +174,18 @@ def _watchdog(
         )
         parts.append(("the task that tells of alarms", telling))
     return watchdog, parts
+
+
+def _looking_at_certificate(
+    settings: Settings, client: httpx2.AsyncClient | None
+) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
+    """What looks at the certificate of the public URL, where it has one and we may ask others."""
+    address = settings.public_url
+    if client is None or address is None or not address.startswith("https://"):
+        return None, []
+    certificate = PublicCertificate(address)
+    task = PeriodicTask(certificate.look, component="the public certificate", rest=rest)
+    return certificate, [("the task that looks at the public certificate", task)]
 
 
 Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask | Scheduler
@@ -309,10 +322,12 @@ class Service:
         asking = [] if checkout is None else [asking_again(context, checkout)]
         ages = RefusedAges()
         self.watchdog, watching = _watchdog(context, settings, ages, client)
+        self._certificate, looking = _looking_at_certificate(settings, client)
         self.parts: list[tuple[str, Part]] = [
             *parts,
             *(("the task that asks for unknown sessions again", each) for each in asking),
             *watching,
+            *looking,
         ]
         self.read_elsewhere = False
         """Whether processes that somebody else starts read what is accepted."""
@@ -361,6 +376,7 @@ class Service:
                 watchdog=self.watchdog,
                 inbox_red_s=settings.inbox_red_s,
                 read_elsewhere=lambda: self.read_elsewhere,
+                certificate=self._certificate,
             ),
             log=(
                 PublishedLog(self.context, witnesses=witnesses_of(settings))

@@ -12,7 +12,8 @@ from app.core.alarm import Alarm
 from app.core.errors import TallyhookError
 from app.core.metrics import Metrics
 from app.golive.golive import unfinished
-from app.monitoring.health import reader_behind, refusal, store_state, unsafe
+from app.monitoring.certificate import PublicCertificate
+from app.monitoring.health import StoreState, reader_behind, refusal, store_state, unsafe
 from app.monitoring.watchdog import WATCHES, Watchdog
 from app.receiving.context import AppContext
 from reconcile.instants import SECOND
@@ -23,6 +24,19 @@ Reasons = Callable[[], list[str]]
 def _seconds(alarm: Alarm | None) -> int:
     """Since when it lasts, in Unix time; 0 where there is none."""
     return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
+
+
+def _moments(state: StoreState, certificate: PublicCertificate | None) -> dict[str, int]:
+    """Gauges of moments, in Unix time; without those that there are not."""
+    gauges = dict[str, int]()
+    if state.left is not None:
+        gauges["last_checkpoint_left_seconds"] = state.left[1] // SECOND
+        gauges["last_checkpoint_left_leaves"] = state.left[0]
+    if state.backup is not None:
+        gauges["last_backup_seconds"] = state.backup // SECOND
+    if certificate is not None and certificate.ends is not None:
+        gauges["certificate_ends_seconds"] = certificate.ends // SECOND
+    return gauges
 
 
 class Health:
@@ -37,15 +51,18 @@ class Health:
         watchdog: Watchdog,
         inbox_red_s: int,
         read_elsewhere: Callable[[], bool] = lambda: False,
+        certificate: PublicCertificate | None = None,
     ) -> None:
         """inbox_red_s: how long a delivery may wait to be read before the service is not ready;
-        read_elsewhere: whether processes read that somebody else starts."""
+        read_elsewhere: whether processes read that somebody else starts; certificate: that of the
+        public URL, where it is looked at."""
         self._context = context
         self._reasons = reasons
         self._metrics = metrics
         self._watchdog = watchdog
         self._inbox_red_s = inbox_red_s
         self._read_elsewhere = read_elsewhere
+        self._certificate = certificate
 
     async def livez(self, request: Request) -> Response:
         """The process answers."""
@@ -114,6 +131,7 @@ class Health:
             if each.dated
         }
         gauges |= {f"orders_{code}": n for code, n in self._watchdog.findings.items()}
+        gauges |= _moments(state, self._certificate)
         if state.free is not None:
             gauges["disk_free_bytes"] = state.free
         self._metrics.set_state(gauges, orders=state.outcomes, read=state.read)

@@ -23,7 +23,7 @@ from app.cli.output import (
 from app.cli.proposals import told_proposal
 from app.cli.running import run_loop, with_context
 from app.core.clock import SystemClock
-from app.core.errors import UsageError
+from app.core.errors import TallyhookError, UsageError
 from app.core.text import counted
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from app.privacy.erase_finding import Erasure
     from app.privacy.replay_erasures import Replayed, Without
     from app.receiving.context import AppContext
+    from reconcile.instants import Instant
 
 WithoutErasures = Annotated[
     bool,
@@ -67,7 +68,7 @@ def backup(
     from app.config.load import load_settings
     from app.privacy.backup import back_up
 
-    settings = load_settings()
+    settings, began = load_settings(), SystemClock().now()
     with measure("copying") as show:
         contents = run_loop(
             back_up(
@@ -84,6 +85,18 @@ def backup(
         document({"file": str(file), **contents.document()}, form)
     note(f"Not in it: {_KEYS}. Keep a copy of both, and not beside the backup.")
     note(f"Nor {_JOURNAL}: copy it after each erasure; without it a restore stops.")
+    _note_made(settings, began)
+
+
+def _note_made(settings: Settings, began: Instant) -> None:
+    from app.privacy.backup_moment import note_backup
+
+    try:
+        with_context(
+            lambda context, _: note_backup(context, at=began), purpose="writing", loaded=settings
+        )
+    except TallyhookError as error:  # such as a schema that this version is yet to upgrade
+        note(f"The backup is complete, but /metrics will not tell of it: {error}.")
 
 
 def restore(

@@ -168,5 +168,10 @@ GAUGES: Final = {
     "orders_paid_but_not_fulfilled": "Orders paid for that the shop has not said to have shipped.",
     "orders_fulfilled_but_not_paid": "Orders that were shipped without having been paid for.",
     "orders_unread_money_event": "Orders with events of money going back that no profile knows.",
+    "last_checkpoint_left_seconds": "Unix time when the largest checkpoint left; absent: none.",
+    "last_checkpoint_left_leaves": "How many leaves of the log it has.",
+    "last_backup_seconds": "Unix time of the last backup that was noted; absent: none.",
+    "certificate_ends_seconds": "Unix time when the certificate of TALLYHOOK_PUBLIC_URL ends; 0: "
+    "it is not trusted; absent: no https address, or nobody has answered there.",
     "disk_free_bytes": "Bytes that are free on the disk of the database.",
 }

@@ -3,6 +3,7 @@
 __all__ = (
     "alarm_messages",
     "alarm_owners",
+    "certificate",
     "health",
     "preflight",
     "watchdog",

@@ -13,12 +13,14 @@ from app.database.statements import run
 from app.monitoring.monitoring_store import events_taken
 from app.orders.counter_store import outcome_counts
 from app.orders.notification_store import notification_counts
+from app.privacy.backup_moment import last_backup
 from app.receiving.append_store import read_counts
 from app.receiving.context import AppContext
 from app.receiving.due_store import count_due, next_due
 from app.receiving.inbox_queue import FAULTS
 from app.receiving.inbox_store import BEAT, count_set_aside, counter
 from app.receiving.refusals import RefusedAges
+from app.sealing.departure_store import last_to_leave
 from app.sealing.log_queue_store import count_unsealed, log_size
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
@@ -39,6 +41,8 @@ class StoreState:
     faults   batches of deliveries in a row that could not be written
     notifications  how many wait for the shop, and how many were given up
     sealed   how many leaves the log has, and how many rows wait for one
+    left     how many leaves the last checkpoint has that left, and when; None where none ever did
+    backup   of when the last backup is that was noted; None where none was
     free     bytes that are free on the database's disk; None where a server looks after it
     refuses  why nothing can be written now, one sentence; None when it can
     """
@@ -55,6 +59,8 @@ class StoreState:
     refuses: str | None
     notifications: tuple[int, int]
     sealed: tuple[int, int]
+    left: tuple[int, Instant] | None
+    backup: Instant | None
 
 
 async def unsafe(context: AppContext) -> list[str]:
@@ -172,6 +178,7 @@ async def store_state(context: AppContext) -> StoreState:
         aside, read = await run(connection, count_set_aside), await run(connection, read_counts)
         notifications = await notification_counts(connection, enough=COUNTED)
         sealed = await log_size(connection), await count_unsealed(connection)
+        left, backup = await last_to_leave(connection), await last_backup(connection)
     unread = await store.inbox.backlog()
     return StoreState(
         due=due,
@@ -186,4 +193,6 @@ async def store_state(context: AppContext) -> StoreState:
         refuses=refuses,
         notifications=notifications,
         sealed=sealed,
+        left=left,
+        backup=backup,
     )

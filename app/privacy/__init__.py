@@ -2,6 +2,7 @@
 
 __all__ = (
     "backup",
+    "backup_moment",
     "check",
     "erase",
     "erase_finding",

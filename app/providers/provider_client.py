@@ -148,6 +148,13 @@ async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
     )
 
 
+async def trusted_until(url: str) -> Instant | None:
+    """When the certificate of an https address ends; EARLIEST where it is not trusted or TLS fails;
+    None where nobody answers."""
+    _, problem, ends = await _handshake(url)
+    return ends if problem is None else EARLIEST
+
+
 def date_of(header: str) -> Instant | None:
     """The moment in a Date header (RFC 9110, section 5.6.7); None where it is none."""
     try:

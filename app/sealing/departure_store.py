@@ -84,6 +84,19 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
     return [_departure_of(row) for row in rows]
 
 
+async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
+    """How many leaves the largest checkpoint has that ever left, and when it last did by a new way;
+    None where none has left."""
+    rows = await connection.execute(
+        text(
+            "SELECT size, max(at) FROM log_departures "
+            "WHERE size = (SELECT max(size) FROM log_departures) GROUP BY size"
+        )
+    )
+    row = rows.first()
+    return None if row is None else (int(row[0]), Instant(row[1]))
+
+
 async def last_by(connection: AsyncConnection, way: DepartureWay) -> Departure | None:
     """The newest that left by one way; None where none did."""
     rows = await connection.execute(

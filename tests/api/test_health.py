@@ -15,10 +15,13 @@ from app.database.writer import Space
 from app.orders import worker
 from app.orders.pending_session_store import PendingSession, note_pending
 from app.orders.refold import refold_due
+from app.privacy.backup_moment import note_backup
 from app.receiving.store import Store
-from reconcile.instants import MINUTE
+from app.sealing.departure_store import Departure, add_departure
+from reconcile.instants import MINUTE, SECOND, Instant
 from tests.api.driving import Driver, driving, event
 from tests.database.test_journal import a_busy_inbox, a_failing_disk, a_full_disk, a_read_only_file
+from tests.reconcile.build import T
 from tests.waiting import soon
 
 TOO_LITTLE_ROOM = (
@@ -157,6 +160,28 @@ async def test_figures(driver: Driver) -> None:
     assert 'tallyhook_orders{outcome="succeeded"} 1.0' in text
     assert "tallyhook_delivery_seconds_count 5.0" in text
     assert "made-up" not in text
+
+
+async def test_figures_of_what_is_done_now_and_then(driver: Driver) -> None:
+    """Absent before it was ever done: their alerts are for what has stopped."""
+
+    async def told() -> dict[str, float]:
+        text = (await driver.client.get("/metrics")).text
+        found = re.findall(r"^tallyhook_(last_\w+) (\S+)$", text, re.MULTILINE)
+        return {name: float(value) for name, value in found}
+
+    assert await told() == {}
+    async with driver.context.store.writing() as connection:
+        for size, at in ((7, T + 90 * MINUTE), (9, T)):
+            departure = Departure(size=size, way="mail", head=bytes(32), at=Instant(at))
+            await add_departure(connection, departure)
+    await note_backup(driver.context, at=Instant(T + MINUTE))
+    await note_backup(driver.context, at=Instant(T + 2 * MINUTE))
+    assert await told() == {
+        "last_checkpoint_left_seconds": T // SECOND,
+        "last_checkpoint_left_leaves": 9,
+        "last_backup_seconds": (T + 2 * MINUTE) // SECOND,
+    }
 
 
 async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
+from app.core.clock import SystemClock
 from app.orders.refold import refold_until_quiet
 from app.privacy import backup as operation
 from app.privacy import backup_store as copying
@@ -85,6 +86,38 @@ def test_a_backup_says_what_it_holds(run: Run, tmp_path: Path) -> None:
     assert again.out.endswith("Checked.\n")
     for name in (".evidence.key", ".phone.key", ".erasures", ".erasures.key"):
         assert name in again.err
+
+
+def noted(path: Path) -> list[int]:
+    """When a database says that it was backed up."""
+    with closing(sqlite3.connect(path)) as database:
+        sql = "SELECT value FROM counters WHERE name = 'last backup'"
+        return [row[0] for row in database.execute(sql)]
+
+
+def test_a_backup_is_noted_once_it_is_complete(run: Run, tmp_path: Path) -> None:
+    """As of its beginning, in the database and not in the copy; one that was refused is not."""
+    fill(tmp_path, "A")
+    file, database = tmp_path / "b.db", tmp_path / "t.db"
+    assert run("backup", str(database), "--force").code == 2
+    assert noted(database) == []
+    began = SystemClock().now()
+    assert run("backup", str(file)).code == 0
+    (at,) = noted(database)
+    assert began <= at <= SystemClock().now()
+    assert noted(file) == []
+
+
+def test_a_backup_that_cannot_be_noted_is_one(run: Run, tmp_path: Path) -> None:
+    """Such as that of a database which is to be upgraded next: it is whole, and that is said."""
+    fill(tmp_path, "A")
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '0028'")
+    file = tmp_path / "b.db"
+    made = run("backup", str(file))
+    assert made.code == 0
+    assert "complete, but /metrics will not tell of it" in made.err
+    assert orders_in(file) == ["A"]
 
 
 def test_a_backup_replaces_only_when_told(run: Run, tmp_path: Path) -> None:

@@ -210,6 +210,63 @@ def test_prometheus_takes_them() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+@pytest.mark.parametrize(
+    ("alert", "series", "quiet_at", "fires_at"),
+    [
+        ("BackupLongAgo", {"last_backup_seconds": "0x100"}, "48h", "50h"),
+        ("BackupLongAgo", {}, "99h", None),
+        ("CertificateEnds", {"certificate_ends_seconds": "1220400x100"}, "5h", "8h"),
+        ("CertificateEnds", {"certificate_ends_seconds": "9999999x100"}, "99h", None),
+        (
+            "CheckpointLeftLongAgo",
+            {
+                "last_checkpoint_left_seconds": "0x100",
+                "last_checkpoint_left_leaves": "5x100",
+                "log_leaves": "5 6x100",
+            },
+            "47h",
+            "50h",
+        ),
+        (
+            "CheckpointLeftLongAgo",
+            {
+                "last_checkpoint_left_seconds": "0x100",
+                "last_checkpoint_left_leaves": "5x100",
+                "log_leaves": "5x100",
+            },
+            "99h",
+            None,
+        ),
+    ],
+)
+def test_what_stopped_is_told_and_nothing_else(
+    tmp_path: Path, alert: str, series: dict[str, str], quiet_at: str, fires_at: str | None
+) -> None:
+    """One sample an hour. What was never done is not missed, nor a checkpoint that would say what
+    the last one said."""
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed")
+    firing = f'ALERTS{{alertname="Tallyhook{alert}",alertstate="firing"}}'
+    once = {"labels": f'{firing[:-1]},severity="ticket"}}', "value": 1}
+    quiet: dict[str, Any] = {"expr": firing, "eval_time": quiet_at, "exp_samples": []}
+    looks = [quiet]
+    if fires_at:
+        looks.append({"expr": firing, "eval_time": fires_at, "exp_samples": [once]})
+    case = {
+        "interval": "1h",
+        "input_series": [
+            {"series": f"tallyhook_{name}", "values": values} for name, values in series.items()
+        ],
+        "promql_expr_test": looks,
+    }
+    file = tmp_path / "case.yaml"
+    whole = {"rule_files": [str(RULES)], "evaluation_interval": "1h", "tests": [case]}
+    file.write_text(yaml.safe_dump(whole))
+    words = ["promtool", "test", "rules", str(file)]
+    tried = subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=False)
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
 DASHBOARD = FOLDER / "grafana" / "tallyhook.dashboard.json"
 
 

@@ -35,6 +35,7 @@ from app.sealing.departure_store import (
     first_cosigned_over,
     last_by,
     last_cosigned,
+    last_to_leave,
     newest_departures,
     witness_states,
 )
@@ -376,6 +377,9 @@ class SealingContract:
             Departure(size=size, way=way, head=bytes(32), at=T, line=f"by {way}")
             for size, way in ((5, "a+1"), (5, "b+2"), (7, "b+2"), (9, "a+1"), (9, "c+3"))
         ]
+        async with store.reading() as connection:
+            assert await last_to_leave(connection) is None
+        cosigned[-1] = replace(cosigned[-1], at=Instant(T + 9))
         async with store.writing() as connection:
             for each in (first, second, *cosigned, replace(first, head=b"x" * 32)):
                 await add_departure(connection, each)
@@ -390,6 +394,7 @@ class SealingContract:
             assert [(each.size, each.way) for each in newest] == [
                 (9, "a+1"), (9, "c+3"), (9, "mail"), (7, "b+2"),
             ]  # fmt: skip
+            assert await last_to_leave(connection) == (9, T + 9)
             assert await last_by(connection, "mail") == second
             assert await last_by(connection, "published") is None
             at_five = await cosignatures_of(connection, size=5, head=bytes(32))
