@@ -93,11 +93,13 @@ async def messages_due(connection: AsyncConnection, now: Instant) -> Sequence[Al
 async def claim_message(
     connection: AsyncConnection, message: AlarmMessage, *, until: Instant
 ) -> bool:
-    """Whether it is ours to tell until then: no other process was faster."""
+    """Whether it is ours to tell until then: no other process was faster, nor has told it in the
+    same instant, which would leave it as due as it was."""
     claimed = await connection.execute(
         text(
             "UPDATE alarm_messages SET due_at = :until "
-            "WHERE alarm = :alarm AND way = :way AND due_at = :due_at"
+            "WHERE alarm = :alarm AND way = :way AND due_at = :due_at "
+            "AND (told_at IS NULL OR over_at IS NOT NULL)"
         ),
         {
             "until": until,

@@ -307,6 +307,6 @@ async def test_deliveries_that_cannot_be_appended(tmp_path: Path, log: io.String
         async with driver.service.store.writing() as connection:
             await connection.exec_driver_sql("DROP TRIGGER no")
         await soon(lambda: driver.rows("SELECT count(*) FROM deliveries") == [(2,)])
-        assert driver.rows("SELECT count(*) FROM rejections") == [(2,)]
+        await soon(lambda: driver.rows("SELECT count(*) FROM rejections") == [(2,)])
         assert driver.rows("SELECT count(*) FROM inbox") == [(0,)]
         assert await broken(driver) == (200, [])

@@ -17,6 +17,7 @@ from app.core.alarm import Alarm
 from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
 from app.core.mail import MailServer as Server
+from app.monitoring.alarm_message_store import claim_message, messages_due
 from app.monitoring.alarm_messages import (
     GIVE_UP_AFTER,
     LEASE,
@@ -149,6 +150,20 @@ async def test_two_processes_tell_it_once(tmp_path: Path) -> None:
         await other.note(LASTING)
         assert sum(await asyncio.gather(one.tell_due(), other.tell_due())) == 1
     assert pager.types == ["alarm.raised"]
+
+
+async def test_what_was_told_in_the_same_instant_is_no_other_s_to_tell(tmp_path: Path) -> None:
+    """Whoever has read that it is due, and comes later, finds it told."""
+    pager = Pager()
+    async with driving(tmp_path, with_worker=False) as driver:
+        messages = telling(driver, post=pager.way)
+        await messages.note(LASTING)
+        now = driver.clock.now()
+        async with driver.service.store.reading() as connection:
+            (due,) = await messages_due(connection, now)
+        assert await messages.tell_due() == 1
+        async with driver.service.store.writing() as connection:
+            assert not await claim_message(connection, due, until=now + MINUTE)
 
 
 async def test_one_that_ended_while_it_told_is_followed(tmp_path: Path) -> None:
