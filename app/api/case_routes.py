@@ -49,7 +49,8 @@ class CaseRoutes:
         except NotFoundError:
             raise _unknown() from None
         except UsageError as error:
-            raise ApiProblem(422, "letter_not_possible", f"{error}.") from None
+            words = str(error).replace("--as-of", "as_of")
+            raise ApiProblem(409, "letter_not_possible", f"{words}.") from None
         return _answer(found.document | {"checklist": found.case.document()})
 
     async def attachments(self, request: Request, program: str) -> Response:

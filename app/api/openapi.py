@@ -306,7 +306,13 @@ _RESPOND_BY: Final = parameter(
 )
 
 
-def _of_case(name: str, summary: str, schema: str, *parameters: dict[str, Any]) -> dict[str, Any]:
+def _of_case(
+    name: str,
+    summary: str,
+    schema: str,
+    *parameters: dict[str, Any],
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     return {
         "parameters": [path_parameter("reference", REFERENCE, "The order's.")],
         "get": operation(
@@ -317,6 +323,7 @@ def _of_case(name: str, summary: str, schema: str, *parameters: dict[str, Any]) 
             answers={
                 "200": good_answer("What was asked for", schema),
                 "404": problem_answer("Nobody has spoken of this order"),
+                **(more or {}),
             },
         ),
     }
@@ -331,6 +338,7 @@ _CASE_PATHS: Final[dict[str, Any]] = {
     "/api/v1/letters/{reference}": _of_case(
         "getLetter", "What the letter about an order's dispute says, without the files behind it",
         "Letter", _FAMILY, _RESPOND_BY, AS_OF,
+        more={"409": problem_answer("It cannot be written; the sentence says why")},
     ),
     "/api/v1/attachments/{reference}": _of_case(
         "listAttachments", "What is attached to an order and its breaks; the files are not here",
