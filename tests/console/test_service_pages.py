@@ -242,6 +242,7 @@ async def test_letter_and_proofs_of_an_order_are_downloads(console: RunningConso
     """Proofs are of what is sealed, the letter in the form that is chosen, and in the trail."""
     async with console.signed_in("support") as client:
         early = await send(client, "/do/prove?order=ORD-1")
+        sealed = console.driver.rows("SELECT count(*) FROM log_leaves") != [(0,)]
         settings = load_settings(environ(console.driver.path.parent))
         signer = await signer_of(console.context, settings)
         await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
@@ -252,8 +253,10 @@ async def test_letter_and_proofs_of_an_order_are_downloads(console: RunningConso
         offered = (await client.get("/cases/ORD-1")).text
     found = proofs.json()
     kinds = {each["kind"] for each in found["proofs"]}
-    assert early.status_code == 400
-    assert "within seconds" in shown(early.text)
+    assert (
+        sealed or early.status_code == 400
+    )  # the service seals by itself, too, but seldom so soon
+    assert sealed or "within seconds" in shown(early.text)
     assert (found["order"], kinds) == ("ORD-1", {"delivery", "revision"})
     assert all(len(each["path"]) > 0 for each in found["proofs"])
     assert "Statement on the payment of order ORD-1" in letter.text
