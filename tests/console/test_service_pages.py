@@ -253,9 +253,7 @@ async def test_letter_and_proofs_of_an_order_are_downloads(console: RunningConso
         offered = (await client.get("/cases/ORD-1")).text
     found = proofs.json()
     kinds = {each["kind"] for each in found["proofs"]}
-    assert (
-        sealed or early.status_code == 400
-    )  # the service seals by itself, too, but seldom so soon
+    assert sealed or early.status_code == 400
     assert sealed or "within seconds" in shown(early.text)
     assert (found["order"], kinds) == ("ORD-1", {"delivery", "revision"})
     assert all(len(each["path"]) > 0 for each in found["proofs"])
