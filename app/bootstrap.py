@@ -162,7 +162,7 @@ def _watchdog(
     """The watchdog, and what looks and, where somebody is to be told of alarms, tells."""
     messages = None
     if client is not None and (settings.alarms.url or settings.alarms.mail_to):
-        from app.bootstrap_alarms import alarm_messages_of
+        from app.bootstrap_ways import alarm_messages_of
 
         messages = alarm_messages_of(context, settings, client=client)
     watchdog = Watchdog(watched(context, settings, ages), messages)

@@ -77,7 +77,7 @@ def run_one(
     ] = 1,
 ) -> None:
     """Do one entry now: reconcile, report, deliver. Exit code 1 where it came to nothing."""
-    from app.bootstrap_schedule import schedule_of
+    from app.bootstrap_ways import schedule_of
     from app.core.http import outgoing_client
     from app.finance.delivering import LIMIT_S
     from app.finance.scheduled import claimed_run, time_document

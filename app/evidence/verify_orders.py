@@ -22,8 +22,7 @@ from app.sealing.order_store import (
 )
 from app.sealing.order_tree_store import SealedTree
 from reconcile.instants import format_instant
-from reconcile.transparency.order_names import order_commitment
-from reconcile.transparency.order_tree import OrderEntry, OrderTree
+from reconcile.transparency.order_tree import OrderEntry, OrderTree, order_commitment
 from reconcile.transparency.readings import sealed_reading
 
 SURE: Final = frozenset(("record", "revision"))

@@ -28,7 +28,7 @@ from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, State, Step, break_sentence, life, next_step
 from reconcile.matching.control import FAMILIES, Control
-from reconcile.matching.other_periods import OtherPeriods
+from reconcile.matching.match import OtherPeriods
 from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.ids import new_secret
 from app.database.statements import PlainConnection, insert_rows, select_in, stream
 from app.sealing.leaf_store import READING, Leaf, Place, Sealable, leaf_of
-from reconcile.transparency.order_names import order_commitment
+from reconcile.transparency.order_tree import order_commitment
 from reconcile.transparency.readings import sealed_reading
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept

@@ -21,6 +21,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from reconcile.instants import Instant
+from reconcile.matching.breaks import Break
 from reconcile.matching.candidates import Index, Searchable, entry_of
 from reconcile.matching.control import Control
 from reconcile.matching.decide import MATCH_KINDS, Decision, Match, MatchKind, Pair, decide
@@ -29,7 +30,7 @@ from reconcile.matching.funds import Capture, Left, funds_of
 from reconcile.matching.group import Deciding
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, claims, lines_of
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
-from reconcile.matching.tally import Plain, Tally, merge
+from reconcile.matching.tally import Group, Plain, Tally, merge
 from reconcile.money import Money
 from reconcile.values import frozen
 
@@ -39,11 +40,16 @@ from reconcile.values import frozen
 def second_look(deciding: Deciding) -> Iterator[Decision]:
     """Everything that was put aside, decided."""
     rest = Rest(deciding.left)
+    yield from _by_each_way(rest, deciding)
+    yield from End(rest, deciding).decide()
+
+
+def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
+    """What each way of the second look brings together, the surest first."""
     for way in WAYS:
         way(rest, deciding)
         rest.put_back(deciding.left)
         yield from deciding.tally.told()
-    yield from End(rest, deciding).decide()
 
 
 class End:
@@ -161,7 +167,7 @@ def _of_capture(capture: Capture) -> Searchable:
 # --- ledgers, order book and statements side by side ----------------------------------------------
 
 
-__all__ = ["MATCH_KINDS", "Decision", "Match", "MatchKind", "Matching", "Part"]
+__all__ = ["MATCH_KINDS", "Decision", "Match", "MatchKind", "Matching", "OtherPeriods", "Part"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +249,40 @@ class Matching:
     def control(self) -> Control:
         """The totals of all that was decided so far; complete after `rest`."""
         return self._tally.control(self._terms.as_of)
+
+
+class OtherPeriods:
+    """The orders of all other periods, matched for one answer: which of their lines are of no
+    movement. Memory is that of what a matching leaves over.
+
+    A report of a period places a statement line by the money that it settles, and money of an order
+    can move in another period than the one that the order belongs to. So a report must know of such
+    an order what only the matching knows: which of its lines settle nothing of it.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._tally, self._left = Tally(terms.rules.currency), Left()
+        self._deciding = Deciding(terms, self._tally, self._left)
+        self._known: set[str] = set()
+        self._never_notified: set[str] = set()
+
+    def order(self, group: Group) -> None:
+        """One order, or one line of none."""
+        before = len(self._left.lines)
+        self._deciding.group(group)
+        if group.takings:  # a line beside no money can be of none
+            self._known |= {row.line_id for row in self._left.lines[before:]}
+        for told in self._tally.told():
+            if isinstance(told, Break) and told.cause == "settled_never_notified":
+                self._never_notified.update(told.cites if group.takings else ())
+
+    def never_notified(self) -> set[str]:
+        """The ids of the lines that have an order, and are of no movement of any; asked once all
+        orders were told."""
+        rest = Rest(self._left)
+        for _ in _by_each_way(rest, self._deciding):
+            pass  # their own period tells of it
+        return self._never_notified | (self._known & rest.lines.keys())
 
 
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]

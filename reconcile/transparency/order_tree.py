@@ -13,6 +13,7 @@ the hashes of those hashes anew only what has changed.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -34,6 +35,12 @@ Keyed = tuple[int, Hash]
 Path = Sequence[tuple[int, Hash]]
 """How an entry leads to the root, from below: the bits shared with those of the other side, and
 their hash."""
+
+
+def order_commitment(key: bytes, reference: str) -> bytes:
+    """How leaves name an order: HMAC-SHA256 of its reference in UTF-8, under a key of that order
+    alone. Who is given the key can check it; where the key is erased, nobody can."""
+    return hmac.digest(key, reference.encode("utf-8", "surrogatepass"), "sha256")
 
 
 class OrderEntry(NamedTuple):

@@ -13,7 +13,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 from reconcile.money import Money
 from reconcile.transparency.evidence import value_document
-from reconcile.transparency.order_names import order_commitment
+from reconcile.transparency.order_tree import order_commitment
 from reconcile.transparency.readings import (
     SAID,
     TEXTS,

@@ -14,7 +14,7 @@ import pytest
 
 from app.access.operator_store import audit_entries
 from app.access.operators import SERVICE, note_in_trail, register_operator
-from app.bootstrap_schedule import schedule_of
+from app.bootstrap_ways import schedule_of
 from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, NotFoundError, UsageError

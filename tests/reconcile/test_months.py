@@ -15,7 +15,7 @@ from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Break
 from reconcile.matching.joined import joined_dates
 from reconcile.matching.ledger_lines import Taken, Taking
-from reconcile.matching.other_periods import OtherPeriods
+from reconcile.matching.match import OtherPeriods
 from reconcile.matching.period import Period, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, taking_row
 from reconcile.matching.rules import Terms

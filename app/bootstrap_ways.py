@@ -1,4 +1,4 @@
-"""Wiring of the schedule: its entries, and the ways of delivery that are set up."""
+"""Wiring of what leaves by folder, mail and signed post: the schedule's reports, and alarms."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from app.core.mail import MailServer
 from app.core.schedule import Way, entries_of
 from app.finance.delivering import Delivers, FolderWay, MailWay, PostWay
 from app.finance.scheduled_work import Schedule
+from app.monitoring.alarm_messages import AlarmMessages, MailsAlarms, PostsAlarms, TellsAlarms
+from app.receiving.context import AppContext
 
 
 def schedule_of(settings: Settings, *, client: httpx2.AsyncClient, clock: Clock) -> Schedule:
@@ -27,6 +29,22 @@ def schedule_of(settings: Settings, *, client: httpx2.AsyncClient, clock: Clock)
         signer = signer_of_section("reports", reports.secret)
         ways["post"] = PostWay(url=reports.url, signer=signer, client=client, clock=clock)
     return Schedule(entries=entries_of(settings.schedule), ways=ways)
+
+
+def alarm_messages_of(
+    context: AppContext, settings: Settings, *, client: httpx2.AsyncClient
+) -> AlarmMessages | None:
+    """What tells of alarms; None where nobody is told. Raises ConfigurationError where the secret
+    of posts cannot sign."""
+    alarms, reports = settings.alarms, settings.reports
+    ways: dict[str, TellsAlarms] = {}
+    if alarms.url is not None and alarms.secret is not None:
+        signer = signer_of_section("alarms", alarms.secret)
+        ways["post"] = PostsAlarms(url=alarms.url, signer=signer, client=client)
+    server = mail_server_of(settings)
+    if alarms.mail_to and server is not None and reports.mail_from is not None:
+        ways["mail"] = MailsAlarms(server=server, sender=reports.mail_from, to=alarms.mail_to)
+    return AlarmMessages(context, ways) if ways else None
 
 
 def mail_server_of(settings: Settings) -> MailServer | None:
