@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 from app.access.proposals import Proposals
 from app.api.application import build_application
-from app.api.evidence_routes import EvidenceRoutes
+from app.api.evidence_routes import Builds, EvidenceRoutes
 from app.api.health import Health
 from app.api.log_routes import LogRoutes
 from app.api.proposal_routes import ProposalRoutes
@@ -46,7 +46,6 @@ from app.core.process import affordable
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.seal import CheckpointSigner
-from app.evidence_process import build_bundle
 from app.monitoring.certificate import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
@@ -285,6 +284,17 @@ def _loading_cases(context: AppContext, settings: Settings) -> Callable[[], Awai
     return _once(load)
 
 
+def _loading_bundles(settings: Settings) -> Callable[[], Awaitable[Builds]]:
+    """What gives what builds bundles for the API."""
+
+    def load() -> Builds:
+        from app.bootstrap_bundles import building_bundles
+
+        return building_bundles(settings)
+
+    return _once(load)
+
+
 def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
     """What is loaded when it is first asked for, which few receivers are, and not on the loop that
     answers webhooks."""
@@ -362,7 +372,7 @@ class Service:
                 sources=self.sources,
                 page_max=settings.page_max,
             ),
-            evidence=EvidenceRoutes(build_bundle),
+            evidence=EvidenceRoutes(_loading_bundles(settings)),
             logs=LogRoutes(
                 self.context,
                 sources=self.sources,

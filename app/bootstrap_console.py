@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from socket import socket
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,9 +17,10 @@ import uvicorn
 from app.access.proposal import Proposal
 from app.access.sessions import somebody_can_sign_in
 from app.bootstrap import watched
+from app.bootstrap_bundles import built_bundle, taken_letter
 from app.bootstrap_console_work import work_elsewhere, work_here
 from app.bootstrap_context import open_context
-from app.bootstrap_evidence import evidence_providers, key_path, merchant_of, signer_of
+from app.bootstrap_evidence import key_path, merchant_of
 from app.bootstrap_proposals import erasing_kind, proposals_of
 from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
@@ -33,9 +35,8 @@ from app.core.ids import new_token
 from app.core.jobs import Jobs
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
-from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.dispute_case import Case, CaseRequest, dispute_case
-from app.evidence.letter_forms import LetterForm, take_letter
+from app.evidence.letter_forms import LetterForm
 from app.evidence.seal import rotate_key
 from app.privacy.erase import ErasureRequest, erase, propose_erasure
 from app.privacy.erase_finding import Erasure, ErasureRules
@@ -72,10 +73,6 @@ def console_of(
 
     sources = compile_sources(settings)
 
-    async def build(asked: BundleRequest) -> Built:
-        providers, signer = evidence_providers(settings), await signer_of(context, settings)
-        return await build_evidence(context, asked, providers=providers, signer=signer)
-
     return Console(
         context=context,
         environment=settings.environment,
@@ -92,7 +89,7 @@ def console_of(
         receiver=settings.public_url,
         mark_key=new_token(""),
         proposals=proposals_of(context, settings, sources=sources),
-        build_evidence=build,
+        build_evidence=partial(built_bundle, context, settings),
         case_of=casing(context, settings, sources),
         write_letter=writing_letters(context, settings),
         would_erase=looking(context, settings, sources),
@@ -123,14 +120,7 @@ def writing_letters(
     """What writes an order's letter, as the command does."""
 
     async def write(asked: CaseRequest, form: LetterForm) -> bytes:
-        _, content = await take_letter(
-            context,
-            asked,
-            form,
-            providers=evidence_providers(settings),
-            signer=await signer_of(context, settings),
-            merchant=merchant_of(settings),
-        )
+        _, content = await taken_letter(context, settings, asked, form)
         return content
 
     return write

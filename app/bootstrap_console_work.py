@@ -17,6 +17,7 @@ from app.access.proposal import Proposal
 from app.bootstrap_elsewhere import Elsewhere, Use
 from app.bootstrap_golive import check_now, examine
 from app.bootstrap_proposals import proposals_of
+from app.bootstrap_reports import made_report
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
 from app.console.jobs import Checked, Work
@@ -33,13 +34,10 @@ from app.finance.imports import (
 )
 from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
-from app.finance.report_period import report_period
-from app.finance.reports.render import ReportFormat, render
 from app.finance.withdraw_import import Foreseen, withdraw_import, withdrawable
 from app.golive.golive import checklist
 from app.receiving.context import AppContext
 from reconcile.reporting.closing import Blocker
-from reconcile.reporting.report import Scope
 
 AT_ONCE: Final = 2
 """Processes of a console's jobs: each reads with a core of its own and some 100 MiB."""
@@ -85,7 +83,7 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
         close=lambda *words: do(_close, *words),
         against=lambda *words: do(_against, *words),
         approve=lambda *words: do(_approve, *words),
-        report=lambda *words: do(_report, *words),
+        report=lambda *words: do(made_report, *words),
         check=lambda: do(_check),
     )
 
@@ -170,12 +168,6 @@ async def _approve(
 ) -> None:
     proposals = proposals_of(context, settings)
     await proposals.approve(proposal, by=by, reason=reason)
-
-
-async def _report(
-    context: AppContext, settings: Settings, scope: Scope, form: ReportFormat
-) -> bytes:
-    return render(await report_period(context, scope, progress=lambda _: None), form)
 
 
 CHECKS_LIMIT_S: Final = 120.0

@@ -14,7 +14,7 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
 from app.bootstrap_context import open_context
 from app.config.settings import Settings
-from app.core.errors import TallyhookError, UnreachableError, UsageError
+from app.core.errors import NotFoundError, TallyhookError, UnreachableError, UsageError
 from app.core.logs import configure_logging
 from app.database.postgresql import Purpose
 
@@ -39,8 +39,9 @@ class Elsewhere:
     ) -> Any:
         """most_s: seconds that it may take; None: as long as it takes.
 
-        Raises UsageError where it was refused, or with `too_long` where it took more; and
-        UnreachableError with `died` where its process has ended before its time.
+        Raises what it was refused with: UsageError, NotFoundError or UnreachableError; and
+        UnreachableError with `too_long` where it took more, and with `died` where its process has
+        ended before its time.
         """
         try:
             with fail_after(most_s):
@@ -56,15 +57,20 @@ class Elsewhere:
         except BrokenWorkerProcess as error:
             raise UnreachableError(died) from error
         except TimeoutError as error:
-            raise UsageError(too_long) from error
+            raise UnreachableError(too_long) from error
         if refused is not None:
-            raise UsageError(refused)
+            kind, sentence = refused
+            raise kind(sentence)
         return found
+
+
+Refused = tuple[type[TallyhookError], str]
+"""As what, and the sentence: an error with more than that may not be made anew elsewhere."""
 
 
 def _in_process(
     use: Use, settings: Settings, purpose: Purpose, words: tuple[Any, ...]
-) -> tuple[str | None, Any]:
+) -> tuple[Refused | None, Any]:
     """(why it was refused, None), or (None, what came of it)."""
     configure_logging(format=settings.log_format, level="warning")
 
@@ -75,4 +81,6 @@ def _in_process(
     try:
         return None, asyncio.run(work())
     except TallyhookError as error:
-        return str(error), None
+        kinds = (NotFoundError, UnreachableError)
+        kind = next((each for each in kinds if isinstance(error, each)), UsageError)
+        return (kind, str(error)), None

@@ -1,4 +1,4 @@
-"""Wiring: the reports that the API answers, each made in a process of its own."""
+"""Wiring: reports as files, which console and API have made in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.api.report_routes import AT_ONCE, MakeReport
 from app.bootstrap_elsewhere import Elsewhere
 from app.config.settings import Settings
 from app.finance.report_period import report_period
-from app.finance.reports.render import render
+from app.finance.reports.render import ReportFormat, render
 from app.receiving.context import AppContext
 from reconcile.reporting.report import Scope
 
@@ -32,12 +32,15 @@ def making_reports(settings: Settings) -> MakeReport:
 
     async def make(scope: Scope) -> bytes:
         done: bytes = await processes.do(
-            _report, scope, died=DIED, most_s=MOST_S, too_long=TOO_LONG
+            made_report, scope, "json", died=DIED, most_s=MOST_S, too_long=TOO_LONG
         )
         return done
 
     return make
 
 
-async def _report(context: AppContext, settings: Settings, scope: Scope) -> bytes:
-    return render(await report_period(context, scope, progress=lambda _: None), "json")
+async def made_report(
+    context: AppContext, settings: Settings, scope: Scope, form: ReportFormat
+) -> bytes:
+    """A period's report in one form, as the command writes it."""
+    return render(await report_period(context, scope, progress=lambda _: None), form)

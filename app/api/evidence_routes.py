@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.access.operators import MAY
 from app.access.tokens import Holder
 from app.api.proposal_routes import role_missing
-from app.api.request_body import bearer_token, instant_parameter, order_reference
+from app.api.request_body import instant_parameter, order_reference
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from reconcile.instants import Instant
@@ -27,33 +27,33 @@ built by command."""
 
 
 class Builds(Protocol):
-    """Builds a bundle into a new file: see `evidence_process.build_bundle`."""
+    """Builds a redacted bundle into a new file, in the name of `by`."""
 
     def __call__(
-        self, order: str, file: Path, *, as_of: Instant | None, token: str
+        self, order: str, file: Path, *, as_of: Instant | None, by: str
     ) -> Awaitable[None]:
-        """Raises NotFoundError and UsageError."""
+        """Raises NotFoundError where nobody has spoken of the order, UsageError with a sentence for
+        what cannot be built, UnreachableError where it could not be this time."""
 
 
 class EvidenceRoutes:
-    """The endpoint. One bundle is built at a time: each reads all that came of an order."""
+    """The endpoint. `load` gives what builds bundles; a receiver needs none of it before."""
 
-    def __init__(self, build: Builds) -> None:
-        self._build = build
-        self._limiter = CapacityLimiter(1)
+    def __init__(self, load: Callable[[], Awaitable[Builds]]) -> None:
+        self._load = load
 
     async def bundle(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/evidence/{reference}?as_of=: redacted; the trail says who built it."""
         if operator.role not in MAY["evidence_built"]:
             raise role_missing(operator)
         order, as_of = order_reference(request), instant_parameter(request, "as_of")
-        async with self._limiter:
-            folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
-            try:
-                file = Path(folder, "bundle.zip")
-                await self._built(order, file, as_of=as_of, token=bearer_token(request))
-                opened = file.open("rb")  # noqa: ASYNC230  # closed with its last part
-            finally:
+        folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
+        try:
+            file = Path(folder, "bundle.zip")
+            await self._built(order, file, as_of=as_of, by=operator.name)
+            opened = file.open("rb")  # noqa: ASYNC230  # closed with its last part
+        finally:
+            with CancelScope(shield=True):  # whoever has hung up leaves nothing behind
                 await to_thread.run_sync(lambda: shutil.rmtree(folder))
         name = f"evidence-{_UNSAFE.sub('_', order)[:80]}.zip"
         return StreamingResponse(
@@ -62,9 +62,10 @@ class EvidenceRoutes:
             headers={"Content-Disposition": f'attachment; filename="{name}"'},
         )
 
-    async def _built(self, order: str, file: Path, *, as_of: Instant | None, token: str) -> None:
+    async def _built(self, order: str, file: Path, *, as_of: Instant | None, by: str) -> None:
+        build = await self._load()
         try:
-            await self._build(order, file, as_of=as_of, token=token)
+            await build(order, file, as_of=as_of, by=by)
         except NotFoundError:
             raise ApiProblem(
                 404, "order_unknown", "Nothing is known of an order of this reference."

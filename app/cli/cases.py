@@ -16,12 +16,10 @@ from app.core.errors import UsageError
 from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
     from app.evidence.attachments import Attachment
     from app.evidence.dispute_case import Case, CaseRequest
     from app.evidence.dispute_letter import Letter
     from app.evidence.letter_forms import LetterForm
-    from app.receiving.context import AppContext
 
 Kind = Annotated[
     str,
@@ -212,20 +210,11 @@ def letter(
 
 
 def _letter(asked: CaseRequest, kind: LetterForm | None) -> tuple[Letter, bytes]:
-    from app.bootstrap_evidence import evidence_providers, merchant_of, signer_of
-    from app.evidence.letter_forms import take_letter
+    from app.bootstrap_bundles import taken_letter
 
-    async def work(context: AppContext, settings: Settings) -> tuple[Letter, bytes]:
-        return await take_letter(
-            context,
-            asked,
-            kind,
-            providers=evidence_providers(settings),
-            signer=await signer_of(context, settings),
-            merchant=merchant_of(settings),
-        )
-
-    return with_context(work, purpose="writing")
+    return with_context(
+        lambda context, settings: taken_letter(context, settings, asked, kind), purpose="writing"
+    )
 
 
 def _asked(

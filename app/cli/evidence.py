@@ -69,8 +69,8 @@ def build(
     by: ByOption = None,
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
-    from app.bootstrap_evidence import evidence_providers, signer_of
-    from app.evidence.bundle import BundleRequest, build_evidence
+    from app.bootstrap_bundles import built_bundle
+    from app.evidence.bundle import BundleRequest
 
     asked = _reason(with_personal_data, reason)
     request = BundleRequest(
@@ -82,15 +82,9 @@ def build(
     )
     refuse_existing(output)
 
-    async def build(context: AppContext, settings: Settings) -> Built:
-        return await build_evidence(
-            context,
-            request,
-            providers=evidence_providers(settings),
-            signer=await signer_of(context, settings),
-        )
-
-    built = with_context(build, purpose="writing")
+    built = with_context(
+        lambda context, settings: built_bundle(context, settings, request), purpose="writing"
+    )
     write_private(output, built.archive)
     _say_built(built, output)
 

@@ -37,9 +37,8 @@ from app.cli import (
 )
 from app.cli.help import Commands
 from app.cli.output import note
-from app.cli.running import GIVEN_FILE
+from app.cli.running import BY_OWN, GIVEN_FILE
 from app.core.errors import ConfigurationError, TallyhookError
-from app.core.process import BY_OWN
 
 application = typer.Typer(
     name="tallyhook",

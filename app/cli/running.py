@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from app.core.errors import UsageError
-from app.core.process import BY_OWN, look_seldom, pass_over_start
+from app.core.process import look_seldom, pass_over_start
 
 if TYPE_CHECKING:
     from app.access.operators import Proven
@@ -61,6 +61,10 @@ def with_context(
 
     return run_loop(work())
 
+
+BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
+"""The environment variable with an operator's own token. An option for it there is none: whoever
+lists the machine's processes would read it."""
 
 GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
 """The file of `tallyhook --token-file`."""

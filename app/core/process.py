@@ -6,10 +6,6 @@ import gc
 import resource
 from typing import Final
 
-BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
-"""The environment variable with an operator's own token. An option for it there is none: whoever
-lists the machine's processes would read it."""
-
 SPARE_FILES: Final = 128
 """Open files that the service needs beside one for each connection."""
 

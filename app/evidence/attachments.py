@@ -279,6 +279,18 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
         )
 
 
+async def _standing(connection: Connection, name: str) -> AttachmentRecord:
+    """One that is there. Raises NotFoundError for none, UsageError for one that is gone."""
+    found = await attachment_named(connection, name)
+    if found is None:
+        raise NotFoundError(
+            f"there is no attachment {name!r}: `tallyhook evidence attachments` lists an order's"
+        )
+    if found.gone_at is not None:
+        raise UsageError(f"{name} went on {format_instant(found.gone_at)}; nothing of it is kept")
+    return found
+
+
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
     """Let one go: its bytes, its name and what was said of it. The trail keeps that it was there,
     its digest, and why it went.
@@ -288,11 +300,7 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
     said = checked_reason(reason, [])
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="detached")
-        found = await attachment_named(connection, name)
-        if found is None:
-            raise NotFoundError(f"there is no attachment {name!r}")
-        if found.gone_at is not None:
-            raise UsageError(f"{name} went on {format_instant(found.gone_at)}")
+        found = await _standing(connection, name)
         now = context.clock.now()
         await note_in_trail(
             connection, who, action="detached", subject=found.subject, at=now, reason=said,
@@ -346,11 +354,7 @@ async def read_attachment(
     """
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")
-        found = await attachment_named(connection, name)
-        if found is None:
-            raise NotFoundError(f"there is no attachment {name!r}")
-        if found.gone_at is not None:
-            raise UsageError(f"{name} went on {format_instant(found.gone_at)}")
+        found = await _standing(connection, name)
         content = await bytes_of(connection, found)
         await note_in_trail(
             connection, who, action="attachment_read", subject=found.subject,

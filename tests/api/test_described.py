@@ -312,7 +312,7 @@ async def test_every_operation_answers_as_described(
     async def bundle(order: str, file: Path, **words: Any) -> None:
         file.write_bytes(b"PK")  # noqa: ASYNC240
 
-    monkeypatch.setattr("app.bootstrap.build_bundle", bundle)
+    monkeypatch.setattr("app.bootstrap_bundles.building_bundles", lambda settings: bundle)
     monkeypatch.setattr(closed_periods, "print_of", print_of)
     monkeypatch.setattr(closed_periods, "closed_periods", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import evidence_process
+from app import bootstrap_bundles
 from app.access.operators import register_operator
 from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token
 from app.api import evidence_routes
@@ -17,7 +17,7 @@ from app.core.clock import SystemClock
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.verify_evidence import read_bundle, verify_evidence
 from tests.api.described import not_as_described
-from tests.api.driving import Driver, driving, environ, event
+from tests.api.driving import Driver, driving, event
 
 BUILT = "SELECT who, subject FROM audit WHERE action = 'evidence_built'"
 
@@ -55,8 +55,6 @@ async def test_a_bundle_verifies_and_the_trail_says_who_built_it(
     driver: Driver, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a process of its own, in the person's name; nothing of it is left on the disk."""
-    for name, value in environ(tmp_path).items():
-        monkeypatch.setenv(name, value)
     driver.clock.put(SystemClock().now())  # as the other process has it
     await driver.send(event("evt_1"))
     await own_token(driver, "admin")
@@ -70,7 +68,7 @@ async def test_a_bundle_verifies_and_the_trail_says_who_built_it(
     assert found.valid, found
     assert driver.rows(BUILT) == [("support", "ORD-1")]
     assert left_in(scratch) == []
-    monkeypatch.setattr(evidence_process, "BUILD_S", 0.01)
+    monkeypatch.setattr(bootstrap_bundles, "MOST_S", 0.01)
     assert (await asked(driver, token, "ORD-1")).status_code == 503
     assert left_in(scratch) == []
 
@@ -89,7 +87,7 @@ async def test_who_may_not_and_what_cannot_be_built(
             raise UsageError("something should have been sealed")
         file.write_bytes(b"abc")  # noqa: ASYNC240
 
-    monkeypatch.setattr("app.bootstrap.build_bundle", build)
+    monkeypatch.setattr("app.bootstrap_bundles.building_bundles", lambda settings: build)
     async with driving(tmp_path, with_worker=False) as driver:
         program = await issue_token(driver.context, name="any", scopes=TOKEN_SCOPES)
         tokens = {role: await own_token(driver, role) for role in ("admin", "viewer", "finance")}

@@ -34,7 +34,7 @@ GROUPS = (
 beside them that wire, `bootstrap*.py` and `*_process.py`, are one room, and `__main__.py` is
 of the command line."""
 
-PROCESSES = ("worker_process", "console_process", "schedule_process", "evidence_process")
+PROCESSES = ("worker_process", "console_process", "schedule_process")
 """Of these files."""
 
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")

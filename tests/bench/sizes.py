@@ -17,7 +17,7 @@ BARS = {
     "rebuild": 60_000.0,
     "rebuild on two": 90_000.0,
     "rebuild memory": 400.0,
-    "reconcile": 60_000.0,
+    "reconcile": 100_000.0,
     "reconcile memory": 400.0,
     "flatness": 0.85,
     "flood share": 1.0,
