@@ -271,15 +271,22 @@ def _loading_finance(
     return _once(load)
 
 
-def _loading_cases(context: AppContext, settings: Settings) -> Callable[[], Awaitable[CaseRoutes]]:
+def _loading_cases(
+    context: AppContext, settings: Settings, sources: Mapping[str, Source]
+) -> Callable[[], Awaitable[CaseRoutes]]:
     """What gives the API of cases."""
 
     def load() -> CaseRoutes:
         from app.api.case_routes import CaseRoutes
-        from app.bootstrap_evidence import evidence_providers, merchant_of
+        from app.bootstrap_bundles import telling_letters
+        from app.bootstrap_evidence import merchant_of
 
-        providers = evidence_providers(settings)
-        return CaseRoutes(context, providers=providers, merchant=merchant_of(settings))
+        return CaseRoutes(
+            context,
+            sources=sources,
+            merchant=merchant_of(settings),
+            tell_letter=telling_letters(settings),
+        )
 
     return _once(load)
 
@@ -365,7 +372,7 @@ class Service:
             api=api,
             checkouts=Checkouts(self.context, self.checkout),
             finance=_loading_finance(self.context, settings),
-            cases=_loading_cases(self.context, settings),
+            cases=_loading_cases(self.context, settings, self.sources),
             proposals=ProposalRoutes(
                 self.context,
                 _loading(self.context, settings),

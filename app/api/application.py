@@ -155,7 +155,7 @@ FINANCE: Final = {
 """What finance has to be read, by address: which endpoint of `FinanceRoutes`."""
 
 
-_MADE_ELSEWHERE: Final = frozenset({"report"})
+_MADE_ELSEWHERE: Final = frozenset({"report", "letter"})
 
 
 CASES: Final = {

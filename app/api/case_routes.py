@@ -3,7 +3,7 @@ documents are those of the commands; no file is given out here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -15,25 +15,38 @@ from app.core.problems import ApiProblem
 from app.evidence.attachments import attachments_of, listing
 from app.evidence.dispute import FAMILIES
 from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case, said_family
-from app.evidence.dispute_letter import letter_of
-from app.evidence.gather_evidence import Providers
+from app.providers.source import Source
 from app.receiving.context import AppContext
+
+TellsLetter = Callable[[CaseRequest], Awaitable[Mapping[str, Any]]]
+"""What a letter says, told by a process of its own: every signature is checked again for it.
+
+Raises NotFoundError, UsageError where it cannot be written, UnreachableError where it was not this
+time."""
 
 
 class CaseRoutes:
     """The endpoints."""
 
-    def __init__(self, context: AppContext, *, providers: Providers, merchant: Merchant) -> None:
+    def __init__(
+        self,
+        context: AppContext,
+        *,
+        sources: Mapping[str, Source],
+        merchant: Merchant,
+        tell_letter: TellsLetter,
+    ) -> None:
         self._context = context
-        self._providers = providers
+        self._sources = sources
         self._merchant = merchant
+        self._tell_letter = tell_letter
 
     async def case(self, request: Request, program: str) -> Response:
         """GET /api/v1/cases/{reference}?family=&as_of="""
         asked = _asked(request)
         try:
             found = await dispute_case(
-                self._context, asked, sources=self._providers.sources, merchant=self._merchant
+                self._context, asked, sources=self._sources, merchant=self._merchant
             )
         except NotFoundError:
             raise _unknown() from None
@@ -43,15 +56,12 @@ class CaseRoutes:
         """GET /api/v1/letters/{reference}?family=&respond_by=&as_of="""
         asked = _asked(request)
         try:
-            found = await letter_of(
-                self._context, asked, providers=self._providers, merchant=self._merchant
-            )
+            return _answer(await self._tell_letter(asked))
         except NotFoundError:
             raise _unknown() from None
         except UsageError as error:
             words = str(error).replace("--as-of", "as_of")
             raise ApiProblem(409, "letter_not_possible", f"{words}.") from None
-        return _answer(found.document | {"checklist": found.case.document()})
 
     async def attachments(self, request: Request, program: str) -> Response:
         """GET /api/v1/attachments/{reference}"""

@@ -2,7 +2,8 @@
 
     1 the file       SQLite's own check, indexes included, and every object of the schema, which is
                      as the migrations make it; the rest needs a database that can be read
-    2 bodies         have the digest and size that their delivery was acknowledged with
+    2 bodies         have the digest and size that their delivery was acknowledged with; attached
+                     files have theirs
     3 index          events, links, contests and verdicts fit deliveries, records and each other
     4 ledgers        whatever is not due has one, by the rules of now, which is what was published
                      last; the counters of orders are what a full count of the ledgers gives
@@ -66,6 +67,7 @@ from app.privacy.layers_store import (
     Step,
     count_bodies,
     count_orders,
+    odd_attachments,
     odd_bodies,
     odd_wholes,
     prove_deliveries,
@@ -452,6 +454,7 @@ class _Check:
                 await self._build_again(connection, self._again, now=now)
             self._add(await lonely_duplicates(connection))
             self._add(await odd_wholes(connection))
+            self._add(await odd_attachments(connection))
             async for sentences in prove_revisions(connection):
                 self._add(sentences)
             self._add(await feed_gaps(connection))

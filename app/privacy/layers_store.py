@@ -349,6 +349,24 @@ async def odd_wholes(connection: AsyncConnection) -> list[str]:
     return [f"the whole body {row[0]} does not have its digest" for row in rows]
 
 
+async def odd_attachments(connection: AsyncConnection) -> list[str]:
+    """Attached files whose bytes are gone, or do not have their digest, one sentence each."""
+    gone = await connection.execute(
+        text(
+            "SELECT id FROM attachments WHERE gone_at IS NULL AND NOT EXISTS (SELECT 1 FROM "
+            "attachment_files WHERE attachment_files.sha256 = attachments.sha256) ORDER BY id"
+        )
+    )
+    digest = await _digest(connection)
+    odd = await connection.execute(
+        text(f"SELECT sha256 FROM attachment_files WHERE {digest} <> sha256 ORDER BY 1")  # noqa: S608
+    )
+    return [
+        *(f"the bytes of {row[0]} are gone: restore a backup, or detach it" for row in gone),
+        *(f"the attached file {row[0]} does not have its digest: restore a backup" for row in odd),
+    ]
+
+
 async def _digest(connection: AsyncConnection) -> str:
     """The SHA-256 of a body, in hex, in SQL. PostgreSQL has it; SQLite is given it."""
     if connection.dialect.name != "sqlite":

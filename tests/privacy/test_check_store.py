@@ -366,6 +366,16 @@ IN_BOTH: dict[str, tuple[str, ...]] = {
         "INSERT INTO envelopes VALUES ('x', x'00')",
         "the whole body x does not have its digest",
     ),
+    "the bytes of an attachment": (
+        "INSERT INTO attachments (id, about, subject, order_key, kind, media, sha256, size, who, "
+        "at, deed) VALUES ('att_1', 'order', 'O-2', 'O-2', 'other', 'text/plain', 'x', 1, 'a', 1, "
+        "9)",
+        "the bytes of att_1 are gone",
+    ),
+    "an attached file": (
+        "INSERT INTO attachment_files VALUES ('x', x'00')",
+        "the attached file x does not have its digest",
+    ),
     "a row that nobody seals": (
         "INSERT OR REPLACE INTO meta VALUES ('sealed ids delivery', '')",
         "DELETE FROM unsealed",
