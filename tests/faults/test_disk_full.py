@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from app.database.writer import PAGE_BYTES, LogLength
+from app.database.writer import INSIST_S, PAGE_BYTES, LogLength
 from tests.e2e.processes import command, running, token
 from tests.faults.check import assert_kept
 from tests.faults.load import Answer, Connection, Ledger, deliver, load
@@ -59,11 +59,24 @@ def filled(service: Service, folder: Path) -> Ledger:
     for number in count():
         ledger.answers += refused_under_load(service, name=f"e{number}")
         wait_until_read(service, folder)
-        (again,) = deliver(service.port, f"again-{number}")
-        ledger.answers.append(again)
-        if again.status == 503:
+        answers = refused_for_long(service, name=f"again-{number}")
+        ledger.answers += answers
+        if answers[-1].status == 503:
             return ledger
     raise AssertionError
+
+
+def refused_for_long(service: Service, *, name: str) -> list[Answer]:
+    """One delivery after another until one is accepted, or the service must have tried to empty
+    its logs: it does so once in a while, and what that frees is given away again."""
+    answers: list[Answer] = []
+    until_at = time.monotonic() + INSIST_S + 1
+    while time.monotonic() < until_at:
+        answers += deliver(service.port, f"{name}-{len(answers)}")
+        if answers[-1].status != 503:
+            break
+        time.sleep(0.25)
+    return answers
 
 
 def wait_until_read(service: Service, folder: Path) -> None:
