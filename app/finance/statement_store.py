@@ -25,7 +25,8 @@ from app.database.statements import (
     select_rows,
     stream,
 )
-from app.finance.import_store import KNOWN, Staged, WrittenVersions, newest_published, supersede
+from app.finance.import_store import KNOWN, WrittenVersions, newest_published, supersede
+from app.finance.staged_rows import Staged
 from reconcile.instants import Instant
 from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.rows import Moved, paired
