@@ -245,6 +245,9 @@ async def _merged(named: AsyncIterator[Rows], others: Iterator[Any]) -> AsyncIte
     ready: Rows = []
     waiting = next(others, None)
     async for rows in named:
+        if not ready and (waiting is None or waiting[0] >= rows[-1][0]):
+            yield rows
+            continue
         for row in rows:
             while waiting is not None and waiting[0] < row[0]:
                 ready.append(waiting)

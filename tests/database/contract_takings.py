@@ -45,7 +45,7 @@ async def cached(store: Store, *, at: int, within: Any = None) -> list[TakingRow
         overlay = await overlay_of(context(store, at=at), connection, now=now)
         ranged = {} if within is None else {"within": within}
         async for part in takings_now(connection, overlay, as_of=now, **ranged):
-            found += part
+            found += [TakingRow(*row) for row in part]
     return found
 
 
@@ -56,7 +56,7 @@ async def then(store: Store, *, at: int) -> list[TakingRow]:
         context(store, at=99_999), as_of=seconds(at), progress=quiet
     ) as scratch:
         async for part in flat_takings(scratch, as_of=seconds(at)):
-            found += part
+            found += [TakingRow(*row) for row in part]
     return found
 
 
