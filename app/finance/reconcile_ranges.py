@@ -42,6 +42,14 @@ AT_ONCE: Final = 500
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
+SHARED_S: Final = 5.0
+"""Seconds for all processes to hold the snapshot, which takes them milliseconds: others wait."""
+
+SUSPENDED: Final = (
+    "a process that matches did not answer in time, and nothing of this run is kept: run it again "
+    "when the machine has less to do, or with --jobs 1"
+)
+
 DIED: Final = (
     "a process that matches has ended before its time, and nothing of this run is kept: run it "
     "again, with --jobs 1 if memory was short"
@@ -65,12 +73,16 @@ class Ranges:
         UnreachableError where a process died."""
         for _, pipe in self._made:
             await _told(pipe.recv)  # it has opened the database
-        async with context.store.writing():  # on SQLite nobody else writes until all hold it
-            name = await share_snapshot(snapshot.connection)
-            for _, pipe in self._made:
-                await _told(pipe.send, name)
-            for _, pipe in self._made:
-                await _told(pipe.recv)
+        try:
+            # On SQLite nobody else writes until all hold it.
+            async with context.store.writing(), asyncio.timeout(SHARED_S):
+                name = await share_snapshot(snapshot.connection)
+                for _, pipe in self._made:
+                    await _told(pipe.send, name)
+                for _, pipe in self._made:
+                    await _told(pipe.recv)
+        except TimeoutError:
+            raise UnreachableError(SUSPENDED) from None
         self._ranges = await _cut(snapshot, len(self._made))
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[Part]:
@@ -102,7 +114,7 @@ class Ranges:
     async def end(self) -> None:
         """End all of them, whatever they do."""
         for process in self.processes:
-            process.terminate()  # at once: whoever waits for what it says must wait no longer
+            process.kill()  # it only reads; whoever waits for what it says waits no longer
         await asyncio.to_thread(self._join)
 
     def _join(self) -> None:

@@ -160,4 +160,4 @@ def in_thread(store: StoreSettings) -> tuple[object, Connection]:
     ours, theirs = Pipe()
     thread = Thread(target=reconcile_ranges.answer, args=(theirs, store))
     thread.start()
-    return SimpleNamespace(terminate=lambda: None, join=thread.join), ours
+    return SimpleNamespace(kill=lambda: None, join=thread.join), ours
