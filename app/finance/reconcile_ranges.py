@@ -17,7 +17,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
@@ -168,7 +168,14 @@ def _started(store: StoreSettings) -> tuple[BaseProcess, Pipe]:
     spawning = get_context("spawn")
     ours, theirs = spawning.Pipe()
     process = spawning.Process(target=_serve, args=(theirs, store), daemon=True)
-    process.start()
+    # Whoever interrupts the run tells the process that writes, which ends this one: it is deaf to
+    # that from its first moment on.
+    resource_tracker.ensure_running()  # at its first start it would let the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()  # so that its end is heard
     return process, ours
 
@@ -177,8 +184,6 @@ def _started(store: StoreSettings) -> tuple[BaseProcess, Pipe]:
 
 
 def _serve(pipe: Pipe, store: StoreSettings) -> None:
-    # Whoever interrupts the run tells the process that writes, which ends this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     look_seldom()
     answer(pipe, store)
 
