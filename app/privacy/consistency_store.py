@@ -215,6 +215,5 @@ async def cached_rows(
 
 async def ledgers_without_history(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
     """Orders that have a cached ledger and, by now, no evidence: it was read otherwise before."""
-    sql = f"SELECT order_key FROM ledgers WHERE {WITHOUT_HISTORY}"  # noqa: S608
-    async for rows in stream(connection, sql, at_once=AT_ONCE):
+    async for rows in stream(connection, WITHOUT_HISTORY, at_once=AT_ONCE):
         yield [row[0] for row in rows]
