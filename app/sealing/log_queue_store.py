@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, Rows, insert_rows, run, select_in
+from app.database.statements import PlainConnection, Rows, insert_rows, run, select_in, statement
 from app.sealing.leaf_store import (
     DELIVERY,
     KIND_OF,
@@ -133,15 +133,25 @@ async def _marked(connection: AsyncConnection, found: Found, *, limit: int) -> l
 
 async def _by_ids(connection: AsyncConnection, kind: Kind, ids: Sequence[str]) -> list[Sealable]:
     """In the order of the ids as they are given, which is the order of their writing."""
-    key = kind.columns[0]
-    sql = f"{_selecting(kind)} WHERE log_leaves.number IS NULL AND {kind.table}.{key} IN ({{}})"
+    sql = _of(kind, _UNSEALED_OF)
     rows = {row[0]: row for row in await select_in(connection, sql=sql, values=ids)}
     return [kind.sealable(rows[each]) for each in ids if each in rows]
 
 
-def _selecting(kind: Kind) -> str:
-    key = kind.columns[0]
-    return f"SELECT {kind.selected} LEFT JOIN log_leaves ON log_leaves.subject = {kind.table}.{key}"
+_UNSEALED_OF: Final = (
+    "SELECT {rows} LEFT JOIN log_leaves ON log_leaves.subject = {key} "
+    "WHERE log_leaves.number IS NULL AND {key} IN ({})"
+)
+_UNSEALED_AFTER: Final = (
+    "SELECT {rows} LEFT JOIN log_leaves ON log_leaves.subject = {key} "
+    "WHERE {key} > :after AND log_leaves.number IS NULL ORDER BY {key} LIMIT :limit"
+)
+_NUMBERED_AFTER: Final = "SELECT {rows} WHERE {key} > :after ORDER BY {key} LIMIT :limit"
+_ROWS_OF: Final = "SELECT {rows} WHERE {key} IN ({})"
+
+
+def _of(kind: Kind, template: str) -> str:
+    return statement(template, rows=kind.selected, key=kind.key_column)
 
 
 async def _numbered(
@@ -149,10 +159,8 @@ async def _numbered(
 ) -> list[Sealable]:
     name = f"{SEALED} {kind.name}"
     after = await _counter(connection, name)
-    key = kind.columns[0]
     rows = await connection.execute(
-        text(f"SELECT {kind.selected} WHERE {key} > :after ORDER BY {key} LIMIT :limit"),
-        {"after": after, "limit": limit},
+        text(_of(kind, _NUMBERED_AFTER)), {"after": after, "limit": limit}
     )
     sealed = [kind.sealable(tuple(row)) for row in rows]
     if sealed:
@@ -176,13 +184,8 @@ async def _swept(
 async def _unsealed_after(
     connection: AsyncConnection, kind: Kind, *, after: str, limit: int
 ) -> Rows:
-    key = f"{kind.table}.{kind.columns[0]}"
     rows = await connection.execute(
-        text(
-            f"{_selecting(kind)} WHERE {key} > :after AND log_leaves.number IS NULL "
-            f"ORDER BY {key} LIMIT :limit"
-        ),
-        {"after": after, "limit": limit},
+        text(_of(kind, _UNSEALED_AFTER)), {"after": after, "limit": limit}
     )
     return [tuple(row) for row in rows]
 
@@ -218,10 +221,10 @@ async def count_unsealed(connection: AsyncConnection) -> int:
     waiting = int(marked or 0)
     for kind in KINDS:
         if kind.numbered:
-            key = kind.columns[0]
             # Counted, not subtracted: a restore leaves numbers out.
+            sql = "SELECT count(*) FROM {table} WHERE {key} > :sealed"
             later: Any = await connection.scalar(
-                text(f"SELECT count(*) FROM {kind.table} WHERE {key} > :sealed"),  # noqa: S608
+                text(statement(sql, table=kind.table, key=kind.key_column)),
                 {"sealed": await _counter(connection, f"{SEALED} {kind.name}")},
             )
             waiting += int(later)
@@ -232,14 +235,8 @@ async def rows_to_seal(
     connection: AsyncConnection, kind: Kind, subjects: Iterable[str]
 ) -> dict[str, Sealable]:
     """What the rows that these subjects name say now, sealed or not; none for a missing one."""
-    key = f"{kind.table}.{kind.columns[0]}"
     wanted = [kind.key(each) for each in subjects]
-    sql = f"SELECT {kind.selected} WHERE {key} IN ({{}})"
-    if kind.numbered:  # whole numbers of ours, so they may stand in the text
-        numbers = ",".join(str(int(each)) for each in wanted) or "NULL"
-        rows = [tuple(r) for r in await connection.execute(text(sql.format(numbers)))]
-    else:
-        rows = await select_in(connection, sql=sql, values=wanted)
+    rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
 
 
