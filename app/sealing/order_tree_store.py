@@ -122,10 +122,10 @@ def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
 # --- asking --------------------------------------------------------------------------------------
 
 _HASHES: Final = (
-    "WITH RECURSIVE places(place) AS (SELECT {first} UNION ALL "
-    "SELECT place + 1 FROM places WHERE place < {last}) "
-    "SELECT place, (SELECT hash FROM order_nodes WHERE level = {level} "
-    "AND order_nodes.place = places.place AND size <= {size} ORDER BY size DESC LIMIT 1) "
+    "WITH RECURSIVE places(place) AS (SELECT CAST(:first AS BIGINT) UNION ALL "
+    "SELECT place + 1 FROM places WHERE place < :last) "
+    "SELECT place, (SELECT hash FROM order_nodes WHERE level = :level "
+    "AND order_nodes.place = places.place AND size <= :size ORDER BY size DESC LIMIT 1) "
     "FROM places"
 )
 
@@ -134,9 +134,8 @@ async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
     """The hashes of these groups in the tree of the log of that size, where they have orders."""
-    # Whole numbers of ours, so they may stand in the text.
-    sql = _HASHES.format(first=places[0], last=places[-1], level=bits, size=int(size))
-    rows = await connection.execute(text(sql))
+    values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
+    rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows if found is not None}
 
 
