@@ -33,6 +33,9 @@ from app.sealing.order_store import read_leaves
 MARKS_AT_ONCE: Final = 256
 """Marks read in one go; each stands for the rows of one transaction, some thousands at most."""
 
+ALL: Final = 2**62
+"""More rows than there can be."""
+
 SWEPT: Final = "sealed ids"
 """In `meta`, beside a kind's name: the id that the sweep has reached; "" when it is over."""
 
@@ -215,20 +218,32 @@ async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> 
     return wanted - {row[0] for row in rows}
 
 
-async def count_unsealed(connection: AsyncConnection) -> int:
-    """How many rows wait for a leaf, without those that only a sweep will find."""
-    marked: Any = await connection.scalar(text("SELECT sum(count) FROM unsealed"))
+_COUNT_NUMBERED: Final = (
+    "SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {key} > :sealed LIMIT :enough) AS found"
+)
+
+
+async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
+    """How many rows wait for a leaf, without those that only a sweep will find; `enough` where
+    there are more, which are not counted."""
+    marked: Any = await connection.scalar(
+        text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
+        {"enough": enough},
+    )
     waiting = int(marked or 0)
     for kind in KINDS:
-        if kind.numbered:
+        if kind.numbered and waiting < enough:
             # Counted, not subtracted: a restore leaves numbers out.
-            sql = "SELECT count(*) FROM {table} WHERE {key} > :sealed"
+            sql = statement(_COUNT_NUMBERED, table=kind.table, key=kind.key_column)
             later: Any = await connection.scalar(
-                text(statement(sql, table=kind.table, key=kind.key_column)),
-                {"sealed": await _counter(connection, f"{SEALED} {kind.name}")},
+                text(sql),
+                {
+                    "sealed": await _counter(connection, f"{SEALED} {kind.name}"),
+                    "enough": enough - waiting,
+                },
             )
             waiting += int(later)
-    return waiting
+    return min(waiting, enough)
 
 
 async def rows_to_seal(

@@ -22,6 +22,7 @@ from reconcile.transparency.order_tree import (
     BITS,
     GROUPED,
     LEVELS,
+    Counted,
     Keyed,
     OrderEntry,
     group_of,
@@ -82,13 +83,13 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 # --- keeping -------------------------------------------------------------------------------------
 
 
-def keep_states(connection: PlainConnection, size: int, entries: Sequence[OrderEntry]) -> None:
+def keep_states(connection: PlainConnection, size: int, entries: Sequence[Counted]) -> None:
     """Keep how many leaves some orders have in the log of that size."""
     insert_rows(
         connection,
         table="order_states",
         columns=("commitment", "size", "leaves", "last"),
-        rows=[(each.commitment, size, each.leaves, each.last) for each in entries],
+        rows=[(of, size, leaves, last) for of, leaves, last in entries],
         conflict="ON CONFLICT DO NOTHING",
     )
 
