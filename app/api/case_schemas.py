@@ -30,7 +30,7 @@ _KIND: Final = {"enum": list(ATTACHMENT_KINDS)}
 _SHA256: Final[Schema] = {
     "type": "string", "pattern": "^[0-9a-f]{64}$", "examples": ["5f" * 32],
 }  # fmt: skip
-_DEED: Final = told(COUNT, "The number of the audit entry that says so.")
+_AUDIT_NUMBER: Final = told(COUNT, "The number of the audit entry that says so.")
 
 _ATTACHMENT: Final = members(
     {
@@ -48,7 +48,7 @@ _ATTACHMENT: Final = members(
         "sha256": _SHA256,
         "by": WORD,
         "at": INSTANT,
-        "deed": _DEED,
+        "deed": _AUDIT_NUMBER,
         "gone_at": MAYBE_INSTANT,
     }
 )

@@ -131,7 +131,7 @@ class Attachment:
             "sha256": found.sha256,
             "by": found.who,
             "at": format_instant(found.at),
-            "deed": found.deed,
+            "deed": found.audit_number,
             "gone_at": format_known(found.gone_at),
         }
 
@@ -180,7 +180,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
             "size": len(asked.content),
             "details": hashlib.sha256(details.encode()).hexdigest(),
         }
-        deed = await note_in_trail(
+        audit_number = await note_in_trail(
             connection, who, action="attached", subject=asked.subject, at=now, facts=facts
         )
         record = AttachmentRecord(
@@ -194,7 +194,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
             size=len(asked.content),
             who=who.name,
             at=now,
-            deed=deed,
+            audit_number=audit_number,
             details=details,
         )
         await add_attachment(connection, record, asked.content)
