@@ -18,12 +18,12 @@ from app.api.schemas import (
     TEXTS,
     WORD,
     Schema,
+    described,
     listed,
     maybe,
     members,
     page,
     ref,
-    told,
     word,
 )
 from app.core.schedule import FORMS, SPANS, WAYS
@@ -97,7 +97,7 @@ _IMPORT: Final = members(
         "changed": COUNT,
         "unchanged": COUNT,
         "rejected": COUNT,
-        "withdraws": told(MAYBE_COUNT, "The import that it took back."),
+        "withdraws": described(MAYBE_COUNT, "The import that it took back."),
         "reason": MAYBE_WORD,
         "sha256": {"type": "string", "pattern": "^[0-9a-f]*$", "examples": ["5f" * 32]},
     }
@@ -109,13 +109,15 @@ _RUN_MEMBERS: Final = {
     "as_of": INSTANT,
     "from": MAYBE_INSTANT,
     "to": MAYBE_INSTANT,
-    "rules": told(MAYBE_COUNT, "The number of the rules; null for the usual ones."),
+    "rules": described(MAYBE_COUNT, "The number of the rules; null for the usual ones."),
 }
 
 _RUN: Final = members(
     {
         **_RUN_MEMBERS,
-        "kind": told({"enum": ["lived", "look"]}, "lived: it gave breaks life. look: it did not."),
+        "kind": described(
+            {"enum": ["lived", "look"]}, "lived: it gave breaks life. look: it did not."
+        ),
         "breaks": COUNT,
         "ties": FLAG,
     }
@@ -183,7 +185,7 @@ _BREAK_MEMBERS: Final = {
     "age_days": COUNT,
     "since": INSTANT,
     "cites": CITES,
-    "candidates": told(listed(_CANDIDATE), "The nearest lines, and what keeps each apart."),
+    "candidates": described(listed(_CANDIDATE), "The nearest lines, and what keeps each apart."),
     "next_step": WORD,
     "sentence": WORD,
 }
@@ -193,7 +195,7 @@ _STEP: Final = members(
         "at": INSTANT,
         "step": {"enum": [*get_args(Turn), *DEEDS]},
         "by": WORD,
-        "second": told(MAYBE_WORD, "Who agreed, where two had to."),
+        "second": described(MAYBE_WORD, "Who agreed, where two had to."),
         "value": WORD,
         "reason": WORD,
         "money": MONEY,
@@ -230,7 +232,7 @@ _LAST_TIME: Final = members(
     {
         "due_at": INSTANT,
         "state": WORD,
-        "asked": told(FLAG, "Whether a person asked for it, out of turn."),
+        "asked": described(FLAG, "Whether a person asked for it, out of turn."),
         "late": FLAG,
         "tries": COUNT,
         "run": MAYBE_COUNT,
@@ -274,7 +276,7 @@ FINANCE_SCHEMAS: Final[dict[str, Schema]] = {
             "at": INSTANT,
             "by": WORD,
             "digest": WORD,
-            "toml": told(word("settle_margin = '9 days'\n"), "The rules as they were saved."),
+            "toml": described(word("settle_margin = '9 days'\n"), "The rules as they were saved."),
         },
         optional=("at", "by", "digest"),
     ),

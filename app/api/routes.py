@@ -25,7 +25,7 @@ from app.api.request_body import (
     number_parameter,
     only_parameters,
     order_reference,
-    told_order,
+    reported_order,
 )
 from app.checkout.checkout_result import CheckoutResult, result_document
 from app.checkout.client import CheckoutClient
@@ -50,7 +50,7 @@ from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.money import Money, major_text
 
-MAX_TOLD_BYTES = 64 * 1024
+MAX_ORDER_BYTES = 64 * 1024
 """Largest body: what a shop tells or asks of one order is a few hundred bytes."""
 
 
@@ -121,7 +121,7 @@ class Api:
         """PUT /api/v1/orders/{reference}"""
         order = order_reference(request)
         document = json_object(await capped_body(request))
-        told = told_order(order, document, sources=self._sources)
+        told = reported_order(order, document, sources=self._sources)
         try:
             await tell_order(self._context, told, author=author_of_token(program))
         except ReferenceTaken as error:
@@ -207,12 +207,12 @@ def _json(document: Any, headers: dict[str, str] | None = None, *, status: int =
 
 
 async def capped_body(request: Request) -> bytes:
-    """The body. Raises ApiProblem 413 beyond MAX_TOLD_BYTES."""
+    """The body. Raises ApiProblem 413 beyond MAX_ORDER_BYTES."""
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > MAX_TOLD_BYTES:
-            raise ApiProblem(413, "body_too_large", f"Send at most {MAX_TOLD_BYTES} bytes.")
+        if len(body) > MAX_ORDER_BYTES:
+            raise ApiProblem(413, "body_too_large", f"Send at most {MAX_ORDER_BYTES} bytes.")
     return bytes(body)
 
 

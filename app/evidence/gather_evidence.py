@@ -301,7 +301,7 @@ def _sentence(mac: str, key: str, *, public: bool) -> str:
     return f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
 
 
-def phones_told(told: Iterable[DeliveryEvidence], sources: Mapping[str, Source]) -> set[str]:
+def phones_stated(told: Iterable[DeliveryEvidence], sources: Mapping[str, Source]) -> set[str]:
     """Every customer's number that a body names."""
     found: set[str] = set()
     for each in told:
@@ -367,7 +367,7 @@ async def gather_dossier(
             connection, known, subjects, as_of=instant, witnesses=providers.witnesses
         )
     told = retold(rows, providers.accounts)
-    phones = frozenset({*asked, *phones_told(told, providers.sources)})
+    phones = frozenset({*asked, *phones_stated(told, providers.sources)})
     masking = Masking(() if full else phones)
     masked = masked_history(known, masking)
     return Dossier(
