@@ -94,14 +94,13 @@ def _messages(mistakes: Iterable[Mistake], text: str, name: str) -> list[str]:
 
 
 def _text(content: bytes | str, name: str, most_bytes: int) -> str:
-    # Before it is parsed: a TOML parser's time grows with the square.
-    if len(content if isinstance(content, bytes) else content.encode()) > most_bytes:
-        raise ConfigurationError([f"{name}: is larger than {counted(most_bytes, 'byte')}"])
-    if isinstance(content, str):
-        return content
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
+        written = content if isinstance(content, bytes) else content.encode()
+        # Before it is parsed: a TOML parser's time grows with the square.
+        if len(written) > most_bytes:
+            raise ConfigurationError([f"{name}: is larger than {counted(most_bytes, 'byte')}"])
+        return content if isinstance(content, str) else content.decode("utf-8-sig")
+    except UnicodeError:  # also half of a surrogate pair, which JSON can bring
         raise ConfigurationError([f"{name}: is not UTF-8"]) from None
 
 
