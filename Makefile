@@ -46,7 +46,7 @@ bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is 
 
 nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
 	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/providers/named $(ARGS)
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 tests/cli tests/docs tests/e2e tests/faults tests/floods tests/postgres $(ARGS)
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 tests/browser tests/cli tests/docs tests/e2e tests/faults tests/floods tests/postgres $(ARGS)
 	@$(BIN)/python -m pytest -q tests/bench $(ARGS)
 	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests $(ARGS)
 
