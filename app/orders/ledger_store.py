@@ -378,7 +378,7 @@ async def revisions_of_order(
     return [published_of(row) for row in rows]
 
 
-async def drop_takings(connection: AsyncConnection) -> None:
+async def drop_ledger_lines(connection: AsyncConnection) -> None:
     """Empty the cache of takings; the next reconciliation makes them."""
     await connection.execute(text("DELETE FROM takings"))
 

@@ -50,14 +50,8 @@ FEW: Final = {
 """Indexes of what is exceptional: holds, and notifications that the shop has not taken; and the
 newest refused deliveries, of a table that is a ring of so many."""
 
-BOUNDED: Final = (
-    "SELECT sum(count) FROM unsealed",
-    "FROM imports WHERE kind=? AND published_at IS NOT NULL ORDER BY number DESC LIMIT",
-    "FROM imports WHERE withdraws = ?",
-)
-"""What waits to be sealed, a row a transaction, which is some seconds' worth where the service
-seals; and imports, a row a file that a person sent:
-a kind's newest, and which took another back."""
+BOUNDED: Final = ("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT",)
+"""What waits to be sealed, a row a transaction, and no more than so many of them."""
 
 LISTS: Final = (
     "/orders?outcome=failed",
