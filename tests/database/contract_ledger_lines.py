@@ -83,6 +83,7 @@ async def several(store: Store) -> None:
 class LedgerLinesContract:
     """A cache that is never wrong. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_takings_read_from_the_cache_are_those_that_folding_gives(
         self, store: Store
     ) -> None:
@@ -113,6 +114,7 @@ class LedgerLinesContract:
         assert await refresh_ledger_lines(context(store, at=WINDOW_S), progress=quiet) == 1
         assert "timed_out" in (await rows(store, "SELECT told FROM takings"))[0][0]
 
+    @pytest.mark.alike
     async def test_an_order_that_shares_evidence_is_folded_with_it(self, store: Store) -> None:
         """A payment that two orders claim pays neither, though only one of them was spoken of."""
         await keep(store, arrival(paid("A"), at=1))
@@ -125,6 +127,7 @@ class LedgerLinesContract:
         assert await cached(store, at=4) == await folded(store, at=4)
         assert [row.whole is None for row in await cached(store, at=4)] == [False, False]
 
+    @pytest.mark.alike
     async def test_an_event_that_names_no_order_reaches_all_that_share_its_payment(
         self, store: Store
     ) -> None:
@@ -139,6 +142,7 @@ class LedgerLinesContract:
         assert after == await folded(store, at=3)
         assert [old != new for old, new in zip(before, after, strict=True)] == [True, True]
 
+    @pytest.mark.alike
     async def test_takings_of_the_past_are_those_of_what_was_known(self, store: Store) -> None:
         """An order of which nothing had arrived is not among them."""
         await several(store)
@@ -156,6 +160,7 @@ class LedgerLinesContract:
         assert low + high == await cached(store, at=12)
         assert len(low) == 3
 
+    @pytest.mark.alike
     async def test_a_rebuild_drops_the_cache(self, store: Store) -> None:
         """A changed policy shows in a rebuild of all ledgers, so takings are made anew after it."""
         await several(store)
@@ -195,6 +200,7 @@ class LedgerLinesContract:
         await refresh_ledger_lines(context(store, at=9), progress=quiet)
         assert await cached(store, at=9) == before
 
+    @pytest.mark.alike
     async def test_an_order_that_cannot_be_folded_stops_no_other(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
