@@ -21,6 +21,7 @@ from app.core.logs import configure_logging
 from app.database import schema
 from app.providers import profile
 from tests.memory import memory
+from tests.searching import examples
 
 # Collecting tests makes millions of objects, all of which stay: until all are there, and later
 # among those, the search for garbage would find none and cost a quarter of the time.
@@ -30,6 +31,7 @@ _COMMON: dict[str, Any] = {
     # The machine's two cores are shared: slowness is not a property of the code under test.
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow],
+    "max_examples": examples(100),
 }
 settings.register_profile("ci", derandomize=True, database=None, print_blob=True, **_COMMON)
 settings.register_profile("dev", **_COMMON)

@@ -80,6 +80,9 @@ LOOKS = (((1280, "light"), (390, "dark")), ((1280, "dark"), (390, "light")))
 """Widths and schemes: the first two have each of both."""
 
 SEEN = LOOKS[0] + LOOKS[1] if os.environ.get("TALLYHOOK_LONG") else LOOKS[0]
+LONG = LOOKS[0] != SEEN
+"""Whether the accessibility checker, of half a second, looks at a page each time, or once."""
+
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -214,7 +217,7 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
                     page.goto(url + path)
                     name = f"{path} {width} {scheme}"
                     found.wide[name] = page.evaluate(WIDE)
-                    if script is not None:
+                    if script is not None and (LONG or scheme == "light" or path in FURTHER):
                         page.evaluate(script)
                         found.violations[name] = page.evaluate(VIOLATIONS)
                 context.close()
@@ -360,7 +363,7 @@ def test_the_browser_has_nothing_to_complain_of(seen: Seen) -> None:
 def test_the_accessibility_checker_finds_nothing(seen: Seen) -> None:
     if not seen.violations:
         pytest.skip("no npm, or no registry: axe-core could not be fetched")
-    assert len(seen.violations) == len(seen.wide)
+    assert {name.split()[0] for name in seen.violations} == {name.split()[0] for name in seen.wide}
     assert {name: each for name, each in seen.violations.items() if each} == {}
 
 

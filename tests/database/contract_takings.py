@@ -78,6 +78,7 @@ async def several(store: Store) -> None:
 class TakingsContract:
     """A cache that is never wrong. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_takings_read_from_the_cache_are_those_that_folding_gives(
         self, store: Store
     ) -> None:
@@ -108,6 +109,7 @@ class TakingsContract:
         assert await refresh_takings(context(store, at=WINDOW_S), progress=quiet) == 1
         assert "timed_out" in (await rows(store, "SELECT told FROM takings"))[0][0]
 
+    @pytest.mark.alike
     async def test_an_order_that_shares_evidence_is_folded_with_it(self, store: Store) -> None:
         """A payment that two orders claim pays neither, though only one of them was spoken of."""
         await keep(store, arrival(paid("A"), at=1))
@@ -120,6 +122,7 @@ class TakingsContract:
         assert await cached(store, at=4) == await folded(store, at=4)
         assert [row.whole is None for row in await cached(store, at=4)] == [False, False]
 
+    @pytest.mark.alike
     async def test_an_event_that_names_no_order_reaches_all_that_share_its_payment(
         self, store: Store
     ) -> None:
@@ -134,6 +137,7 @@ class TakingsContract:
         assert after == await folded(store, at=3)
         assert [old != new for old, new in zip(before, after, strict=True)] == [True, True]
 
+    @pytest.mark.alike
     async def test_takings_of_the_past_are_those_of_what_was_known(self, store: Store) -> None:
         """An order of which nothing had arrived is not among them."""
         await several(store)
@@ -151,6 +155,7 @@ class TakingsContract:
         assert low + high == await cached(store, at=12)
         assert len(low) == 3
 
+    @pytest.mark.alike
     async def test_a_rebuild_drops_the_cache(self, store: Store) -> None:
         """A changed policy shows in a rebuild of all ledgers, so takings are made anew after it."""
         await several(store)
@@ -190,6 +195,7 @@ class TakingsContract:
         await refresh_takings(context(store, at=9), progress=quiet)
         assert await cached(store, at=9) == before
 
+    @pytest.mark.alike
     async def test_an_order_that_cannot_be_folded_stops_no_other(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:

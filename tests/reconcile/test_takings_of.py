@@ -22,6 +22,7 @@ from reconcile.matching.rules import Coverage, MatchRules
 from reconcile.money import Money
 from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories, moments
+from tests.searching import examples
 
 
 def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
@@ -61,7 +62,7 @@ def check(found: Taking, history: History, as_of: Instant) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, derandomize=True, database=None, deadline=None)
+@settings(max_examples=examples(150), derandomize=True, database=None, deadline=None)
 @given(histories(), moments())
 def test_a_taking_is_what_the_ledger_says_of_money(history: History, as_of: Instant) -> None:
     """Entry by entry, with sources and first arrivals; and nothing of an order nobody spoke of."""
