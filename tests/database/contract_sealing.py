@@ -123,6 +123,9 @@ class SealingContract:
         await some_of_each(store)
         async with store.reading() as connection:
             assert await count_unsealed(connection) == 6
+            # Four are marked, and two are numbered.
+            counts = [await count_unsealed(connection, enough=each) for each in (2, 4, 5, 6, 7)]
+            assert counts == [2, 4, 5, 6, 6]
             assert await without_leaf(connection, ["dlv_again"]) == {"dlv_again"}
         await seal(store)
         assert await everything_is_sealed_once(store) == 6
