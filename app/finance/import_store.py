@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
 
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, column, delete, insert, select, table, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.errors import StoreUnavailable
 from app.database.locks import IMPORTING, take_lock
-from app.database.statements import PlainConnection, Rows, run
+from app.database.statements import PlainConnection, Rows, run, statement
 from reconcile.instants import LATEST, TICK, Instant, format_known
 
 ImportKind = Literal["book", "statement", "bank"]
@@ -73,6 +73,7 @@ class Import:
 
 
 _COLUMNS: Final = tuple(Import.__dataclass_fields__)
+_IMPORTS: Final = table("imports", *map(column, _COLUMNS))
 
 _TOLD_OF_ONE: Final = (
     "number", "published_at", "file", "who", "read", "new", "changed", "unchanged", "rejected",
@@ -94,11 +95,7 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 async def under_way(connection: AsyncConnection) -> Import | None:
     """The import that is not published: alive if its `written` grows, else killed."""
-    found = await connection.execute(
-        text(f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE published_at IS NULL")  # noqa: S608
-    )
-    row = found.first()
-    return None if row is None else import_of(row)
+    return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
 async def importing_alone(connection: AsyncConnection) -> None:
@@ -117,10 +114,8 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
         text("DELETE FROM imports WHERE published_at IS NULL RETURNING number")
     )
     another = left.first() is not None
-    names = ", ".join(f":{name}" for name in _COLUMNS)
     await connection.execute(
-        text(f"INSERT INTO imports ({', '.join(_COLUMNS)}) VALUES ({names})"),  # noqa: S608
-        {name: getattr(begun, name) for name in _COLUMNS},
+        insert(_IMPORTS).values({name: getattr(begun, name) for name in _COLUMNS})
     )
     return begun, another
 
@@ -159,38 +154,31 @@ async def publish_import(connection: AsyncConnection, done: Import, *, now: Inst
     return at
 
 
+_PUBLISHED: Final = _IMPORTS.c.published_at.is_not(None)
+
+
 async def imports(
     connection: AsyncConnection, *, kind: ImportKind, limit: int, before: int = BEYOND
 ) -> list[Import]:
     """The published ones, newest first. before: only those of lower numbers."""
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE kind=:kind "  # noqa: S608
-            "AND published_at IS NOT NULL AND number < :before ORDER BY number DESC LIMIT :limit"
-        ),
-        {"kind": kind, "limit": limit, "before": before},
-    )
+    number = _IMPORTS.c.number
+    published = select(_IMPORTS).where(_IMPORTS.c.kind == kind, _PUBLISHED, number < before)
+    rows = await connection.execute(published.order_by(number.desc()).limit(limit))
     return [import_of(row) for row in rows]
 
 
 async def one_import(connection: AsyncConnection, number: int) -> Import | None:
     """The published one of this number."""
-    return await _one(connection, "number", number)
+    return await _one(connection, _IMPORTS.c.number == number, _PUBLISHED)
 
 
 async def withdrawal_of(connection: AsyncConnection, number: int) -> Import | None:
     """The published one that took this one back."""
-    return await _one(connection, "withdraws", number)
+    return await _one(connection, _IMPORTS.c.withdraws == number, _PUBLISHED)
 
 
-async def _one(connection: AsyncConnection, column: str, number: int) -> Import | None:
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE {column}=:number "  # noqa: S608
-            "AND published_at IS NOT NULL"
-        ),
-        {"number": number},
-    )
+async def _one(connection: AsyncConnection, *which: ColumnElement[bool]) -> Import | None:
+    rows = await connection.execute(select(_IMPORTS).where(*which))
     row = rows.first()
     return None if row is None else import_of(row)
 
@@ -205,16 +193,12 @@ def import_of(row: Any) -> Import:
 
 async def stretches(connection: AsyncConnection, kind: ImportKind) -> AsyncIterator[str | None]:
     """Where to stop, some lines further each time; None at the end. For `undo_stretch`."""
-    table, column = TABLES[kind], FIRST_COLUMN[kind]
+    lines = table(TABLES[kind], column(FIRST_COLUMN[kind]))
+    (key,) = lines.c
+    further = select(key).order_by(key).limit(1).offset(UNDOING)
     last: str | None = ""
     while last is not None:
-        found = await connection.execute(
-            text(
-                f"SELECT {column} FROM {table} WHERE {column} > :last "  # noqa: S608
-                f"ORDER BY {column} LIMIT 1 OFFSET {UNDOING}"
-            ),
-            {"last": last},
-        )
+        found = await connection.execute(further.where(key > last))
         last = found.scalar_one_or_none()
         yield last
 
@@ -224,17 +208,16 @@ async def undo_stretch(
 ) -> None:
     """Of the lines in a stretch, forget what no published import says. None: from or to the end."""
     number = await newest_published(connection)
-    table, column = TABLES[kind], FIRST_COLUMN[kind]
-    where = ("" if after is None else f" AND {column} > :after") + (
-        "" if to is None else f" AND {column} <= :to"
-    )
-    given = {"after": after, "to": to}
-    values = {"number": number} | {name: end for name, end in given.items() if end is not None}
-    await connection.execute(text(f"DELETE FROM {table} WHERE since > :number{where}"), values)  # noqa: S608
-    await connection.execute(
-        text(f"UPDATE {table} SET until=NULL WHERE until > :number{where}"),  # noqa: S608
-        values,
-    )
+    lines = table(TABLES[kind], *map(column, (FIRST_COLUMN[kind], "since", "until")))
+    key = lines.c[FIRST_COLUMN[kind]]
+    forgotten = delete(lines).where(lines.c.since > number)
+    in_force = update(lines).where(lines.c.until > number).values(until=None)
+    if after is not None:
+        forgotten, in_force = forgotten.where(key > after), in_force.where(key > after)
+    if to is not None:
+        forgotten, in_force = forgotten.where(key <= to), in_force.where(key <= to)
+    await connection.execute(forgotten)
+    await connection.execute(in_force)
 
 
 # --- rows that must be put in order or looked through before anything is done with them -----------
@@ -252,7 +235,8 @@ class Staged:
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
         self._columns, self._order = columns, ", ".join(order)
-        self._insert = f"INSERT INTO staged VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+        marks = ", ".join("?" * len(columns))
+        self._insert = statement("INSERT INTO staged VALUES ({marks})", marks=marks)
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_KIB}"):
             self._database.execute(f"PRAGMA {setting}")
@@ -266,27 +250,33 @@ class Staged:
 
     def in_order(self) -> Iterator[Rows]:
         """All of them in order, some thousand at a time."""
-        yield from self._batches(f"SELECT * FROM staged ORDER BY {self._order}")  # noqa: S608
+        sql = "SELECT * FROM staged ORDER BY {order}"
+        yield from self._batches(statement(sql, order=self._order))
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
         """The rows of which more than `at_most` are equal in these columns: of each the first
         column, after that of the first of its equals."""
         number, names = self._columns[0], ", ".join(of)
         equal = " AND ".join(f"staged.{name}=crowd.{name}" for name in of)
-        sql = (
-            f"SELECT crowd.first, staged.{number} FROM (SELECT {names}, min({number}) AS first "  # noqa: S608
-            f"FROM staged GROUP BY {names} HAVING count(*) > {at_most}) AS crowd "
-            f"JOIN staged ON {equal} ORDER BY 1, 2"
+        sql = statement(
+            "SELECT crowd.first, staged.{number} FROM (SELECT {names}, min({number}) AS first "
+            "FROM staged GROUP BY {names} HAVING count(*) > ?) AS crowd "
+            "JOIN staged ON {equal} ORDER BY 1, 2",
+            number=number,
+            names=names,
+            equal=equal,
         )
-        for rows in self._batches(sql):
+        for rows in self._batches(sql, (at_most,)):
             yield from rows
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
         """The rows of which others are equal in these columns: all equal ones together."""
         names = ", ".join(of)
-        sql = (
-            f"SELECT * FROM staged WHERE ({names}) IN (SELECT {names} FROM staged "  # noqa: S608
-            f"GROUP BY {names} HAVING count(*) > 1) ORDER BY {names}, {self._columns[0]}"
+        sql = statement(
+            "SELECT * FROM staged WHERE ({names}) IN (SELECT {names} FROM staged "
+            "GROUP BY {names} HAVING count(*) > 1) ORDER BY {names}, {number}",
+            names=names,
+            number=self._columns[0],
         )
         places = [self._columns.index(name) for name in of]
         rows = (row for batch in self._batches(sql) for row in batch)
@@ -295,42 +285,45 @@ class Staged:
 
     def negative(self, name: str) -> Iterator[Rows]:
         """The rows that have less than nothing in this column, some thousand at a time."""
-        yield from self._batches(f"SELECT * FROM staged WHERE {name} < 0")  # noqa: S608
+        yield from self._batches(statement("SELECT * FROM staged WHERE {name} < 0", name=name))
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
         """Forget these rows."""
         names = ", ".join(of)
+        sql = statement(
+            "DELETE FROM staged WHERE ({names}) IN (SELECT {names} FROM staged "
+            "GROUP BY {names} HAVING count(*) > ?)",
+            names=names,
+        )
         with _explained():
-            self._database.execute(
-                f"DELETE FROM staged WHERE ({names}) IN (SELECT {names} FROM staged "  # noqa: S608
-                f"GROUP BY {names} HAVING count(*) > {at_most})"
-            )
+            self._database.execute(sql, (at_most,))
 
     def drop_without(self, name: str) -> None:
         """Forget the rows that have nothing in this column."""
         with _explained():
-            self._database.execute(f"DELETE FROM staged WHERE {name} IS NULL")  # noqa: S608
+            self._database.execute(statement("DELETE FROM staged WHERE {name} IS NULL", name=name))
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forget the rows of these numbers, which stand in the first column."""
         with _explained():
             self._database.executemany(
-                f"DELETE FROM staged WHERE {self._columns[0]} = ?",  # noqa: S608
+                statement("DELETE FROM staged WHERE {number} = ?", number=self._columns[0]),
                 [(number,) for number in numbers],
             )
 
     def having(self, name: str) -> Iterator[Rows]:
         """The rows that have something in this column, some thousand at a time."""
-        yield from self._batches(f"SELECT * FROM staged WHERE {name} IS NOT NULL")  # noqa: S608
+        sql = "SELECT * FROM staged WHERE {name} IS NOT NULL"
+        yield from self._batches(statement(sql, name=name))
 
     def count(self) -> int:
         """How many rows are kept."""
         (found,) = self._database.execute("SELECT count(*) FROM staged").fetchone()
         return int(found)
 
-    def _batches(self, sql: str) -> Iterator[Rows]:
+    def _batches(self, sql: str, values: tuple[int, ...] = ()) -> Iterator[Rows]:
         with _explained():
-            cursor = self._database.execute(sql)
+            cursor = self._database.execute(sql, values)
             while rows := cursor.fetchmany(AT_ONCE):
                 yield rows
 
@@ -355,13 +348,16 @@ def _explained() -> Iterator[None]:
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
 """The versions that the imports up to `:number` left in force."""
 
+KNOWN_AT: Final = "since <= ? AND (until IS NULL OR until > ?)"
+"""The same where values have no names: the number twice."""
+
 
 HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
     """Two columns that `sum_of` makes one sum: SQLite refuses a sum that goes beyond 64 bits."""
-    return f"sum(({expression}) / {HALF}), sum(({expression}) % {HALF})"
+    return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
 def sum_of(high: Any, low: Any) -> int:
@@ -389,17 +385,21 @@ def supersede(
 ) -> None:
     """Say of versions, by their primary keys, that this import superseded them."""
     if connection.dialect == "sqlite":
-        where = " AND ".join(f"{name}=?" for name in keys)
-        sql = f"UPDATE {table} SET until=? WHERE {where}"  # noqa: S608
+        sql = statement(
+            "UPDATE {table} SET until=? WHERE {same}",
+            table=table,
+            same=" AND ".join(f"{name}=?" for name in keys),
+        )
         for row in rows:
             connection.ask(sql, (number, *row))
         return
     columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)]
     kinds = ["bigint" if isinstance(column[0], int) else "text" for column in columns]
-    arrays = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(kinds, 2))
-    where = " AND ".join(f"{table}.{name}=behind.{name}" for name in keys)
-    connection.ask(
-        f"UPDATE {table} SET until=$1::bigint FROM unnest({arrays}) "  # noqa: S608
-        f"AS behind ({', '.join(keys)}) WHERE {where}",
-        (number, *columns),
+    sql = statement(
+        "UPDATE {table} SET until=?::bigint FROM unnest({arrays}) AS behind ({keys}) WHERE {same}",
+        table=table,
+        arrays=", ".join(f"?::{kind}[]" for kind in kinds),
+        keys=", ".join(keys),
+        same=" AND ".join(f"{table}.{name}=behind.{name}" for name in keys),
     )
+    connection.ask(sql, (number, *columns))

@@ -14,10 +14,10 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import insert_rows, run, select_in, stream
+from app.database.statements import insert_rows, run, select_in, statement, stream
 from reconcile.instants import Instant
-from reconcile.matching.ledger_lines import Taking, taking_in, taking_text
-from reconcile.matching.rows import TakingRow, taking_row
+from reconcile.matching.ledger_lines import LedgerLine, ledger_line_in, ledger_line_text
+from reconcile.matching.rows import LedgerLineRow, ledger_line_row
 
 COLUMNS: Final = (
     "key",
@@ -39,16 +39,22 @@ AT_ONCE: Final = 1_000
 """Takings in memory at a time, about a kilobyte each."""
 
 _STALE: Final = (
-    "FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
+    "SELECT {shown} FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
     "WHERE takings.generation IS NULL OR takings.generation <> order_due.generation "
     "OR takings.until <= :now"
 )
+_STALE_ORDERS: Final = statement(_STALE, shown="order_due.order_key, order_due.generation")
+_STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 
-_FLAT: Final = (
-    f"SELECT {', '.join(COLUMNS[:9])}, CASE plain WHEN 1 THEN NULL ELSE told END "  # noqa: S608
-    "FROM takings"
+_FLAT_COLUMNS: Final = statement(
+    "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""A `TakingRow`, with the text of its `whole`."""
+"""A `LedgerLineRow`, with the text of its `whole`."""
+_FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
+_FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
+_WHOLE_OF_ORDERS: Final = statement(
+    "SELECT {columns} FROM takings WHERE order_key IN ({})", columns=", ".join(COLUMNS)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,25 +64,24 @@ class Fresh:
     order: str
     generation: int
     until: Instant | None
-    taking: Taking | None
+    taking: LedgerLine | None
 
 
 async def stale_orders(
     connection: AsyncConnection, *, now: Instant
 ) -> AsyncIterator[list[tuple[str, int]]]:
     """(order, generation of its evidence) of each order whose taking is missing, or behind."""
-    sql = f"SELECT order_due.order_key, order_due.generation {_STALE}"
-    async for rows in stream(connection, sql, at_once=AT_ONCE, values={"now": now}):
+    async for rows in stream(connection, _STALE_ORDERS, at_once=AT_ONCE, values={"now": now}):
         yield [(row[0], row[1]) for row in rows]
 
 
 async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
     """How many takings are missing, or behind."""
-    found = await connection.execute(text(f"SELECT count(*) {_STALE}"), {"now": now})
+    found = await connection.execute(text(_STALE_COUNT), {"now": now})
     return int(found.scalar_one())
 
 
-async def store_takings(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
+async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
     """Replace the takings of these orders."""
     delete = "DELETE FROM takings WHERE order_key IN ({})"
     await select_in(connection, sql=delete, values=[each.order for each in fresh])
@@ -87,9 +92,9 @@ async def store_takings(connection: AsyncConnection, fresh: Sequence[Fresh]) -> 
 def row_of(fresh: Fresh) -> tuple[Any, ...]:
     """The row of a taking: the values of COLUMNS."""
     assert fresh.taking is not None
-    flat = taking_row(fresh.taking)
+    flat = ledger_line_row(fresh.taking)
     plain = int(flat.whole is None)
-    return (*flat[:9], plain, taking_text(fresh.taking), fresh.generation, fresh.until)
+    return (*flat[:9], plain, ledger_line_text(fresh.taking), fresh.generation, fresh.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +110,7 @@ class KeyRange:
     @property
     def condition(self) -> str:
         """For a WHERE, with the parameters of `values`."""
-        return "key >= :first" + ("" if self.beyond is None else " AND key < :beyond")
+        return "key >= :first" if self.beyond is None else "key >= :first AND key < :beyond"
 
     @property
     def values(self) -> dict[str, str]:
@@ -116,40 +121,40 @@ class KeyRange:
 EVERYTHING: Final = KeyRange()
 
 
-async def flat_takings(
+async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
-) -> AsyncIterator[list[TakingRow]]:
+) -> AsyncIterator[list[LedgerLineRow]]:
     """The stored takings in key order as the matcher reads them, as they stand at `as_of`."""
-    sql = f"{_FLAT} WHERE {within.condition} ORDER BY key, order_key"
+    sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=AT_ONCE, values=within.values):
         yield [_flat_in(row, as_of) for row in rows]
 
 
-async def takings_of_keys(
+async def ledger_lines_of_keys(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
-) -> list[TakingRow]:
+) -> list[LedgerLineRow]:
     """The stored takings of these keys, as they stand at `as_of`."""
-    rows = await select_in(connection, sql=f"{_FLAT} WHERE key IN ({{}})", values=set(keys))
+    rows = await select_in(connection, sql=_FLAT_OF_KEYS, values=set(keys))
     return [_flat_in(row, as_of) for row in rows]
 
 
-def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
-    flat = TakingRow(*row)
-    return flat if row[9] is None else flat._replace(whole=taking_in(row[9], as_of=as_of))
+def _flat_in(row: Sequence[Any], as_of: Instant) -> LedgerLineRow:
+    flat = LedgerLineRow(*row)
+    return flat if row[9] is None else flat._replace(whole=ledger_line_in(row[9], as_of=as_of))
 
 
-async def whole_takings(
+async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
-) -> AsyncIterator[list[Taking]]:
+) -> AsyncIterator[list[LedgerLine]]:
     """The stored takings in key order, whole."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
-        yield [taking_in(row[0], as_of=as_of) for row in rows]
+        yield [ledger_line_in(row[0], as_of=as_of) for row in rows]
 
 
-async def stored_takings(
+async def stored_ledger_lines(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> dict[str, tuple[Any, ...]]:
     """The rows of these orders, by order."""
-    sql = f"SELECT {', '.join(COLUMNS)} FROM takings WHERE order_key IN ({{}})"  # noqa: S608
-    return {row[1]: row for row in await select_in(connection, sql=sql, values=orders)}
+    rows = await select_in(connection, sql=_WHOLE_OF_ORDERS, values=orders)
+    return {row[1]: row for row in rows}

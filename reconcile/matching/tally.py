@@ -15,7 +15,7 @@ from reconcile.matching.breaks import Break
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
 from reconcile.matching.decide import Decision
 from reconcile.matching.funds import Capture, captures_of
-from reconcile.matching.rows import BookRow, StatementRow, TakingRow
+from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
 
 COUNT, SUM, FEE, NET = range(4)
 
@@ -52,7 +52,7 @@ class Tally:
 
     # --- as they come
 
-    def takings(self, rows: Iterable[TakingRow]) -> Iterator[TakingRow]:
+    def takings(self, rows: Iterable[LedgerLineRow]) -> Iterator[LedgerLineRow]:
         """The same rows, counted."""
         orders, captures = self.read["takings"], self.read["settlement"]
         for row in rows:
@@ -69,7 +69,7 @@ class Tally:
                     sums[SUM] += minor
             yield row
 
-    def _read_whole(self, row: TakingRow) -> None:
+    def _read_whole(self, row: LedgerLineRow) -> None:
         assert row.whole is not None
         for each in row.whole.taken:
             if each.kind == "captured":
@@ -100,12 +100,12 @@ class Tally:
 
     # --- as they are decided
 
-    def place_orders(self, rows: Iterable[TakingRow], bucket: Bucket) -> None:
+    def place_orders(self, rows: Iterable[LedgerLineRow], bucket: Bucket) -> None:
         """These orders stand in this bucket."""
         for row in rows:
             self._add_order(self._sheet("takings", bucket), row)
 
-    def _add_order(self, sheet: Sheet, row: TakingRow) -> None:
+    def _add_order(self, sheet: Sheet, row: LedgerLineRow) -> None:
         """Once in each currency that it captured; without money, in that of its price."""
         sums: dict[str, int] = {}
         for capture in captures_of(row):
@@ -245,7 +245,7 @@ def _copy(sheet: Mapping[str, Sums]) -> Sheet:
 END: Final = "\U0010ffff" * 64
 """Comes after every key. References are shorter, and none begins with this noncharacter."""
 
-_NO_TAKING: Final = TakingRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
+_NO_LEDGER_LINE: Final = LedgerLineRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
 _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 
@@ -262,7 +262,7 @@ class Group(NamedTuple):
     """The rows of one key."""
 
     key: str
-    takings: list[TakingRow]
+    takings: list[LedgerLineRow]
     book: list[BookRow]
     statements: list[StatementRow]
 
@@ -276,12 +276,12 @@ class Plain(NamedTuple):
 
     agreed: Sheet
     settled: Sheet
-    fee_fits: Callable[[TakingRow, StatementRow], bool] | None
-    unsettled: Callable[[TakingRow], None]
+    fee_fits: Callable[[LedgerLineRow, StatementRow], bool] | None
+    unsettled: Callable[[LedgerLineRow], None]
 
 
 def merge(
-    takings: Iterator[TakingRow],
+    takings: Iterator[LedgerLineRow],
     book: Iterator[BookRow],
     lines: Iterator[StatementRow],
     *,
@@ -289,8 +289,8 @@ def merge(
 ) -> Iterator[Group]:
     """Every key that does not plainly agree. Raises ValueError for a stream that is not sorted."""
     agreed, settled, fee_fits, unsettled = plain
-    t, b, s = next(takings, _NO_TAKING), next(book, _NO_BOOK), next(lines, _NO_LINE)
-    t2, b2, s2 = next(takings, _NO_TAKING), next(book, _NO_BOOK), next(lines, _NO_LINE)
+    t, b, s = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
+    t2, b2, s2 = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
     while True:
         # Positions instead of names: this is done once for each order there is.
         key = t[0]
@@ -319,20 +319,20 @@ def merge(
             sums = agreed[currency]
             sums[0] += 1
             sums[1] += minor
-            t, t2 = t2, next(takings, _NO_TAKING)
+            t, t2 = t2, next(takings, _NO_LEDGER_LINE)
             b, b2 = b2, next(book, _NO_BOOK)
             continue
         key = min(t[0], b[0], s[0])
         if key == END:
             return
         group = Group(key, [], [], [])
-        t, t2 = _gather(group.takings, key, t, t2, rows=takings, none=_NO_TAKING)
+        t, t2 = _gather(group.takings, key, t, t2, rows=takings, none=_NO_LEDGER_LINE)
         b, b2 = _gather(group.book, key, b, b2, rows=book, none=_NO_BOOK)
         s, s2 = _gather(group.statements, key, s, s2, rows=lines, none=_NO_LINE)
         yield group
 
 
-def _is_of(s: StatementRow, t: TakingRow) -> bool:
+def _is_of(s: StatementRow, t: LedgerLineRow) -> bool:
     return (
         s[6] == t[2]
         and s[5] == t[3]
@@ -342,7 +342,7 @@ def _is_of(s: StatementRow, t: TakingRow) -> bool:
     )
 
 
-Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
+Row = TypeVar("Row", LedgerLineRow, BookRow, StatementRow)
 
 
 def _gather(

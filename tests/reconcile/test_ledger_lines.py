@@ -15,13 +15,21 @@ from reconcile.ledger.ledger import Balance, EntryKind, Facts
 from reconcile.ledger.policy import Policy
 from reconcile.matching.books import BookLine, match_key
 from reconcile.matching.breaks import Break, Candidate, break_in, break_text
-from reconcile.matching.ledger_lines import Doubted, Taken, Taking, taking, taking_in, taking_text
+from reconcile.matching.ledger_lines import (
+    Doubted,
+    LedgerLine,
+    Taken,
+    ledger_line_in,
+    ledger_line_of,
+    ledger_line_text,
+)
 from reconcile.matching.match import Matching
-from reconcile.matching.rows import book_row, taking_row
+from reconcile.matching.rows import book_row, ledger_line_row
 from reconcile.matching.rules import Coverage, MatchRules
 from reconcile.money import Money
 from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories, moments
+from tests.searching import examples
 
 
 def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
@@ -46,7 +54,7 @@ def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
     return tuple(found)
 
 
-def check(found: Taking, history: History, as_of: Instant) -> None:
+def check(found: LedgerLine, history: History, as_of: Instant) -> None:
     """What must hold of every taking."""
     ledger = fold(history, policy=Policy(), as_of=as_of)
     assert balances(found.taken) == ledger.balances
@@ -61,24 +69,24 @@ def check(found: Taking, history: History, as_of: Instant) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, derandomize=True, database=None, deadline=None)
+@settings(max_examples=examples(150), derandomize=True, database=None, deadline=None)
 @given(histories(), moments())
 def test_a_taking_is_what_the_ledger_says_of_money(history: History, as_of: Instant) -> None:
     """Entry by entry, with sources and first arrivals; and nothing of an order nobody spoke of."""
     ledger = fold(history, policy=Policy(), as_of=as_of)
-    found = taking(ledger)
+    found = ledger_line_of(ledger)
     if found is None:
         assert not ledger.case.heard
         assert not ledger.entries
         return
     check(found, history, as_of)
-    assert taking_in(taking_text(found), as_of=as_of) == found
+    assert ledger_line_in(ledger_line_text(found), as_of=as_of) == found
 
 
 def test_an_order_of_which_nothing_had_arrived_has_no_taking() -> None:
     """Nor has one that nobody ever spoke of."""
     empty = History(order=ORDER)
-    assert taking(fold(empty, policy=Policy(), as_of=T)) is None
+    assert ledger_line_of(fold(empty, policy=Policy(), as_of=T)) is None
 
 
 PAID = event("e1", "succeeded", payment="p", money=DUE)
@@ -88,16 +96,16 @@ YEN = Money(minor=7, currency="JPY")
 OTHERS = event("o", "succeeded", order="ORD-2", payment="p", money=MORE)
 
 
-def told(*events: Event, price: Money | None = None) -> Taking:
+def told(*events: Event, price: Money | None = None) -> LedgerLine:
     """The taking of an order of which these were said, and which the shop gave this price."""
     heard = [delivery(f"d{number}", number, each) for number, each in enumerate(events)]
     placed = () if price is None else (record("r", "order_placed", 0, money=price),)
     ledger = fold(history(*heard, *placed), policy=Policy(), as_of=seconds(99))
-    found = taking(ledger)
+    found = ledger_line_of(ledger)
     assert found is not None
     assert found.doubted or ledger.outcome == "unresolved" or not found.in_doubt
     assert not (found.owed and ledger.outcome == "unresolved")
-    assert taking_in(taking_text(found), as_of=seconds(99)) == found
+    assert ledger_line_in(ledger_line_text(found), as_of=seconds(99)) == found
     return found
 
 
@@ -222,7 +230,7 @@ def test_from_the_events_to_the_break(
     """A book that says paid, and no statement: each difference once, with its money."""
     line = BookLine(line_id="bok_1.1", reference=ORDER, kind="order", money=DUE, status="paid")
     matching = Matching(rules=MatchRules(), as_of=seconds(99) + 60 * DAY, coverage=Coverage())
-    rows = [taking_row(told(*events, price=DUE))]
+    rows = [ledger_line_row(told(*events, price=DUE))]
     found = list(matching.decide(takings=rows, book=[book_row(line)], statements=[]))
     breaks = [each for each in found if isinstance(each, Break)]
     assert [(each.cause, each.money) for each in breaks] == expected
