@@ -68,6 +68,7 @@ PARTS: Final = {
             "tests/receiving",
             "tests/database/test_inbox_file.py",
             "tests/database/test_opening.py",
+            "tests/database/test_sqlite.py",
             "tests/api/test_webhooks.py",
             "tests/api/test_edges.py",
             "tests/api/test_delivering.py",
