@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -25,14 +25,15 @@ from app.cli.output import (
     progress,
     shown,
 )
-from app.cli.proposals import told_proposal
-from app.cli.running import with_context
+from app.cli.proposals import proposal_notice
+from app.cli.running import processes, with_context
 from app.core.errors import ConfigurationError
 from app.core.text import counted
 from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
-    from app.finance.reconcile_period import Ran
+    from app.config.settings import Settings
+    from app.finance.reconcile_period import Ran, RunRequest
     from app.receiving.context import AppContext
 
 BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sentence")
@@ -104,6 +105,17 @@ FailOption = Annotated[
     bool, typer.Option("--fail-on-breaks", help="Exit code 1 where a break is open.")
 ]
 
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        min=1,
+        max=64,
+        help="Processes that match, of more than 50,000 orders. Default: one for each core, 2 at "
+        "most; with 1 this one does all of it.",
+    ),
+]
+
 
 @group.command("run")
 def run(
@@ -123,6 +135,7 @@ def run(
         typer.Option(exists=True, dir_okay=False, help="Other rules than those in force."),
     ] = None,
     fail_on_breaks: FailOption = False,
+    jobs: JobsOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Match everything and keep what was found.
@@ -130,12 +143,11 @@ def run(
     Without --from, --to, --as-of and --rules the run opens breaks that are new, and closes those
     that evidence has ended. With any of them it only looks.
 
-    Totals have four sides: book, the lines of the order book; takings, what was captured, held
+    Totals have six sides: book, the lines of the order book; takings, what was captured, held
     against the book; settlement, the same, held against the statements; statement, their lines;
     payouts, the sums of their payouts, held against the bank; bank, what it booked.
     """
-    from app.finance.reconcile_period import RunRequest, reconcile_period
-    from app.finance.reconcile_rows import rows_ahead
+    from app.finance.reconcile_period import RunRequest
 
     asked = RunRequest(
         since=moment(since, "--from"),
@@ -144,17 +156,32 @@ def run(
         rules=None if rules is None else _text_of(rules),
     )
 
-    async def work(context: AppContext) -> Ran:
-        with progress("reconciling", await rows_ahead(context, as_of=asked.as_of)) as advance:
-            found = await reconcile_period(context, asked, progress=advance)
-        await print_run(context, found, form)
-        return found
-
-    found = with_context(lambda context, settings: work(context), purpose="writing")
+    found = _run(asked, processes(jobs, most=MOST_PROCESSES), form)
     if not found.lived:
         note("This run only looked: it opened and closed no break.")
     if fail_on_breaks and found.open:
         raise typer.Exit(1)
+
+
+MOST_PROCESSES: Final = 2
+"""Processes that match where nobody said how many: each takes some 100 MiB."""
+
+
+def _run(asked: RunRequest, jobs: int, form: Format) -> Ran:
+    """Run it, and print what it found."""
+    from app.bootstrap_context import store_settings
+    from app.finance.reconcile_period import reconcile_period
+    from app.finance.reconcile_rows import rows_ahead
+    from app.orders.rebuild import Helpers
+
+    async def work(context: AppContext, settings: Settings) -> Ran:
+        helpers = Helpers(jobs=jobs, store=store_settings(settings))
+        with progress("reconciling", await rows_ahead(context, as_of=asked.as_of)) as advance:
+            found = await reconcile_period(context, asked, progress=advance, helpers=helpers)
+        await print_run(context, found, form)
+        return found
+
+    return with_context(work, purpose="writing")
 
 
 @group.command("show")
@@ -270,7 +297,7 @@ def save(
         purpose="writing",
     )
     if isinstance(done, Proposal):
-        note(told_proposal(done))
+        note(proposal_notice(done))
     else:
         note(f"Saved as rules {done.number}.")
 

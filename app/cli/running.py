@@ -62,6 +62,11 @@ def with_context(
     return run_loop(work())
 
 
+def processes(chosen: int | None, *, most: int) -> int:
+    """How many processes work: as chosen, else one for each core, so many at most."""
+    return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
+
+
 BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
 """The environment variable with an operator's own token. An option for it there is none: whoever
 lists the machine's processes would read it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +20,7 @@ from app.cli.output import (
     progress_ahead,
 )
 from app.cli.privacy import WhyWithout, WithoutErasures, said_without, tell_erased
-from app.cli.running import run_loop, with_context
+from app.cli.running import processes, run_loop, with_context
 from app.core.errors import UsageError
 from app.core.text import counted
 
@@ -107,7 +106,7 @@ def check(
     from app.privacy.check import check_database
 
     settings = load_settings()
-    again = check_again(settings, jobs=_processes(jobs)) if deep else None
+    again = check_again(settings, jobs=processes(jobs, most=8)) if deep else None
     retention = retention_of(settings, {})
     phones_go = retention is not None and retention.phones is not None
     with progress_ahead("checking") as (ahead, advance):
@@ -232,7 +231,7 @@ def refold(
     from app.orders.rebuild import Helpers, refold_all
     from app.orders.refold import refold_until_quiet
 
-    chosen = _processes(jobs)
+    chosen = processes(jobs, most=8)
     with progress("folding", None) as advance:
         if everything:
             folded = with_context(
@@ -278,11 +277,6 @@ def prove(
             )
         )
     _conclude(proof, proof.counter_examples, form)
-
-
-def _processes(chosen: int | None) -> int:
-    """How many processes work: as chosen, else one for each core, 8 at most."""
-    return min(len(os.sched_getaffinity(0)), 8) if chosen is None else chosen
 
 
 def _conclude(examined: Proof | Report, found: Sequence[object], form: Format) -> None:

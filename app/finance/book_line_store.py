@@ -115,10 +115,10 @@ def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
 ) -> tuple[WrittenVersions, list[tuple[Any, ...]], Rows]:
     """The counts, the rows to be added, and the keys of the versions that they supersede."""
-    keys = {row[0] for row in rows}
+    keys = [row[0] for row in rows]
     if not keys or not _any_between(connection, min(keys), max(keys)):
         return WrittenVersions(new=len(rows)), list(rows), []
-    found = select_rows(connection, sql=_VERSIONS, values=keys)
+    found = select_rows(connection, sql=_VERSIONS, values=set(keys))
     current = {row[:2]: row for row in found if row[3] is None}
     # A line that was taken back has no version in force, and its number may be erased all the same.
     erased = {row[:2] for row in found if row[-1] == ERASED}

@@ -10,17 +10,13 @@ imports published by then say (`newest_published`), whatever another one is writ
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, Final, Literal, get_args
 
 from sqlalchemy import ColumnElement, column, delete, insert, select, table, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.core.errors import StoreUnavailable
 from app.database.locks import IMPORTING, take_lock
 from app.database.statements import PlainConnection, Rows, run, statement
 from reconcile.instants import LATEST, TICK, Instant, format_known
@@ -218,128 +214,6 @@ async def undo_stretch(
         forgotten, in_force = forgotten.where(key <= to), in_force.where(key <= to)
     await connection.execute(forgotten)
     await connection.execute(in_force)
-
-
-# --- rows that must be put in order or looked through before anything is done with them -----------
-
-
-CACHE_KIB: Final = 32_768
-"""What stays in memory of it."""
-
-AT_ONCE: Final = 4_000
-"""Rows in memory at a time."""
-
-
-class Staged:
-    """Rows of the same columns, to be read again in the order of some of these."""
-
-    def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
-        self._columns, self._order = columns, ", ".join(order)
-        marks = ", ".join("?" * len(columns))
-        self._insert = statement("INSERT INTO staged VALUES ({marks})", marks=marks)
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        for setting in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_KIB}"):
-            self._database.execute(f"PRAGMA {setting}")
-        self._database.execute(f"CREATE TABLE staged ({', '.join(columns)})")
-        self._database.execute("BEGIN")
-
-    def add(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Keep these, too. Raises StoreUnavailable on a full disk."""
-        with _explained():
-            self._database.executemany(self._insert, rows)
-
-    def in_order(self) -> Iterator[Rows]:
-        """All of them in order, some thousand at a time."""
-        sql = "SELECT * FROM staged ORDER BY {order}"
-        yield from self._batches(statement(sql, order=self._order))
-
-    def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """The rows of which more than `at_most` are equal in these columns: of each the first
-        column, after that of the first of its equals."""
-        number, names = self._columns[0], ", ".join(of)
-        equal = " AND ".join(f"staged.{name}=crowd.{name}" for name in of)
-        sql = statement(
-            "SELECT crowd.first, staged.{number} FROM (SELECT {names}, min({number}) AS first "
-            "FROM staged GROUP BY {names} HAVING count(*) > ?) AS crowd "
-            "JOIN staged ON {equal} ORDER BY 1, 2",
-            number=number,
-            names=names,
-            equal=equal,
-        )
-        for rows in self._batches(sql, (at_most,)):
-            yield from rows
-
-    def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """The rows of which others are equal in these columns: all equal ones together."""
-        names = ", ".join(of)
-        sql = statement(
-            "SELECT * FROM staged WHERE ({names}) IN (SELECT {names} FROM staged "
-            "GROUP BY {names} HAVING count(*) > 1) ORDER BY {names}, {number}",
-            names=names,
-            number=self._columns[0],
-        )
-        places = [self._columns.index(name) for name in of]
-        rows = (row for batch in self._batches(sql) for row in batch)
-        for _, equal in groupby(rows, key=lambda row: [row[place] for place in places]):
-            yield list(equal)
-
-    def negative(self, name: str) -> Iterator[Rows]:
-        """The rows that have less than nothing in this column, some thousand at a time."""
-        yield from self._batches(statement("SELECT * FROM staged WHERE {name} < 0", name=name))
-
-    def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Forget these rows."""
-        names = ", ".join(of)
-        sql = statement(
-            "DELETE FROM staged WHERE ({names}) IN (SELECT {names} FROM staged "
-            "GROUP BY {names} HAVING count(*) > ?)",
-            names=names,
-        )
-        with _explained():
-            self._database.execute(sql, (at_most,))
-
-    def drop_without(self, name: str) -> None:
-        """Forget the rows that have nothing in this column."""
-        with _explained():
-            self._database.execute(statement("DELETE FROM staged WHERE {name} IS NULL", name=name))
-
-    def drop(self, numbers: Iterable[int]) -> None:
-        """Forget the rows of these numbers, which stand in the first column."""
-        with _explained():
-            self._database.executemany(
-                statement("DELETE FROM staged WHERE {number} = ?", number=self._columns[0]),
-                [(number,) for number in numbers],
-            )
-
-    def having(self, name: str) -> Iterator[Rows]:
-        """The rows that have something in this column, some thousand at a time."""
-        sql = "SELECT * FROM staged WHERE {name} IS NOT NULL"
-        yield from self._batches(statement(sql, name=name))
-
-    def count(self) -> int:
-        """How many rows are kept."""
-        (found,) = self._database.execute("SELECT count(*) FROM staged").fetchone()
-        return int(found)
-
-    def _batches(self, sql: str, values: tuple[int, ...] = ()) -> Iterator[Rows]:
-        with _explained():
-            cursor = self._database.execute(sql, values)
-            while rows := cursor.fetchmany(AT_ONCE):
-                yield rows
-
-    def close(self) -> None:
-        """Forget all of them."""
-        self._database.close()
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise StoreUnavailable(
-            f"the disk for temporary files (TMPDIR) cannot take this: {error}"
-        ) from error
 
 
 # --- versions of lines ----------------------------------------------------------------------------

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from app.finance.files.books import (
     BookForm,
     Form,
     Understanding,
+    Understood,
     story_of,
 )
 from app.finance.files.choosing import Asked, Chosen, Open, choose, choose_mapping
@@ -45,7 +45,6 @@ from app.finance.files.tables import (
 from app.finance.import_store import (
     BEYOND,
     Import,
-    Staged,
     WrittenVersions,
     begin_import,
     go_on,
@@ -60,6 +59,7 @@ from app.finance.import_store import (
 )
 from app.finance.import_store import imports as stored_imports
 from app.finance.order_references import Unfit, name_references, unfit_references
+from app.finance.staged_rows import Staged, chunks
 from app.finance.statement_store import compare_statement, write_statement
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
@@ -266,31 +266,6 @@ FIRST_ROWS, MOST_ROWS = 500, 4_000
 SILENT_S: Final = 5.0
 """An import that writes nothing for so long was killed."""
 
-Rows = list[tuple[Any, ...]]
-
-
-def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
-    """Rows in order, without their numbers, as many at a time as fit in a transaction then; rows
-    of one key or subject are not parted."""
-    held: Rows = []
-    for rows in staged.in_order():
-        held += [row[1:] for row in rows]
-        while end := _end(held, pace.size):
-            yield held[:end]
-            held = held[end:]
-    while held:
-        end = _end(held, pace.size) or len(held)
-        yield held[:end]
-        held = held[end:]
-
-
-def _end(rows: Rows, size: int) -> int:
-    """Where to part rows of which a first part may have this size; 0: not before more is read."""
-    if len(rows) <= size:
-        return 0
-    ends = chain(range(size, 0, -1), range(size + 1, len(rows)))
-    return next((end for end in ends if rows[end - 1][0] != rows[end][0]), 0)
-
 
 async def write_and_publish(
     context: AppContext,
@@ -411,7 +386,7 @@ async def import_file(
     with closing(_Reading(wanted, progress)) as reading:
         await reading.read()
         done = reading.done
-        if wanted.kind is BOOK:
+        if reading.names:
             reading.leave_out(await unfit_references(context, reading.staged))
         if wanted.dry_run:
             async with context.store.reading() as connection:
@@ -423,7 +398,7 @@ async def import_file(
             await write_and_publish(
                 context, wanted, reading.staged, done, who=who, progress=progress
             )
-            if wanted.kind is BOOK and done.number is not None:
+            if reading.names and done.number is not None:
                 unfit = await name_references(context, reading.staged, number=done.number)
                 reading.tell_unfit(unfit)
     done.problems.sort(key=lambda problem: problem.row)
@@ -439,6 +414,7 @@ class _Reading:
         self.done = Imported(file=printable(wanted.path.name), sha256=wanted.sha256)
         self.staged = Staged(("number", *wanted.form.STAGED), order=(*wanted.kind.order, "number"))
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
+        self._negative = self._claims = self.names = False
 
     def close(self) -> None:
         """Forget the rows."""
@@ -482,9 +458,7 @@ class _Reading:
         done.passed_over = understanding.passed_over()
         for batch in table.batches():
             found = understanding.batch(batch)
-            self.staged.add(found.rows)
-            if wanted.kind.at_most == 1:
-                self.staged.add(map(self._claim, found.unclear))
+            self._stage(found)
             self._note(found.problems)
             done.totals_found += len(found.totals)
             done.totals += found.totals[: MAX_PROBLEMS - len(done.totals)]
@@ -501,18 +475,34 @@ class _Reading:
             raise RefusedTable(table.heading_row, f"the file has a heading and no rows{left_out}")
         return understanding
 
-    def _claim(self, row: Sequence[Any]) -> Sequence[Any]:
-        """What a row that is not clear speaks of. Once put right it may be the true one of two."""
-        said = 1 + len(self._wanted.kind.identity)
-        return (*row[:said], *(None,) * (len(row) - said))
+    def _stage(self, found: Understood) -> None:
+        """Keep rows, and of those that are not clear what they speak of, where that is clear: once
+        put right it may be the true one of two."""
+        self.staged.add(found.rows)
+        if self._wanted.kind is BOOK:
+            minor, source = (1 + self._wanted.form.STAGED.index(n) for n in ("minor", "source"))
+            self._negative = self._negative or any(row[minor] < 0 for row in found.rows)
+            self.names = self.names or any(row[source] is not None for row in found.rows)
+        if self._wanted.kind.at_most == 1:
+            said = 1 + len(self._wanted.kind.identity)
+            claims = [row for row in found.unclear if None not in row[:said]]
+            self.staged.add((*row[:said], *(None,) * (len(row) - said)) for row in claims)
+            self._claims = self._claims or bool(claims)
 
     def _look(self, understanding: Understanding) -> None:
         """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
-        kind, before = self._wanted.kind, None
-        column = understanding.name_of(kind.names)
-        if kind is BOOK:
-            self._tell_stories(understanding)
+        kind = self._wanted.kind
+        if kind is not BOOK or self._tell_stories(understanding):
+            self._tell_crowds(understanding.name_of(kind.names))
+        if self._claims:
+            self.staged.drop_without(kind.names)
+        self._count_rejected()
+
+    def _tell_crowds(self, column: str | None) -> None:
+        """Refuse rows of which too many are equal."""
+        kind, before, any_crowd = self._wanted.kind, None, False
         for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
+            any_crowd = True
             if first == row:
                 before = row
                 continue
@@ -524,16 +514,15 @@ class _Reading:
                     for one, other in pairs
                 ]
             )
-        self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
-        if kind.at_most == 1:
-            self.staged.drop_without(kind.names)
-        self._count_rejected()
+        if any_crowd:
+            self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
-    def _tell_stories(self, understanding: Understanding) -> None:
-        """Bring together the rows of one order that add up; refuse refunds without their order."""
-        stories, parts = list[Sequence[Any]](), list[int]()
+    def _tell_stories(self, understanding: Understanding) -> bool:
+        """Bring together the rows of one order that add up; refuse refunds without their order.
+        Returns whether any rows are of one order."""
+        stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
-            story = story_of(rows)
+            several, story = True, story_of(rows)
             if story is not None:
                 stories.append(story)
                 parts += [row[0] for row in rows]
@@ -541,10 +530,11 @@ class _Reading:
         self.staged.add(stories)
         self.done.told_with = len(parts) - len(stories)
         column, alone = understanding.name_of("amount"), list[int]()
-        for rows in self.staged.negative("minor"):
+        for rows in self.staged.negative("minor") if self._negative else ():
             alone += [row[0] for row in rows if row[2] != "entry"]
         self._note([Problem(row=row, column=column, sentence=REFUND_ALONE) for row in alone])
         self.staged.drop(alone)
+        return several
 
     def _count_rejected(self) -> None:
         self.done.rejected = self.done.read - self.done.told_with - self.staged.count()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -37,6 +37,9 @@ COLUMNS: Final = (
 
 AT_ONCE: Final = 1_000
 """Takings in memory at a time, about a kilobyte each."""
+
+FLAT_AT_ONCE: Final = 4_000
+"""Rows of plain takings in memory at a time, less than half a kilobyte each."""
 
 _STALE: Final = (
     "SELECT {shown} FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
@@ -121,13 +124,27 @@ class KeyRange:
 EVERYTHING: Final = KeyRange()
 
 
+async def count_takings(connection: AsyncConnection) -> int:
+    """How many are stored."""
+    found = await connection.execute(text("SELECT count(*) FROM takings"))
+    return int(found.scalar_one())
+
+
+async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[str]:
+    """The keys that stand at these places, counted from 0, in the order of keys."""
+    sql = text("SELECT key FROM takings ORDER BY key, order_key LIMIT 1 OFFSET :place")
+    found = [await connection.scalar(sql, {"place": place}) for place in places]
+    return [key for key in found if key is not None]
+
+
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[LedgerLineRow]]:
-    """The stored takings in key order as the matcher reads them, as they stand at `as_of`."""
+    """The stored takings in key order as the matcher reads them, as they stand at `as_of`; plain
+    ones as bare tuples."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
-    async for rows in stream(connection, sql, at_once=AT_ONCE, values=within.values):
-        yield [_flat_in(row, as_of) for row in rows]
+    async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
+        yield [cast(LedgerLineRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
 
 
 async def ledger_lines_of_keys(

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from app.database.engine import Connection, scratch_database
@@ -124,16 +125,17 @@ def _fresh(context: AppContext, history: History, *, generation: int, now: Insta
 async def ledger_lines_now(
     connection: Connection, overlay: Overlay, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[LedgerLineRow]]:
-    """The cached takings in key order, with what is stale among them replaced."""
+    """The cached takings in key order, as of `flat_ledger_lines`, with what is stale among them
+    replaced."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:
-            batch = [row for row in batch if row.order not in stale]
-        last = batch[-1].key if batch else ""
+            batch = [row for row in batch if row[1] not in stale]
+        last = batch[-1][0] if batch else ""
         if waiting and waiting[0].key <= last:
             while waiting and waiting[0].key <= last:
                 batch.append(waiting.popleft())
-            batch.sort(key=lambda row: row.key)
+            batch.sort(key=itemgetter(0))
         yield batch
     yield list(waiting)
 

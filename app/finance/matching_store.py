@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, TypeVar
 
 from sqlalchemy import column, select, table, text
@@ -29,11 +30,37 @@ async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Re
     return await connection.run_sync(lambda _: work())
 
 
+async def share_snapshot(connection: AsyncConnection) -> str:
+    """Let other processes see what this connection's transaction does, of which it is the first
+    statement; the name by which they get it. On SQLite there is none: they see the same as long as
+    nobody writes."""
+    if connection.dialect.name == "sqlite":
+        await newest_published(connection)  # a transaction begins with what it reads first
+        return ""
+    return str(await connection.scalar(text("SELECT pg_export_snapshot()")))
+
+
+async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
+    """See from now on what `share_snapshot` named."""
+    if connection.dialect.name != "sqlite":
+        # The server made the name: digits and dashes. A parameter cannot stand here.
+        assert name.replace("-", "").isalnum()
+        sql = statement("SET TRANSACTION SNAPSHOT '{name}'", name=name)
+        await connection.execute(text(sql))
+    await newest_published(connection)
+
+
 def rows_of(batches: AsyncIterator[list[Item]], progress: Callable[[int], None]) -> Iterator[Item]:
     """The rows of a stream one by one, for code that `in_step` runs."""
+    return chain.from_iterable(_told_of(batches, progress))
+
+
+def _told_of(
+    batches: AsyncIterator[list[Item]], progress: Callable[[int], None]
+) -> Iterator[list[Item]]:
     while (batch := await_only(_next(batches))) is not None:
         progress(len(batch))
-        yield from batch
+        yield batch
 
 
 def wait_for(work: Awaitable[Result]) -> Result:

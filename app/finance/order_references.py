@@ -12,7 +12,7 @@ from typing import Any
 
 from app.access.operators import author_of_import
 from app.finance.files.books import REFERENCES
-from app.finance.import_store import Staged
+from app.finance.staged_rows import Staged
 from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
 from app.orders.record_store import add_records, owners_of, records_of
 from app.receiving.context import AppContext

@@ -7,7 +7,8 @@ it is kept with what it saw, and no break's life is touched by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
@@ -18,6 +19,7 @@ from app.finance.break_store import decided_breaks, deciding_alone, steps_of
 from app.finance.ledger_lines import refresh_ledger_lines
 from app.finance.match_rules import Rules, read_rules, rules_of
 from app.finance.matching_store import SavedRules, in_step, rules_in_force, wait_for
+from app.finance.reconcile_ranges import Ranges, ranges_of
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.finance.run_store import (
     AT_ONCE,
@@ -31,6 +33,7 @@ from app.finance.run_store import (
     stretch_between,
     take_run_number,
 )
+from app.orders.rebuild import Helpers
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
@@ -92,13 +95,18 @@ class Ran:
 
 
 async def reconcile_period(
-    context: AppContext, asked: RunRequest, *, progress: Callable[[int], None]
+    context: AppContext,
+    asked: RunRequest,
+    *,
+    progress: Callable[[int], None],
+    helpers: Helpers | None = None,
 ) -> Ran:
     """Match everything that was asked for, and keep the run.
 
-    `progress` is told of rows that were folded or read. Raises ConfigurationError with every
-    mistake of a file of rules, and UsageError for an instant that is still to come or a time that
-    ends before it begins.
+    `progress` is told of rows that were folded or read. helpers: other processes that match ranges
+    of keys where there are many orders; None: this one does all of it. Raises ConfigurationError
+    with every mistake of a file of rules, UsageError for an instant that is still to come or a time
+    that ends before it begins, and UnreachableError where another process died.
     """
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
@@ -106,15 +114,17 @@ async def reconcile_period(
     if asked.as_of is not None and asked.as_of > at:
         raise UsageError("--as-of lies in the future: nothing of it is known")
     number, rules, saved = await _begin(context, asked)
-    if asked.as_of is None:
-        await refresh_ledger_lines(context, progress=progress)
-    async with snapshot_of(context, asked.as_of, progress) as snapshot:
-        known = await known_in(
-            context, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
-        )
-        work = _Work(context, number, known)
-        await work.first_look(snapshot, progress)
-        bank = await snapshot.bank(known)
+    async with ranges_of(context, helpers, as_of=asked.as_of) as ranges:
+        if asked.as_of is None:
+            await refresh_ledger_lines(context, progress=progress)
+        async with snapshot_of(context, asked.as_of, progress) as snapshot:
+            if ranges is not None:
+                await ranges.share(context, snapshot)
+            known = await known_in(
+                context, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
+            )
+            work = _Work(context, number, known)
+            bank = await work.first_look(snapshot, ranges, progress)
     control = await work.second_look(bank)
     done = Run(
         number=number,
@@ -186,24 +196,41 @@ class _Work:
         self._waiting: list[Break] = []
         self.breaks = 0
 
-    async def first_look(self, snapshot: Snapshot, progress: Callable[[int], None]) -> None:
-        """Read and match everything, by key."""
+    async def first_look(
+        self, snapshot: Snapshot, ranges: Ranges | None, progress: Callable[[int], None]
+    ) -> BankLeg | None:
+        """Read and match everything, by key: here, or by ranges in other processes, while this one
+        matches the bank, which it gives back."""
 
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
                 if self._take(decision):
                     wait_for(self._save())
 
-        await in_step(snapshot.connection, work)
+        if ranges is None:
+            await in_step(snapshot.connection, work)
+            return await snapshot.bank(self._known)
+        matching = ranges.match(self._known, save=self._save_all, progress=progress)
+        parts = asyncio.create_task(matching)
+        try:
+            bank = await snapshot.bank(self._known)
+            for part in await parts:
+                self._matching.absorb(part)
+        finally:
+            parts.cancel()
+        return bank
+
+    async def _save_all(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            if self._take(decision):
+                await self._save()
 
     async def second_look(self, bank: BankLeg | None) -> Control:
         """Match what is left over, and payouts against the bank. It may think for long, so no
         snapshot is held meanwhile."""
         period = self._known.period
         of_bank = () if bank is None else bank.decisions(period)
-        for decision in chain(self._matching.rest(), of_bank):
-            if self._take(decision):
-                await self._save()
+        await self._save_all(chain(self._matching.rest(), of_bank))
         await self._save()
         control = self._matching.control()
         return control if bank is None else control + bank.control(period)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 from app.core.errors import UsageError
 from app.database.engine import Connection
@@ -90,15 +90,16 @@ class Snapshot:
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_rows(self.connection, as_of=at, first=first, beyond=beyond)
         told = statement_rows(self.connection, as_of=at, first=first, beyond=beyond)
-        takings: Iterator[LedgerLineRow] = rows_of(cached, progress)
-        book: Iterator[BookRow] = map(BookRow._make, rows_of(lines, progress))
-        statements: Iterator[StatementRow] = map(StatementRow._make, rows_of(told, progress))
+        takings = rows_of(cached, progress)
+        # Bare tuples are enough for the matcher (`reconcile.matching.rows`).
+        book = cast(Iterator[BookRow], rows_of(lines, progress))
+        statements = cast(Iterator[StatementRow], rows_of(told, progress))
         if known.period is not None:
             takings, book, statements = within(
                 known.period,
-                takings=takings,
-                book=book,
-                statements=statements,
+                takings=(LedgerLineRow(*row) for row in takings),
+                book=map(BookRow._make, book),
+                statements=map(StatementRow._make, statements),
                 joined=known.joined,
                 elsewhere=elsewhere,
                 outside=outside,

@@ -1,8 +1,10 @@
 """What the matcher reads: one flat row a taking, a book line, a statement line, in key order.
 
 Leaves out: values. A million rows stream past, and nearly all of them agree; a tuple that the
-database's own row becomes without anything being built costs a fraction of a value. Whoever has
-values gets rows from `ledger_line_row`, `book_row` and `statement_row`.
+database's own row becomes without anything being built costs a fraction of a value. A stream may
+even give the database's own bare tuples, of a taking that is plain without its last fields: the
+matcher makes rows of those that it looks at. Whoever has values gets rows from `ledger_line_row`,
+`book_row` and `statement_row`.
 
 All three streams are in ascending order of `key`, compared as Python compares strings: by code
 point, which is the order of SQLite's BINARY and of PostgreSQL's `COLLATE "C"`. The order of rows

@@ -198,9 +198,13 @@ class Terms:
         return (gross * rule.per_million + 500_000) // 1_000_000 + rule.fixed, rule.tolerance
 
     def fee_fits(self, taking: LedgerLineRow, line: StatementRow) -> bool:
-        """Whether the line's fee is the expected one, or none is known."""
-        found = self.expected_fee(line.gross, source=taking.source, currency=line.currency)
-        return found is None or abs(line.fee - found[0]) <= found[1]
+        """Whether the line's fee is the expected one, or none is known. It is asked of every plain
+        order: positions instead of names."""
+        rule = self._fees.get((taking[4], line[5]))
+        if rule is None:
+            return True
+        due = (line[6] * rule.per_million + 500_000) // 1_000_000 + rule.fixed
+        return -rule.tolerance <= line[7] - due <= rule.tolerance
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
         """Why money of this date need not be in the book; None if it must be."""

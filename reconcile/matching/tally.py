@@ -7,8 +7,10 @@ every row was placed once do the two agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.breaks import Break
@@ -52,22 +54,26 @@ class Tally:
 
     # --- as they come
 
+    # Some hundred rows at once, a column at a time: this is done once for each row there is.
+
     def takings(self, rows: Iterable[LedgerLineRow]) -> Iterator[LedgerLineRow]:
         """The same rows, counted."""
+        return chain.from_iterable(map(self._read_takings, _batches(rows)))
+
+    def _read_takings(self, rows: list[LedgerLineRow]) -> list[LedgerLineRow]:
         orders, captures = self.read["takings"], self.read["settlement"]
-        for row in rows:
-            minor = row[2]
-            if row[9] is not None:
-                self._read_whole(row)
-            else:
-                sums = orders[row[3] or self._home]
-                sums[COUNT] += 1
-                if minor:
-                    sums[SUM] += minor
-                    sums = captures[row[3]]
-                    sums[COUNT] += 1
-                    sums[SUM] += minor
-            yield row
+        plain = [row for row in rows if row[9] is None]
+        if len(plain) < len(rows):
+            for row in rows:
+                if row[9] is not None:
+                    self._read_whole(row)
+        for currency, own in _by_currency(plain, 3):
+            minors = [row[2] for row in own]
+            came = len(minors) - minors.count(0)
+            _plus(orders[currency or self._home], (len(minors), sum(minors)))
+            if came:
+                _plus(captures[currency], (came, sum(minors)))
+        return rows
 
     def _read_whole(self, row: LedgerLineRow) -> None:
         assert row.whole is not None
@@ -80,23 +86,23 @@ class Tally:
 
     def book(self, rows: Iterable[BookRow]) -> Iterator[BookRow]:
         """The same rows, counted."""
-        read = self.read["book"]
-        for row in rows:
-            sums = read[row[5]]
-            sums[COUNT] += 1
-            sums[SUM] += row[4]
-            yield row
+        return chain.from_iterable(map(self._read_book, _batches(rows)))
+
+    def _read_book(self, rows: list[BookRow]) -> list[BookRow]:
+        for currency, own in _by_currency(rows, 5):
+            _plus(self.read["book"][currency], (len(own), sum([row[4] for row in own])))
+        return rows
 
     def statements(self, rows: Iterable[StatementRow]) -> Iterator[StatementRow]:
         """The same rows, counted."""
-        read = self.read["statement"]
-        for row in rows:
-            sums = read[row[5]]
-            sums[COUNT] += 1
-            sums[SUM] += row[6]
-            sums[FEE] += row[7]
-            sums[NET] += row[8]
-            yield row
+        return chain.from_iterable(map(self._read_statements, _batches(rows)))
+
+    def _read_statements(self, rows: list[StatementRow]) -> list[StatementRow]:
+        for currency, own in _by_currency(rows, 5):
+            gross, fee = sum([row[6] for row in own]), sum([row[7] for row in own])
+            net = sum([row[8] for row in own])
+            _plus(self.read["statement"][currency], (len(own), gross, fee, net))
+        return rows
 
     # --- as they are decided
 
@@ -228,9 +234,29 @@ def _merge(into: Sheet, sheet: Mapping[str, Sums]) -> None:
         _plus(into[currency], sums)
 
 
-def _plus(into: Sums, sums: Sums) -> None:
+def _plus(into: Sums, sums: Sequence[int]) -> None:
     for place, value in enumerate(sums):
         into[place] += value
+
+
+Row = TypeVar("Row", LedgerLineRow, BookRow, StatementRow)
+
+TOGETHER: Final = 500
+"""Rows that are counted together."""
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    more = iter(rows)
+    while batch := list(islice(more, TOGETHER)):
+        yield batch
+
+
+def _by_currency(rows: list[Row], place: int) -> Iterator[tuple[str, list[Row]]]:
+    """The rows of each currency, which stands in this place."""
+    of: Callable[[Row], Any] = itemgetter(place)
+    currencies: set[str] = set(map(of, rows))
+    for currency in currencies:
+        yield currency, rows if len(currencies) == 1 else [r for r in rows if of(r) == currency]
 
 
 def _copy(sheet: Mapping[str, Sums]) -> Sheet:
@@ -253,9 +279,6 @@ MOST_AT_ONCE: Final = 10_000
 """Rows of one stream and key that are looked at together: no order has so many lines, but a file
 whose reference column is the wrong one has, and lines that name no order all have one key. What
 is beyond comes as a further group of that key."""
-
-_TAKEN_AS_PAID: Final = frozenset({("paid", None), (None, None), ("paid", 0), (None, 0)})
-"""Status, and what was refunded."""
 
 
 class Group(NamedTuple):
@@ -291,45 +314,52 @@ def merge(
     agreed, settled, fee_fits, unsettled = plain
     t, b, s = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
     t2, b2, s2 = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
+    last, count, captured, fees, net = "", 0, 0, 0, 0
     while True:
         # Positions instead of names: this is done once for each order there is.
         key = t[0]
         if (
-            key == b[0]
-            and t2[0] > key < b2[0]
+            t2[0] > key == b[0] < b2[0]
             and t[9] is None
             and (minor := t[2])
             and minor == b[4]
             and (currency := t[3]) == b[5]
-            and (b[7], b[9]) in _TAKEN_AS_PAID
+            and not b[9]  # what was refunded, and the status
+            and (b[7] == "paid" or b[7] is None)
             and (
                 (unseen := s[0] > key)
                 or (s[0] == key < s2[0] and _is_of(s, t) and (not fee_fits or fee_fits(t, s)))
             )
         ):
             if unseen:
-                unsettled(t)
+                _plus(agreed[currency], (1, minor))
+                unsettled(LedgerLineRow(*t))
             else:
-                sums = settled[currency]
-                sums[0] += 1
-                sums[1] += minor
-                sums[2] += s[7]
-                sums[3] += s[8]
+                if currency != last:
+                    _agree(agreed, settled, last, (count, captured, fees, net))
+                    last, count, captured, fees, net = currency, 0, 0, 0, 0
+                count, captured = count + 1, captured + minor
+                fees, net = fees + s[7], net + s[8]
                 s, s2 = s2, next(lines, _NO_LINE)
-            sums = agreed[currency]
-            sums[0] += 1
-            sums[1] += minor
             t, t2 = t2, next(takings, _NO_LEDGER_LINE)
             b, b2 = b2, next(book, _NO_BOOK)
             continue
-        key = min(t[0], b[0], s[0])
-        if key == END:
+        _agree(agreed, settled, last, (count, captured, fees, net))
+        count = captured = fees = net = 0
+        if (key := min(t[0], b[0], s[0])) == END:
             return
         group = Group(key, [], [], [])
         t, t2 = _gather(group.takings, key, t, t2, rows=takings, none=_NO_LEDGER_LINE)
         b, b2 = _gather(group.book, key, b, b2, rows=book, none=_NO_BOOK)
         s, s2 = _gather(group.statements, key, s, s2, rows=lines, none=_NO_LINE)
         yield group
+
+
+def _agree(agreed: Sheet, settled: Sheet, currency: str, sums: Sequence[int]) -> None:
+    """Count orders that agree on all sides: COUNT, SUM, FEE, NET of their statement lines."""
+    if sums[COUNT]:
+        _plus(settled[currency], sums)
+        _plus(agreed[currency], sums[: SUM + 1])
 
 
 def _is_of(s: StatementRow, t: LedgerLineRow) -> bool:
@@ -342,17 +372,15 @@ def _is_of(s: StatementRow, t: LedgerLineRow) -> bool:
     )
 
 
-Row = TypeVar("Row", LedgerLineRow, BookRow, StatementRow)
-
-
 def _gather(
     into: list[Row], key: str, one: Row, two: Row, *, rows: Iterator[Row], none: Row
 ) -> tuple[Row, Row]:
     """Put the rows of the key into the list; the two that come after them."""
+    make: Callable[..., Row] = type(none)
     while one[0] == key:
         if len(into) == MOST_AT_ONCE:
             return one, two
-        into.append(one)
+        into.append(make(*one))
         one, two = two, next(rows, none)
     if one[0] < key:
         raise ValueError(f"the rows are not in the order of their keys after {key[:40]!r}")

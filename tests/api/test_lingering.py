@@ -7,7 +7,7 @@ import asyncio
 from starlette.types import Receive, Scope, Send
 
 from app.receiving.guard import LINGER_BYTES, LINGER_S
-from tests.api.wire import connect, length, part, start
+from tests.api.wire import GET, connect, length, part, start
 
 POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\nxx"
 
@@ -75,4 +75,14 @@ async def test_the_rest_of_a_short_body_leaves_the_connection_as_it_was() -> Non
         await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % size)
         await client.ask(b"x" * size)
         assert client.wire.sent[0].count(b"HTTP/1.1 ") == answers
+    assert not client.wire.is_closing()
+
+
+async def test_a_request_behind_a_body_that_was_answered_early_is_not_taken() -> None:
+    """Whoever was told that the connection ends has to send it on another one."""
+    client = connect(too_long)
+    await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nxx")
+    assert client.wire.ended
+    await client.ask(b"xx" + GET)
+    assert b"".join(client.wire.writes).count(b"HTTP/1.1 ") == 1
     assert not client.wire.is_closing()

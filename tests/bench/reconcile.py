@@ -1,5 +1,5 @@
 """Reconcile a month: as many ledgers, book lines and statement lines, and the bank, in one SQLite
-file.
+file, on two cores.
 
 The command runs in a process of its own, so that its memory is its own; what it found is compared
 with the truth, break by break. `python -m tests.bench.reconcile DATABASE RESULT` is that process.
@@ -8,6 +8,7 @@ with the truth, break by break. `python -m tests.bench.reconcile DATABASE RESULT
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -15,16 +16,16 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from app.cli.running import run_loop
+from app.cli.running import processes, run_loop
 from app.core.clock import SetClock
 from app.finance.break_acts import breaks_of_run
-from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.finance.reconcile_period import RunRequest, _Work, reconcile_period
+from app.orders.rebuild import Helpers
 from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy
 from reconcile.matching.decide import Decision, Match
-from reconcile.matching.tally import Tally
-from tests.bench.processes import Ran, last_core, run
+from tests.bench.processes import last_two_cores, run
 from tests.bench.reconciled import RULES, fill
 from tests.bench.report import Figure
 from tests.bench.sizes import BARS, Sizes
@@ -39,10 +40,12 @@ Found = Counter[tuple[str, str | None, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """What came of it. `seconds` and `cpu` are those of the reconciliation alone."""
+    """What came of it. `seconds` and `cpu` are those of the reconciliation alone, of all its
+    processes, as is `peak_mib`: no less than what all of them had at once."""
 
     rows: int
-    ran: Ran
+    jobs: int
+    peak_mib: float
     seconds: float
     cpu: float
     missed: int
@@ -59,14 +62,15 @@ def reconcile(folder: Path, *, orders: int) -> Reconciled:
     fill(path, month)
     print("reconcile: running", file=sys.stderr)
     command = ("tests.bench.reconcile", str(path), str(told))
-    ran = run(command, log=folder / "reconcile.log", env={}, cores={last_core()})
+    ran = run(command, log=folder / "reconcile.log", env={}, cores=last_two_cores())
     result = json.loads(told.read_text(encoding="utf-8"))
     truth = Found(found for case in month.cases() for found in case.breaks)
     found = Found({tuple(key): count for key, count in result["breaks"]})
     matches = Counter(match for case in month.cases() for match in case.matches)
     return Reconciled(
         rows=result["rows"],
-        ran=ran,
+        jobs=result["jobs"],
+        peak_mib=ran.peak_rss_mib + result["others_mib"],
         seconds=result["seconds"],
         cpu=result["cpu"],
         missed=(truth - found).total(),
@@ -95,6 +99,7 @@ def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
         checks=checks,
         details={
             "book rows": done.rows,
+            "processes that match": done.jobs,
             "seconds": done.seconds,
             "seconds of processor time": done.cpu,
             "book rows per second of processor time": done.rows / done.cpu,
@@ -102,7 +107,7 @@ def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
     )
     memory = Figure(
         name="reconciliation's peak memory",
-        value=done.ran.peak_rss_mib,
+        value=done.peak_mib,
         unit="MiB",
         bar=BARS["reconcile memory"],
         sense="at most",
@@ -114,17 +119,17 @@ def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
 
 
 def _counted_matches() -> Counter[tuple[str, str | None]]:
-    """Counts (kind, order) of what is matched otherwise than by reference, as it is told: a run
+    """Counts (kind, order) of what is matched otherwise than by reference, as the run takes it: it
     keeps its breaks and sums, and in those a refund has no side of its own."""
     matches: Counter[tuple[str, str | None]] = Counter()
-    tell = Tally.tell
+    take = _Work._take
 
-    def told(tally: Tally, decision: Decision) -> None:
+    def taken(work: _Work, decision: Decision) -> bool:
         if isinstance(decision, Match):
             matches[decision.kind, decision.order] += 1
-        tell(tally, decision)
+        return take(work, decision)
 
-    Tally.tell = told  # type: ignore[assignment, method-assign]
+    _Work._take = taken  # type: ignore[assignment, method-assign]
     return matches
 
 
@@ -132,17 +137,25 @@ async def _measured(path: str) -> dict[str, Any]:
     settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
     async with open_store(settings, purpose="writing") as store:
         context = AppContext(store=store, policy=Policy(), clock=SetClock(AS_OF))
-        matches = _counted_matches()
+        matches, jobs = _counted_matches(), processes(None, most=2)
         began, cpu = perf_counter(), process_time()
-        done = await reconcile_period(context, RunRequest(rules=RULES), progress=lambda _: None)
+        done = await reconcile_period(
+            context,
+            RunRequest(rules=RULES),
+            progress=lambda _: None,
+            helpers=Helpers(jobs=jobs, store=settings),
+        )
         seconds, cpu = perf_counter() - began, process_time() - cpu
+        others = resource.getrusage(resource.RUSAGE_CHILDREN)
         found = Found()
         async for part in breaks_of_run(context, done.number):
             found.update((b.seen.cause, b.seen.order, b.seen.money.minor) for b in part)
     lines = done.control.lines
     return {
         "seconds": seconds,
-        "cpu": cpu,
+        "cpu": cpu + others.ru_utime + others.ru_stime,
+        "jobs": jobs,
+        "others_mib": jobs * others.ru_maxrss / 1024,
         "rows": sum(each.count for each in done.control.read if each.side == "book"),
         "breaks": [(list(key), count) for key, count in found.items()],
         "matches": [(list(key), count) for key, count in matches.items()],

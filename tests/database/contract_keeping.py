@@ -27,7 +27,12 @@ from app.database.statements import run
 from app.database.tables import metadata
 from app.monitoring.health import refusal
 from app.receiving import inbox_queue
-from app.receiving.refusal_store import Rejection, RejectionRing
+from app.receiving.refusal_store import (
+    Rejection,
+    RejectionRing,
+    find_rejection,
+    kept_rejections,
+)
 from app.receiving.store import Store, StoreSettings, open_store
 from reconcile.instants import DAY, HOUR, TICK, format_instant
 from tests.database.builders import (
@@ -153,6 +158,16 @@ class KeepingContract:
             assert (await kept_in_ring(store))[0] == MAX_COUNT
             await keep(store, rejection())
             assert 1 < (await kept_in_ring(store))[0] <= MAX_COUNT
+
+    @pytest.mark.alike
+    async def test_what_was_refused_is_read_as_it_was_kept(self, store: Store) -> None:
+        """Every member of it, alone and in the order of arrival."""
+        refused = [rejection(body=b"{1}", headers="c: d"), rejection()]
+        await keep(store, *refused)
+        async with store.reading() as connection:
+            assert await kept_rejections(connection, after="", at_once=9) == refused
+            assert await find_rejection(connection, refused[1].delivery_id) == refused[1]
+            assert await find_rejection(connection, "dlv_none") is None
 
     @pytest.mark.parametrize("bound", ["rejections_max_count", "rejections_max_bytes"])
     async def test_a_ring_of_nothing(self, url: str, bound: str) -> None:

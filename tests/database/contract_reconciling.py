@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from threading import Thread
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
+from sqlalchemy import text
 
 from app.core.clock import SetClock
-from app.database.engine import Connection
+from app.database.engine import Connection as Session
 from app.database.statements import insert_rows, run
+from app.finance import reconcile_ranges
 from app.finance.break_acts import breaks_of_run, finished_run, living_breaks
 from app.finance.reconcile_period import Ran, RunRequest, ran, reconcile_period
+from app.finance.reconcile_ranges import Ranges
+from app.finance.reconcile_rows import Snapshot
+from app.orders.rebuild import Helpers
 from app.receiving.context import AppContext
-from app.receiving.store import Store
+from app.receiving.store import Store, StoreSettings
 from reconcile.instants import DAY
 from reconcile.ledger.policy import Policy
 from tests.bench.reconciled import RULES, tables
+from tests.database.builders import rows
 from tests.database.contract_ledgers import quiet
 from tests.reconcile.books_truth import AS_OF, END, START, Month
 
@@ -31,8 +43,8 @@ TRUTH = Found(found for case in MONTH.cases() for found in case.breaks)
 async def filled(store: Store) -> AppContext:
     """A store with the month, seen when it is long over."""
     async with store.writing() as connection:
-        for table, columns, rows in tables(MONTH):
-            await run(connection, insert_rows, table=table, columns=columns, rows=list(rows))
+        for table, columns, filling in tables(MONTH):
+            await run(connection, insert_rows, table=table, columns=columns, rows=list(filling))
     return AppContext(store=store, policy=Policy(), clock=SetClock(AS_OF))
 
 
@@ -64,7 +76,7 @@ class ReconcilingContract:
         reading, held = store.reading, list[object]()
 
         @asynccontextmanager
-        async def counted() -> AsyncIterator[Connection]:
+        async def counted() -> AsyncIterator[Session]:
             async with reading() as connection:
                 held.append(connection)
                 yield connection
@@ -95,3 +107,57 @@ class ReconcilingContract:
             context, RunRequest(rules=RULES, since=END + DAY), progress=quiet
         )
         assert after.breaks == 0
+
+    async def test_ranges_of_keys_in_processes_come_to_what_one_process_writes(
+        self, url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The same breaks in the same versions, the same totals and as many rows told, wherever the
+        keys are cut, and whatever is written once the snapshot is shared. Groups, matches by date
+        and the bank cross the cuts. The processes are threads here."""
+        context, told = await filled(store), list[int]()
+        asked = RunRequest(rules=f'date_window = "2 days"\n{RULES}')
+        one = await kept(context, await reconcile_period(context, asked, progress=told.append))
+        chance, keys = random.Random(1), [row.key for row in MONTH.takings()]
+        monkeypatch.setattr(reconcile_ranges, "_started", in_thread)
+        monkeypatch.setattr(reconcile_ranges, "FEW_ORDERS", 0)
+        written_once_shared(monkeypatch, store)
+        for jobs in (1, 2, 5):
+            cuts, read = sorted(chance.sample(keys, jobs - 1)), list[int]()
+            monkeypatch.setattr(reconcile_ranges, "keys_at", AsyncMock(return_value=cuts))
+            helpers = Helpers(jobs=jobs, store=StoreSettings(url=url, environment="sandbox"))
+            done = await reconcile_period(context, asked, progress=read.append, helpers=helpers)
+            assert await kept(context, done) == one
+            assert sum(read) == sum(told)
+            if jobs > 1:
+                await tamper_takings(store, "minor - 1")
+
+
+async def kept(context: AppContext, done: Ran) -> tuple[object, ...]:
+    """All that a run wrote, but for its number."""
+    sql = "SELECT break_id, version FROM break_seen WHERE run = :run ORDER BY break_id"
+    return done.control, done.breaks, await rows(context.store, sql, run=done.number)
+
+
+async def tamper_takings(store: Store, minor: str) -> None:
+    """Another amount of every order."""
+    async with store.writing() as connection:
+        await connection.execute(text(f"UPDATE takings SET minor = {minor}"))
+
+
+def written_once_shared(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    """Every order has another amount as soon as the processes hold their snapshot."""
+    share = Ranges.share
+
+    async def shared(ranges: Ranges, context: AppContext, snapshot: Snapshot) -> None:
+        await share(ranges, context, snapshot)
+        await tamper_takings(store, "minor + 1")
+
+    monkeypatch.setattr(Ranges, "share", shared)
+
+
+def in_thread(store: StoreSettings) -> tuple[object, Connection]:
+    """A process that matches, as a thread."""
+    ours, theirs = Pipe()
+    thread = Thread(target=reconcile_ranges.answer, args=(theirs, store))
+    thread.start()
+    return SimpleNamespace(kill=lambda: None, join=thread.join), ours

@@ -69,7 +69,8 @@ def _attached(*kinds: str) -> tuple[Attachment, ...]:
         Attachment(
             record=AttachmentRecord(
                 attachment_id=f"att_{kind}", about="order", subject="ORD-1", order="ORD-1",
-                kind=kind, media="application/pdf", sha256="", size=1, who="Sue", at=T, deed=1,
+                kind=kind, media="application/pdf", sha256="", size=1, who="Sue", at=T,
+                audit_number=1,
             ),
             carrier="DHL" if kind == "delivery" else "",
             tracking="JD01" if kind == "delivery" else "",
@@ -199,6 +200,13 @@ def letter(tmp_path_factory: pytest.TempPathFactory) -> Letter:
             return found
 
     return asyncio.run(world())
+
+
+def test_it_tells_the_bank_nothing_that_is_meant_for_the_shop(letter: Letter) -> None:
+    """What became of the order, and not whether to ship it."""
+    answer = " ".join(letter.document["answer"])
+    assert answer
+    assert "ship" not in answer.lower()
 
 
 def test_it_says_who_answers_what_until_when(letter: Letter) -> None:

@@ -195,7 +195,7 @@ async def test_rows_of_one_payment_are_written_together(
     context: AppContext, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the later ones of several equal refunds would be taken for the earlier ones."""
-    monkeypatch.setattr("app.finance.import_store.AT_ONCE", 3)
+    monkeypatch.setattr("app.finance.staged_rows.AT_ONCE", 3)
     monkeypatch.setattr(imports, "MOST_ROWS", 3)
     lines = [f"p{n},-1.00,KES,refund" for n in range(3) for _ in range(4)]
     put(path, "payment_reference,gross,currency,type\n" + "\n".join(lines))
@@ -297,7 +297,7 @@ async def test_an_import_that_ends_half_way_has_imported_nothing_and_the_next_on
     context: AppContext, path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """Wherever it ends: between parts, and what it superseded is in force again."""
-    monkeypatch.setattr("app.finance.import_store.AT_ONCE", 3)
+    monkeypatch.setattr("app.finance.staged_rows.AT_ONCE", 3)
     monkeypatch.setattr(imports, "MOST_ROWS", 3)
     monkeypatch.setattr(imports, "SILENT_S", 0.01)
     before = "".join(f"R{n},1.00,KES,paid\n" for n in range(6))

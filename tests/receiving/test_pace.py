@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.finance.import_store import Staged
-from app.finance.imports import chunks
+from app.finance.staged_rows import Staged, chunks
 from app.receiving import pace
 from app.receiving.pace import SHORT_S, Pace
 

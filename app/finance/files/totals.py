@@ -48,12 +48,24 @@ class Totals:
 
     def named(self, batch: Batch) -> Mapping[int, Sequence[str]]:
         """The rows that are called totals, by their numbers."""
-        # Looked for in all the text at once: a million rows feel the difference.
-        text = "\n".join(["\t".join(row) for row in batch.rows]).casefold()
+        text = self._text(batch.rows).casefold()
         if not any(hint in text for hint in _HINTS):
             return {}
         rows = zip(batch.numbers, batch.rows, strict=True)
         return {number: row for number, row in rows if self._is_named(row)}
+
+    def _text(self, rows: Sequence[Sequence[str]]) -> str:
+        """Of all rows at once, for a million of them: the text in which a name may stand. That is
+        the first references, where no row is without one and there is no second."""
+        if len(self._references) == 1:
+            place = self._references[0]
+            try:
+                names = [row[place] for row in rows]
+            except IndexError:  # a row that is too short
+                names = [""]
+            if all(map(str.strip, names)):
+                return "\n".join(names)
+        return "\n".join(["\t".join(row) for row in rows])
 
     def _is_named(self, row: Sequence[str]) -> bool:
         given = [row[place] for place in self._references if place < len(row)]
@@ -63,12 +75,16 @@ class Totals:
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
         """Rows that are clear, each after its number."""
         place, minor = (place + 1 for place in self._staged)
-        for currency in {row[place] for row in rows}:
-            minors = [row[minor] for row in rows if row[place] == currency]
-            total = sum(minors)
+        currencies = [row[place] for row in rows]
+        minors = [row[minor] for row in rows]
+        for currency in set(currencies):
+            own = minors
+            if currencies.count(currency) < len(rows):
+                own = [m for m, c in zip(minors, currencies, strict=True) if c == currency]
+            total = sum(own)
             self._above[currency] += total
             self._since[currency] += total
-            self._above_unsigned[currency] += sum(map(abs, minors))
+            self._above_unsigned[currency] += sum(map(abs, own))
 
     def why_not(self, row: Sequence[str]) -> str | None:
         """None where the row adds up those above it, all or since the last such row, or has no sum

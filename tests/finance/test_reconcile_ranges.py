@@ -1,0 +1,93 @@
+"""Processes that match ranges of keys: they do, they may die, and whoever began them may stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import UnreachableError
+from app.finance import reconcile_ranges
+from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.finance.reconcile_ranges import Ranges
+from app.finance.reconcile_rows import Known
+from app.finance.run_store import runs
+from app.orders.rebuild import Helpers
+from app.receiving.context import AppContext
+from app.receiving.store import StoreSettings
+from reconcile.matching.match import Part
+from tests.bench.reconciled import RULES
+from tests.database.builders import opened
+from tests.database.contract_ledgers import quiet
+from tests.database.contract_reconciling import TRUTH, filled, told
+
+ASKED = RunRequest(rules=RULES)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite+aiosqlite:///{tmp_path}/t.db"
+
+
+@pytest.fixture
+async def context(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AppContext]:
+    """A month, of which a few orders are enough for several processes."""
+    monkeypatch.setattr(reconcile_ranges, "FEW_ORDERS", 0)
+    async with opened(url) as store:
+        yield await filled(store)
+
+
+@pytest.fixture
+def helpers(url: str) -> Helpers:
+    return Helpers(jobs=2, store=StoreSettings(url=url, environment="sandbox"))
+
+
+async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
+    context: AppContext, helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told so, and the next run finds everything."""
+    match, seen = Ranges.match, list[Ranges]()
+
+    async def killed(ranges: Ranges, known: Known, **words: object) -> list[Part]:
+        seen.append(ranges)
+        pid = ranges.processes[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        return await match(ranges, known, **words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Ranges, "match", killed)
+    with pytest.raises(UnreachableError, match=r"ended before its time.*run it again"):
+        await reconcile_period(context, ASKED, progress=quiet, helpers=helpers)
+    async with context.store.reading() as connection:
+        assert await runs(connection, limit=9) == []
+    assert not any(each.is_alive() for each in seen[0].processes)
+    monkeypatch.setattr(Ranges, "match", match)
+    done = await reconcile_period(context, ASKED, progress=quiet, helpers=helpers)
+    assert await told(context, done) == TRUTH
+
+
+async def test_a_run_that_is_interrupted_ends_its_processes(
+    context: AppContext, helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no run is kept."""
+    at_work, seen = asyncio.Event(), list[Ranges]()
+
+    async def matching(ranges: Ranges, *_: object, **words: object) -> list[Part]:
+        seen.append(ranges)
+        at_work.set()
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(Ranges, "match", matching)
+    running = asyncio.create_task(reconcile_period(context, ASKED, progress=quiet, helpers=helpers))
+    await at_work.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not any(each.is_alive() for each in seen[0].processes)
+    async with context.store.reading() as connection:
+        assert await runs(connection, limit=9) == []
