@@ -289,7 +289,14 @@ def erase(
     settings = load_settings()
     # Where digests are deleted by themselves, they do not lead to all that is there.
     everywhere |= bool(settings.retention_days or settings.retention_phones_days)
-    asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
+    asked = ErasureRequest(
+        phone=phone,
+        order=order,
+        reason=reason,
+        by=by,
+        everywhere=everywhere,
+        country=settings.phone_country,
+    )
     erasure = _erased(asked, settings, dry_run=dry_run)
     if not isinstance(erasure, Erasure):
         note(proposal_notice(erasure))

@@ -64,6 +64,7 @@ def _asked(view: View, subject: str, *, reason: str = "") -> ErasureRequest:
         order=subject if is_order else None,
         reason=reason,
         by=view.person.name,
+        country=view.console.phone_country,
     )
 
 

@@ -48,13 +48,15 @@ BARE_DIGITS: Final = 11
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
     """What is to be erased: everything of one phone number, or of one order. `everywhere`: the
-    number is looked for in every body and header, too, which takes as long as reading them all."""
+    number is looked for in every body and header, too, which takes as long as reading them all.
+    `country`: the calling code of a number written in the national way, beside the sources'."""
 
     phone: str | None = None
     order: str | None = None
     reason: str
     by: str | None
     everywhere: bool = False
+    country: str = ""
 
 
 async def erase(
@@ -78,7 +80,7 @@ async def erase(
     journal = await fitting_journal(context)
     await _check_may(context, asked, alone=agree is None and not dry_run)
     await must_have_read(context)  # bytes of the subject may lie in the inbox
-    digits = None if asked.phone is None else _digits(asked.phone, sources)
+    digits = None if asked.phone is None else _digits(asked, sources)
     again = ErasureReplay(context, sources=sources, rules=rules, progress=progress)
     try:
         finding = ErasureFinder(context, sources, rules, progress)
@@ -234,9 +236,10 @@ def _subjects(
     return found
 
 
-def _digits(text: str, sources: Mapping[str, Source]) -> str:
-    countries = [source.profile.customer.country for source in sources.values()]
-    phones = understood(text, countries=[each for each in countries if each is not None]).phones
+def _digits(asked: ErasureRequest, sources: Mapping[str, Source]) -> str:
+    text = asked.phone or ""
+    countries = [asked.country, *[s.profile.customer.country for s in sources.values()]]
+    phones = understood(text, countries=[each for each in countries if each]).phones
     whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
     if len(phones) != 1 or not whole:
         raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")

@@ -293,6 +293,14 @@ async def test_other_customers_lose_nothing(driver: Driver) -> None:
     assert driver.rows("SELECT thing FROM phones") == [("ORD-2",)]
 
 
+async def test_a_number_is_understood_in_the_national_way(driver: Driver) -> None:
+    """With the calling code of the settings, as in the search; without it, it is no whole one."""
+    told = await erased(driver, dry_run=True, phone="0711 223 344", country="254")
+    assert told.phones == [PHONE]
+    with pytest.raises(UsageError, match="with its country"):
+        await erased(driver, dry_run=True, phone="0711 223 344")
+
+
 async def test_what_would_go_is_only_told_by_a_dry_run(driver: Driver) -> None:
     told = await erased(driver, dry_run=True)
     assert [each.order for each in told.orders] == ["ORD-1", "ORD-4"]
