@@ -560,7 +560,7 @@ def _booked(seen: Break) -> str:
     which is often less than what it is about. Of what a version saw that did not say, all of it."""
     left = (seen.money,) if seen.left is None else seen.left
     if not left:
-        return f"nothing is booked, and {seen.money} stays apart"
+        return f"nothing is booked; it is about {seen.money}"
     parts = [
         f"{each} is written off"
         if each.minor > 0

@@ -325,7 +325,7 @@ class BreakContract:
         await people(at)
         proposal = await accept_break(at, big, reason="gone", by=Proven("ann"))
         assert proposal is not None
-        assert f"Accept {big}: nothing is booked, and KES 1,500.00" in proposal.sentence
+        assert f"Accept {big}: nothing is booked; it is about KES 1,500.00" in proposal.sentence
         for by, why in (("ann", "yourself"), ("eve", "support"), ("mallory", "in force")):
             with pytest.raises(UsageError, match=why):
                 await proposals.approve(proposal.id, by=Proven(by), reason="x")
@@ -350,7 +350,7 @@ class BreakContract:
     @pytest.mark.parametrize(
         ("left", "said"),
         [
-            ((), "nothing is booked, and KES 2,000.00 stays apart."),
+            ((), "nothing is booked; it is about KES 2,000.00."),
             ((Money(minor=2000_00, currency="KES"),), "KES 2,000.00 is written off."),
             ((Money(minor=-20_00, currency="KES"),), "KES 20.00 more than was told is kept."),
             (
