@@ -16,8 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import insert_rows, run, select_in, stream
 from reconcile.instants import Instant
-from reconcile.matching.ledger_lines import Taking, taking_in, taking_text
-from reconcile.matching.rows import TakingRow, taking_row
+from reconcile.matching.ledger_lines import LedgerLine, ledger_line_in, ledger_line_text
+from reconcile.matching.rows import LedgerLineRow, ledger_line_row
 
 COLUMNS: Final = (
     "key",
@@ -51,7 +51,7 @@ _FLAT: Final = (
     f"SELECT {', '.join(COLUMNS[:9])}, CASE plain WHEN 1 THEN NULL ELSE told END "  # noqa: S608
     "FROM takings"
 )
-"""A `TakingRow`, with the text of its `whole`."""
+"""A `LedgerLineRow`, with the text of its `whole`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Fresh:
     order: str
     generation: int
     until: Instant | None
-    taking: Taking | None
+    taking: LedgerLine | None
 
 
 async def stale_orders(
@@ -79,7 +79,7 @@ async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
     return int(found.scalar_one())
 
 
-async def store_takings(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
+async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
     """Replace the takings of these orders."""
     delete = "DELETE FROM takings WHERE order_key IN ({})"
     await select_in(connection, sql=delete, values=[each.order for each in fresh])
@@ -90,9 +90,9 @@ async def store_takings(connection: AsyncConnection, fresh: Sequence[Fresh]) -> 
 def row_of(fresh: Fresh) -> tuple[Any, ...]:
     """The row of a taking: the values of COLUMNS."""
     assert fresh.taking is not None
-    flat = taking_row(fresh.taking)
+    flat = ledger_line_row(fresh.taking)
     plain = int(flat.whole is None)
-    return (*flat[:9], plain, taking_text(fresh.taking), fresh.generation, fresh.until)
+    return (*flat[:9], plain, ledger_line_text(fresh.taking), fresh.generation, fresh.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,39 +132,39 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
     return [key for key in found if key is not None]
 
 
-async def flat_takings(
+async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
-) -> AsyncIterator[list[TakingRow]]:
+) -> AsyncIterator[list[LedgerLineRow]]:
     """The stored takings in key order as the matcher reads them, as they stand at `as_of`; plain
     ones as bare tuples."""
     sql = f"{_FLAT} WHERE {within.condition} ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
-        yield [cast(TakingRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
+        yield [cast(LedgerLineRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
 
 
-async def takings_of_keys(
+async def ledger_lines_of_keys(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
-) -> list[TakingRow]:
+) -> list[LedgerLineRow]:
     """The stored takings of these keys, as they stand at `as_of`."""
     rows = await select_in(connection, sql=f"{_FLAT} WHERE key IN ({{}})", values=set(keys))
     return [_flat_in(row, as_of) for row in rows]
 
 
-def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
-    flat = TakingRow(*row)
-    return flat if row[9] is None else flat._replace(whole=taking_in(row[9], as_of=as_of))
+def _flat_in(row: Sequence[Any], as_of: Instant) -> LedgerLineRow:
+    flat = LedgerLineRow(*row)
+    return flat if row[9] is None else flat._replace(whole=ledger_line_in(row[9], as_of=as_of))
 
 
-async def whole_takings(
+async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
-) -> AsyncIterator[list[Taking]]:
+) -> AsyncIterator[list[LedgerLine]]:
     """The stored takings in key order, whole."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
-        yield [taking_in(row[0], as_of=as_of) for row in rows]
+        yield [ledger_line_in(row[0], as_of=as_of) for row in rows]
 
 
-async def stored_takings(
+async def stored_ledger_lines(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> dict[str, tuple[Any, ...]]:
     """The rows of these orders, by order."""

@@ -19,10 +19,10 @@ from app.finance.ledger_line_store import (
     EVERYTHING,
     Fresh,
     KeyRange,
-    flat_takings,
+    flat_ledger_lines,
     stale_orders,
-    store_takings,
-    stored_takings,
+    store_ledger_lines,
+    stored_ledger_lines,
 )
 from app.orders.history_store import contested_with, gather, scan
 from app.orders.refold import fold_or_log
@@ -31,7 +31,7 @@ from app.receiving.due_store import marks_of
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
 from reconcile.matching.ledger_lines import taking
-from reconcile.matching.rows import TakingRow, taking_row
+from reconcile.matching.rows import LedgerLineRow, ledger_line_row
 
 FEW: Final = 2_000
 """Orders that a run folds by itself, in its own snapshot: what arrived while it prepared."""
@@ -40,7 +40,7 @@ ROUNDS: Final = 5
 """Rounds of preparation at most; under a flood of deliveries a run folds more by itself."""
 
 
-async def refresh_takings(context: AppContext, *, progress: Callable[[int], None]) -> int:
+async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
     """Fold orders whose takings are missing or behind, and store them. Returns how many."""
     total = 0
     for _ in range(ROUNDS):
@@ -57,7 +57,7 @@ async def _refresh_once(context: AppContext, progress: Callable[[int], None]) ->
         async for stale in stale_orders(connection, now=now):
             fresh = await _made_anew(context, connection, stale, now=now)
             async with context.store.writing() as writer:
-                await store_takings(writer, fresh)
+                await store_ledger_lines(writer, fresh)
             total += len(stale)
             progress(len(stale))
     return total
@@ -67,7 +67,9 @@ async def is_behind(connection: Connection, order: str) -> bool:
     """Whether evidence has come of the order, or of one that shares evidence with it, since its
     taking was stored: the next run folds them together."""
     sharing = await contested_with(connection, [order]) | {order}
-    stored = {row[1]: row[11] for row in (await stored_takings(connection, list(sharing))).values()}
+    stored = {
+        row[1]: row[11] for row in (await stored_ledger_lines(connection, list(sharing))).values()
+    }
     marks = await marks_of(connection, sharing)
     return any(stored.get(mark.order) != mark.generation for mark in marks)
 
@@ -81,7 +83,7 @@ class Overlay:
     """
 
     orders: frozenset[str] = frozenset()
-    rows: tuple[TakingRow, ...] = ()
+    rows: tuple[LedgerLineRow, ...] = ()
 
 
 async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
@@ -90,7 +92,7 @@ async def overlay_of(context: AppContext, connection: Connection, *, now: Instan
     async for stale in stale_orders(connection, now=now):
         for each in await _made_anew(context, connection, stale, now=now):
             fresh[each.order] = each
-    made = [taking_row(replace(f.taking, as_of=now)) for f in fresh.values() if f.taking]
+    made = [ledger_line_row(replace(f.taking, as_of=now)) for f in fresh.values() if f.taking]
     return Overlay(orders=frozenset(fresh), rows=tuple(sorted(made, key=lambda row: row[:2])))
 
 
@@ -120,13 +122,13 @@ def _fresh(context: AppContext, history: History, *, generation: int, now: Insta
     )
 
 
-async def takings_now(
+async def ledger_lines_now(
     connection: Connection, overlay: Overlay, *, as_of: Instant, within: KeyRange = EVERYTHING
-) -> AsyncIterator[list[TakingRow]]:
-    """The cached takings in key order, as of `flat_takings`, with what is stale among them
+) -> AsyncIterator[list[LedgerLineRow]]:
+    """The cached takings in key order, as of `flat_ledger_lines`, with what is stale among them
     replaced."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
-    async for batch in flat_takings(connection, as_of=as_of, within=within):
+    async for batch in flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:
             batch = [row for row in batch if row[1] not in stale]
         last = batch[-1][0] if batch else ""
@@ -139,7 +141,7 @@ async def takings_now(
 
 
 @asynccontextmanager
-async def takings_then(
+async def ledger_lines_then(
     context: AppContext, *, as_of: Instant, progress: Callable[[int], None]
 ) -> AsyncIterator[Connection]:
     """A scratch database with the takings of all orders as they could have been known then."""
@@ -147,7 +149,7 @@ async def takings_then(
         async with context.store.reading() as connection:
             async for histories in scan(connection):
                 fresh = [_then(context, history, as_of) for history in histories]
-                await store_takings(scratch, fresh)
+                await store_ledger_lines(scratch, fresh)
                 progress(len(fresh))
         yield scratch
 

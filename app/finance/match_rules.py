@@ -41,7 +41,7 @@ from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.core.errors import UsageError
 from app.core.toml_file import Mistake, TomlTable, Values, read_toml, yes_or_no
 from app.database.engine import Connection
-from app.finance.ledger_lines import refresh_takings
+from app.finance.ledger_lines import refresh_ledger_lines
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.receiving.context import AppContext
@@ -467,7 +467,7 @@ async def preview_rules(
     """Match everything under the rules in force and under these, and compare. Nothing of it is
     kept. Raises ConfigurationError with every mistake of the file."""
     rules = read_rules(text)
-    await refresh_takings(context, progress=progress)
+    await refresh_ledger_lines(context, progress=progress)
     async with snapshot_of(context, None, progress) as snapshot:
         before = await rules_known(snapshot.connection)
         known = await known_in(context, snapshot, as_of=None, rules=before.match, period=None)

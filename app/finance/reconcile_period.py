@@ -15,7 +15,7 @@ from typing import Any, Final
 from app.access.operators import note_in_trail, permitted, who_may
 from app.core.errors import UsageError
 from app.finance.break_store import decided_breaks, deciding_alone, steps_of
-from app.finance.ledger_lines import refresh_takings
+from app.finance.ledger_lines import refresh_ledger_lines
 from app.finance.match_rules import Rules, read_rules, rules_of
 from app.finance.matching_store import SavedRules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_ranges import Ranges, ranges_of
@@ -115,7 +115,7 @@ async def reconcile_period(
     number, rules, saved = await _begin(context, asked)
     async with ranges_of(context, helpers, as_of=asked.as_of) as ranges:
         if asked.as_of is None:
-            await refresh_takings(context, progress=progress)
+            await refresh_ledger_lines(context, progress=progress)
         async with snapshot_of(context, asked.as_of, progress) as snapshot:
             if ranges is not None:
                 await ranges.share(context, snapshot)
@@ -139,7 +139,7 @@ async def reconcile_period(
         result=control_text(control),
     )
     if done.lived:
-        await refresh_takings(
+        await refresh_ledger_lines(
             context, progress=progress
         )  # so that what came meanwhile can be cited
     return await ran(context, await finish(context, done))

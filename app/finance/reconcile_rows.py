@@ -13,8 +13,8 @@ from app.finance.bank_store import any_bank_line, bank_line_of, bank_lines, payo
 from app.finance.book_line_store import book_rows
 from app.finance.break_store import hand_matches
 from app.finance.joined_store import joined_lines
-from app.finance.ledger_line_store import EVERYTHING, KeyRange, count_stale, takings_of_keys
-from app.finance.ledger_lines import Overlay, overlay_of, takings_now, takings_then
+from app.finance.ledger_line_store import EVERYTHING, KeyRange, count_stale, ledger_lines_of_keys
+from app.finance.ledger_lines import Overlay, ledger_lines_now, ledger_lines_then, overlay_of
 from app.finance.matching_store import coverage, rows_of, rows_to_read
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
@@ -23,7 +23,7 @@ from reconcile.matching.bank import BankLeg, BankLine, Payout
 from reconcile.matching.joined import joined_dates
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, within
-from reconcile.matching.rows import BookRow, StatementRow, TakingRow
+from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.tally import Group
 
@@ -87,7 +87,7 @@ class Snapshot:
     ) -> Iterator[Decision]:
         """The first look of a matching, at a range of keys. elsewhere, outside: as of `within`."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
-        cached = takings_now(self.takings, known.overlay, as_of=at, within=keys)
+        cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_rows(self.connection, as_of=at, first=first, beyond=beyond)
         told = statement_rows(self.connection, as_of=at, first=first, beyond=beyond)
         takings = rows_of(cached, progress)
@@ -97,7 +97,7 @@ class Snapshot:
         if known.period is not None:
             takings, book, statements = within(
                 known.period,
-                takings=(TakingRow(*row) for row in takings),
+                takings=(LedgerLineRow(*row) for row in takings),
                 book=map(BookRow._make, book),
                 statements=map(StatementRow._make, statements),
                 joined=known.joined,
@@ -115,7 +115,7 @@ async def snapshot_of(
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
-            folding = takings_then(context, as_of=as_of, progress=progress)
+            folding = ledger_lines_then(context, as_of=as_of, progress=progress)
             past = await stack.enter_async_context(folding)
         connection = await stack.enter_async_context(context.store.reading())
         yield Snapshot(connection=connection, takings=past or connection)
@@ -227,7 +227,7 @@ async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
     """The dates of what a group, a decision or a payment joins."""
     lines = await joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
-    takings = await takings_of_keys(snapshot.takings, lines.keys, as_of=known.as_of)
+    takings = await ledger_lines_of_keys(snapshot.takings, lines.keys, as_of=known.as_of)
     takings = [row for row in takings if row.order not in stale]
     takings += [row for row in known.overlay.rows if row.key in lines.keys]
     return joined_dates(

@@ -17,7 +17,7 @@ from app.core.text import counted
 from app.core.zones import zone_named
 from app.finance.break_store import hand_matches, latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, stated_before
-from app.finance.ledger_line_store import whole_takings
+from app.finance.ledger_line_store import whole_ledger_lines
 from app.finance.match_rules import rules_known
 from app.finance.matching_store import in_step, rows_of, wait_for
 from app.finance.period_store import accepted_breaks, changed_outcomes
@@ -129,7 +129,7 @@ async def rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
 
 def orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
     """Every order with its statement lines, for code that `in_step` runs."""
-    takings = rows_of(whole_takings(snapshot.takings, as_of=as_of), progress)
+    takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
 

@@ -42,7 +42,7 @@ from app.core.text import counted
 from app.database.facts import damage
 from app.database.mapping import delivery_of, event_row
 from app.database.statements import run
-from app.finance.ledger_line_store import Fresh, row_of, stored_takings
+from app.finance.ledger_line_store import Fresh, row_of, stored_ledger_lines
 from app.finance.ledger_lines import is_behind
 from app.orders.counter_store import differing_tallies
 from app.orders.history_store import Range, gather, ranges, scan
@@ -132,7 +132,7 @@ class Orders:
         marks = {mark.order: mark for mark in await marks_of(connection, orders)}
         cached = await cached_rows(connection, orders)
         published = await latest_positions(connection, orders)
-        takings = await stored_takings(connection, orders)
+        takings = await stored_ledger_lines(connection, orders)
         now = self.context.clock.now()  # after the snapshot began: what came before it is due
         beyond = waits_after(self.context, now)
         for history in histories:
@@ -144,7 +144,7 @@ class Orders:
                     continue
                 self._compare_order(ledger, mark, cached.get(order), published.get(order))
                 if order in takings:
-                    await self._compare_taking(connection, ledger, mark, takings[order])
+                    await self._compare_ledger_line(connection, ledger, mark, takings[order])
 
     def _compare_order(
         self, ledger: Ledger, mark: Due, cached: tuple[Any, ...] | None, published: Position | None
@@ -160,7 +160,7 @@ class Orders:
         if mark.due_at != ledger.next_decision_at:
             self.problems.append(f"the due mark of {order} is not at its history's next decision")
 
-    async def _compare_taking(
+    async def _compare_ledger_line(
         self, connection: Any, ledger: Ledger, mark: Due, row: tuple[Any, ...]
     ) -> None:
         given = Fresh(

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, FindingCode
-from reconcile.matching.ledger_lines import Doubted, Taking
-from reconcile.matching.rows import BookRow, StatementRow, TakingRow
+from reconcile.matching.ledger_lines import Doubted, LedgerLine
+from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
 from reconcile.money import MAX_MINOR, Money
 
 
@@ -61,7 +61,7 @@ class Funds:
     at         when the last money came, else when the order was opened
     """
 
-    rows: tuple[TakingRow, ...]
+    rows: tuple[LedgerLineRow, ...]
     captures: list[Capture]
     returns: list[Return]
     findings: frozenset[FindingCode]
@@ -131,7 +131,7 @@ class Funds:
         return Money(minor=minor, currency=self.currency)
 
 
-def funds_of(rows: Sequence[TakingRow]) -> Funds:
+def funds_of(rows: Sequence[LedgerLineRow]) -> Funds:
     """The money of these orders."""
     captures = [each for row in rows for each in captures_of(row)]
     returns = [each for row in rows for each in _returns_of(row)]
@@ -167,7 +167,7 @@ def funds_of(rows: Sequence[TakingRow]) -> Funds:
     )
 
 
-def captures_of(row: TakingRow) -> list[Capture]:
+def captures_of(row: LedgerLineRow) -> list[Capture]:
     """Every capture of one order."""
     if row.whole is None:
         if not row.minor:
@@ -181,7 +181,7 @@ def captures_of(row: TakingRow) -> list[Capture]:
     ]
 
 
-def _returns_of(row: TakingRow) -> Iterator[Return]:
+def _returns_of(row: LedgerLineRow) -> Iterator[Return]:
     for taken in () if row.whole is None else row.whole.taken:
         if taken.kind != "captured":
             minor, currency = -taken.minor, taken.currency
@@ -189,7 +189,7 @@ def _returns_of(row: TakingRow) -> Iterator[Return]:
             yield Return(*place, minor, currency, taken.at, taken.cites)
 
 
-def _currency(rows: Sequence[TakingRow], moved: Sequence[str]) -> str:
+def _currency(rows: Sequence[LedgerLineRow], moved: Sequence[str]) -> str:
     prices = [row.whole.expected for row in rows if row.whole is not None]
     stated = [price.currency for price in prices if price is not None]
     if not moved:
@@ -197,7 +197,7 @@ def _currency(rows: Sequence[TakingRow], moved: Sequence[str]) -> str:
     return stated[0] if stated and stated[0] in moved else moved[0]
 
 
-def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
+def _is_other(capture: Capture, rows: Sequence[LedgerLineRow], currency: str) -> bool:
     """Whether it came in another currency, and its order does not say apart what is owed back."""
     if capture.currency == currency:
         return False
@@ -210,7 +210,7 @@ def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> boo
     )
 
 
-def _over(whole: Taking, came: Sequence[Capture], currency: str) -> int:
+def _over(whole: LedgerLine, came: Sequence[Capture], currency: str) -> int:
     """What came on one order beyond its price."""
     price = whole.expected
     if price is None or price.currency != currency:
@@ -218,7 +218,7 @@ def _over(whole: Taking, came: Sequence[Capture], currency: str) -> int:
     return max(0, sum([each.minor for each in came if each.order == whole.order]) - price.minor)
 
 
-def _at_doubt(wholes: Sequence[Taking]) -> tuple[Money, ...]:
+def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
     """What may have been taken or given back on payments in doubt, whichever is more."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
@@ -275,7 +275,7 @@ class Left:
     lines     statement lines of payments that nobody knows
     """
 
-    orders: list[TakingRow] = field(default_factory=list)
+    orders: list[LedgerLineRow] = field(default_factory=list)
     book: list[tuple[BookRow, ...]] = field(default_factory=list)
     idle: list[tuple[BookRow, ...]] = field(default_factory=list)
     captures: list[Capture] = field(default_factory=list)

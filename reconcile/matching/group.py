@@ -26,9 +26,9 @@ from reconcile.matching.decide import (
 from reconcile.matching.funds import Capture, Funds, Left, captures_of, funds_of, keep, left_of
 from reconcile.matching.rows import (
     BookRow,
+    LedgerLineRow,
     Lines,
     StatementRow,
-    TakingRow,
     claims,
     lines_of,
     subject_of,
@@ -217,7 +217,7 @@ class Deciding:
         if not keep(self.left.lines, line):
             self.end_line(line, facts=NOT_SEARCHED)
 
-    def plainly_unsettled(self, row: TakingRow) -> None:
+    def plainly_unsettled(self, row: LedgerLineRow) -> None:
         """A plain order whose capture has no statement line."""
         self.unsettled(captures_of(row)[0])
 

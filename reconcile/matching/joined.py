@@ -15,7 +15,7 @@ from typing import Final
 
 from reconcile.instants import Instant
 from reconcile.matching.books import match_key
-from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow, subject_of
+from reconcile.matching.rows import NO_KEY, BookRow, LedgerLineRow, StatementRow, subject_of
 from reconcile.matching.rules import HandMatch
 
 Dated = tuple[int, Instant]
@@ -36,7 +36,7 @@ def place_of(row: StatementRow) -> str:
 
 
 def first_date(
-    takings: Iterable[TakingRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
+    takings: Iterable[LedgerLineRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
 ) -> Dated | None:
     """The date to which these rows belong together; None where none of them has one."""
     placed = [row.placed_at for row in book if row.placed_at is not None]
@@ -52,7 +52,7 @@ def first_date(
     return (KNOWN, min(known)) if known else None
 
 
-def _first_money(row: TakingRow) -> Instant:
+def _first_money(row: LedgerLineRow) -> Instant:
     whole = row.whole
     if whole is None:
         return row.at
@@ -61,7 +61,7 @@ def _first_money(row: TakingRow) -> Instant:
 
 def joined_dates(
     *,
-    takings: Sequence[TakingRow],
+    takings: Sequence[LedgerLineRow],
     book: Sequence[BookRow],
     statements: Sequence[StatementRow],
     hands: Iterable[HandMatch],
@@ -117,7 +117,7 @@ class _Sets:
 
 
 def _pairs(
-    takings: Sequence[TakingRow],
+    takings: Sequence[LedgerLineRow],
     book: Sequence[BookRow],
     statements: Sequence[StatementRow],
     hands: Iterable[HandMatch],
@@ -140,7 +140,7 @@ def _named(name: str, places: Mapping[str, str]) -> str:
 
 
 def _of_payments(
-    takings: Sequence[TakingRow], statements: Sequence[StatementRow], settles: Settles
+    takings: Sequence[LedgerLineRow], statements: Sequence[StatementRow], settles: Settles
 ) -> Iterator[tuple[str, str]]:
     orders: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for taking in takings:
@@ -152,7 +152,7 @@ def _of_payments(
                 yield place_of(line), key
 
 
-def _payments(row: TakingRow) -> Iterator[tuple[str, str]]:
+def _payments(row: LedgerLineRow) -> Iterator[tuple[str, str]]:
     if row.whole is not None:
         yield from {(taken.source, taken.payment) for taken in row.whole.taken}
     elif row.minor:
@@ -160,12 +160,12 @@ def _payments(row: TakingRow) -> Iterator[tuple[str, str]]:
 
 
 def _own_dates(
-    takings: Sequence[TakingRow],
+    takings: Sequence[LedgerLineRow],
     book: Sequence[BookRow],
     statements: Sequence[StatementRow],
     sets: _Sets,
 ) -> dict[str, Dated]:
-    rows: dict[str, tuple[list[TakingRow], list[BookRow], list[StatementRow]]] = {}
+    rows: dict[str, tuple[list[LedgerLineRow], list[BookRow], list[StatementRow]]] = {}
     for place, name, row in (
         *((0, row.key, row) for row in takings),
         *((1, row.key, row) for row in book),

@@ -55,7 +55,7 @@ class Doubted:
 
 
 @frozen
-class Taking:
+class LedgerLine:
     """One order as of an instant.
 
     key        match_key(order): takings, books and statements are merged in its order
@@ -92,7 +92,7 @@ class Taking:
 # --- taking ---------------------------------------------------------------------------------------
 
 
-def taking(ledger: Ledger) -> Taking | None:
+def taking(ledger: Ledger) -> LedgerLine | None:
     """The order's money as of the ledger's instant; None for an order nobody had spoken of."""
     opened = min(_dates(ledger.case), default=None)
     if opened is None:
@@ -100,7 +100,7 @@ def taking(ledger: Ledger) -> Taking | None:
     movements = ledger.movements
     taken = _taken(movements)
     odd = None if _is_plain(ledger) else decide(ledger.case)
-    return Taking(
+    return LedgerLine(
         key=match_key(ledger.order),
         order=ledger.order,
         as_of=ledger.as_of,
@@ -238,8 +238,8 @@ def _greatest(amounts: Iterable[Money]) -> Iterable[Money]:
 # --- as text -------------------------------------------------------------------------------------
 
 
-def taking_text(found: Taking) -> str:
-    """All that it says but key and instant, as JSON that `taking_in` reads again."""
+def ledger_line_text(found: LedgerLine) -> str:
+    """All that it says but key and instant, as JSON that `ledger_line_in` reads again."""
     price = found.expected
     parts: list[Any] = [
         found.order,
@@ -266,13 +266,13 @@ def _amounts_text(amounts: Iterable[Money]) -> list[tuple[int, str]]:
     return [(money.minor, money.currency) for money in amounts]
 
 
-def taking_in(text: str, *, as_of: Instant) -> Taking:
-    """The taking that `taking_text` wrote, which still stands at `as_of`."""
+def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
+    """The taking that `ledger_line_text` wrote, which still stands at `as_of`."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
      ended_at, in_doubt, doubted, owed) = json.loads(text)
     # fmt: on
-    return Taking(
+    return LedgerLine(
         key=match_key(order),
         order=order,
         as_of=as_of,

@@ -28,7 +28,7 @@ from reconcile.matching.decide import MATCH_KINDS, Decision, Match, MatchKind, P
 from reconcile.matching.fallback import WAYS, Rest
 from reconcile.matching.funds import Capture, Left, funds_of
 from reconcile.matching.group import Deciding
-from reconcile.matching.rows import BookRow, StatementRow, TakingRow, claims, lines_of
+from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow, claims, lines_of
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.tally import Group, Plain, Tally, merge
 from reconcile.money import Money
@@ -129,7 +129,7 @@ class End:
             yield
 
 
-def _of_order(row: TakingRow) -> Searchable:
+def _of_order(row: LedgerLineRow) -> Searchable:
     funds = funds_of([row])
     return entry_of(
         row.order, names=[row.order], minor=funds.worth, currency=funds.currency, at=funds.at
@@ -197,7 +197,7 @@ class Matching:
     def decide(
         self,
         *,
-        takings: Iterable[TakingRow],
+        takings: Iterable[LedgerLineRow],
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
@@ -208,7 +208,7 @@ class Matching:
     def by_key(
         self,
         *,
-        takings: Iterable[TakingRow],
+        takings: Iterable[LedgerLineRow],
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:

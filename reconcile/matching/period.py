@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from reconcile.instants import Instant
 from reconcile.matching.joined import first_date, place_of
-from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow
+from reconcile.matching.rows import NO_KEY, BookRow, LedgerLineRow, StatementRow
 from reconcile.matching.tally import Group
 from reconcile.values import frozen
 
@@ -37,7 +37,7 @@ NOTHING_JOINED: Final[Mapping[str, Instant]] = {}
 
 
 def _plainly_settled(
-    takings: list[TakingRow], _book: list[BookRow], statements: list[StatementRow]
+    takings: list[LedgerLineRow], _book: list[BookRow], statements: list[StatementRow]
 ) -> bool:
     if len(takings) != 1 or len(statements) != 1 or takings[0].whole is not None:
         return False
@@ -50,7 +50,7 @@ def _plainly_settled(
 
 
 def _says_nothing(
-    takings: list[TakingRow], book: list[BookRow], statements: list[StatementRow]
+    takings: list[LedgerLineRow], book: list[BookRow], statements: list[StatementRow]
 ) -> bool:
     """Whether nothing of this order is left for any other line: all of it is settled plainly, and
     it has no book line that a person or a group could bring to another."""
@@ -59,13 +59,13 @@ def _says_nothing(
     return _plainly_settled(takings, book, statements)
 
 
-Streams = tuple[Iterator[TakingRow], Iterator[BookRow], Iterator[StatementRow]]
+Streams = tuple[Iterator[LedgerLineRow], Iterator[BookRow], Iterator[StatementRow]]
 
 
 def within(
     period: Period,
     *,
-    takings: Iterable[TakingRow],
+    takings: Iterable[LedgerLineRow],
     book: Iterable[BookRow],
     statements: Iterable[StatementRow],
     joined: Mapping[str, Instant] = NOTHING_JOINED,

@@ -3,7 +3,7 @@
 Leaves out: values. A million rows stream past, and nearly all of them agree; a tuple that the
 database's own row becomes without anything being built costs a fraction of a value. A stream may
 even give the database's own bare tuples, of a taking that is plain without its last fields: the
-matcher makes rows of those that it looks at. Whoever has values gets rows from `taking_row`,
+matcher makes rows of those that it looks at. Whoever has values gets rows from `ledger_line_row`,
 `book_row` and `statement_row`.
 
 All three streams are in ascending order of `key`, compared as Python compares strings: by code
@@ -28,7 +28,7 @@ from reconcile.matching.books import (
     StatementLine,
     match_key,
 )
-from reconcile.matching.ledger_lines import Taking
+from reconcile.matching.ledger_lines import LedgerLine
 from reconcile.money import Money
 from reconcile.values import frozen
 
@@ -54,7 +54,7 @@ NO_KEY: Final = ""
 """The key of a statement line that belongs to no order: such lines come first."""
 
 
-class TakingRow(NamedTuple):
+class LedgerLineRow(NamedTuple):
     """One order's money, flat where it is plain.
 
     An order is plain when its outcome is `succeeded` with one capture that rests on one event, or
@@ -80,7 +80,7 @@ class TakingRow(NamedTuple):
     cite: str
     at: Instant
     opened_at: Instant
-    whole: Taking | None = None
+    whole: LedgerLine | None = None
     beside: tuple[Money, ...] = ()
 
 
@@ -128,13 +128,13 @@ class StatementRow(NamedTuple):
     known_at: Instant | None = None
 
 
-def taking_row(taking: Taking) -> TakingRow:
+def ledger_line_row(taking: LedgerLine) -> LedgerLineRow:
     """The row of a taking: flat where it is plain, with the taking itself where it is not."""
     first = taking.taken[0] if taking.taken else None
     price = taking.expected
     plain = is_plain(taking)
     money = first if plain else None
-    return TakingRow(
+    return LedgerLineRow(
         key=taking.key,
         order=taking.order,
         minor=0 if money is None else money.minor,
@@ -148,7 +148,7 @@ def taking_row(taking: Taking) -> TakingRow:
     )
 
 
-def is_plain(taking: Taking) -> bool:
+def is_plain(taking: LedgerLine) -> bool:
     """Whether a flat row says everything about it that a match needs to know."""
     if taking.owed or taking.doubted or not WEIGHTY.isdisjoint(taking.findings):
         return False

@@ -17,7 +17,7 @@ from reconcile.matching.breaks import Break
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
 from reconcile.matching.decide import Decision
 from reconcile.matching.funds import Capture, captures_of
-from reconcile.matching.rows import BookRow, StatementRow, TakingRow
+from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
 
 COUNT, SUM, FEE, NET = range(4)
 
@@ -56,11 +56,11 @@ class Tally:
 
     # Some hundred rows at once, a column at a time: this is done once for each row there is.
 
-    def takings(self, rows: Iterable[TakingRow]) -> Iterator[TakingRow]:
+    def takings(self, rows: Iterable[LedgerLineRow]) -> Iterator[LedgerLineRow]:
         """The same rows, counted."""
         return chain.from_iterable(map(self._read_takings, _batches(rows)))
 
-    def _read_takings(self, rows: list[TakingRow]) -> list[TakingRow]:
+    def _read_takings(self, rows: list[LedgerLineRow]) -> list[LedgerLineRow]:
         orders, captures = self.read["takings"], self.read["settlement"]
         plain = [row for row in rows if row[9] is None]
         if len(plain) < len(rows):
@@ -75,7 +75,7 @@ class Tally:
                 _plus(captures[currency], (came, sum(minors)))
         return rows
 
-    def _read_whole(self, row: TakingRow) -> None:
+    def _read_whole(self, row: LedgerLineRow) -> None:
         assert row.whole is not None
         for each in row.whole.taken:
             if each.kind == "captured":
@@ -106,12 +106,12 @@ class Tally:
 
     # --- as they are decided
 
-    def place_orders(self, rows: Iterable[TakingRow], bucket: Bucket) -> None:
+    def place_orders(self, rows: Iterable[LedgerLineRow], bucket: Bucket) -> None:
         """These orders stand in this bucket."""
         for row in rows:
             self._add_order(self._sheet("takings", bucket), row)
 
-    def _add_order(self, sheet: Sheet, row: TakingRow) -> None:
+    def _add_order(self, sheet: Sheet, row: LedgerLineRow) -> None:
         """Once in each currency that it captured; without money, in that of its price."""
         sums: dict[str, int] = {}
         for capture in captures_of(row):
@@ -239,7 +239,7 @@ def _plus(into: Sums, sums: Sequence[int]) -> None:
         into[place] += value
 
 
-Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
+Row = TypeVar("Row", LedgerLineRow, BookRow, StatementRow)
 
 TOGETHER: Final = 500
 """Rows that are counted together."""
@@ -271,7 +271,7 @@ def _copy(sheet: Mapping[str, Sums]) -> Sheet:
 END: Final = "\U0010ffff" * 64
 """Comes after every key. References are shorter, and none begins with this noncharacter."""
 
-_NO_TAKING: Final = TakingRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
+_NO_LEDGER_LINE: Final = LedgerLineRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
 _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 
@@ -285,7 +285,7 @@ class Group(NamedTuple):
     """The rows of one key."""
 
     key: str
-    takings: list[TakingRow]
+    takings: list[LedgerLineRow]
     book: list[BookRow]
     statements: list[StatementRow]
 
@@ -299,12 +299,12 @@ class Plain(NamedTuple):
 
     agreed: Sheet
     settled: Sheet
-    fee_fits: Callable[[TakingRow, StatementRow], bool] | None
-    unsettled: Callable[[TakingRow], None]
+    fee_fits: Callable[[LedgerLineRow, StatementRow], bool] | None
+    unsettled: Callable[[LedgerLineRow], None]
 
 
 def merge(
-    takings: Iterator[TakingRow],
+    takings: Iterator[LedgerLineRow],
     book: Iterator[BookRow],
     lines: Iterator[StatementRow],
     *,
@@ -312,8 +312,8 @@ def merge(
 ) -> Iterator[Group]:
     """Every key that does not plainly agree. Raises ValueError for a stream that is not sorted."""
     agreed, settled, fee_fits, unsettled = plain
-    t, b, s = next(takings, _NO_TAKING), next(book, _NO_BOOK), next(lines, _NO_LINE)
-    t2, b2, s2 = next(takings, _NO_TAKING), next(book, _NO_BOOK), next(lines, _NO_LINE)
+    t, b, s = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
+    t2, b2, s2 = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
     last, count, captured, fees, net = "", 0, 0, 0, 0
     while True:
         # Positions instead of names: this is done once for each order there is.
@@ -333,7 +333,7 @@ def merge(
         ):
             if unseen:
                 _plus(agreed[currency], (1, minor))
-                unsettled(TakingRow(*t))
+                unsettled(LedgerLineRow(*t))
             else:
                 if currency != last:
                     _agree(agreed, settled, last, (count, captured, fees, net))
@@ -341,7 +341,7 @@ def merge(
                 count, captured = count + 1, captured + minor
                 fees, net = fees + s[7], net + s[8]
                 s, s2 = s2, next(lines, _NO_LINE)
-            t, t2 = t2, next(takings, _NO_TAKING)
+            t, t2 = t2, next(takings, _NO_LEDGER_LINE)
             b, b2 = b2, next(book, _NO_BOOK)
             continue
         _agree(agreed, settled, last, (count, captured, fees, net))
@@ -349,7 +349,7 @@ def merge(
         if (key := min(t[0], b[0], s[0])) == END:
             return
         group = Group(key, [], [], [])
-        t, t2 = _gather(group.takings, key, t, t2, rows=takings, none=_NO_TAKING)
+        t, t2 = _gather(group.takings, key, t, t2, rows=takings, none=_NO_LEDGER_LINE)
         b, b2 = _gather(group.book, key, b, b2, rows=book, none=_NO_BOOK)
         s, s2 = _gather(group.statements, key, s, s2, rows=lines, none=_NO_LINE)
         yield group
@@ -362,7 +362,7 @@ def _agree(agreed: Sheet, settled: Sheet, currency: str, sums: Sequence[int]) ->
         _plus(agreed[currency], sums[: SUM + 1])
 
 
-def _is_of(s: StatementRow, t: TakingRow) -> bool:
+def _is_of(s: StatementRow, t: LedgerLineRow) -> bool:
     return (
         s[6] == t[2]
         and s[5] == t[3]

@@ -15,7 +15,7 @@ from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import Break
 from reconcile.matching.exchange import exchanges, exchanges_back
-from reconcile.matching.ledger_lines import Taken, Taking
+from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.settling import balance_of
 from reconcile.values import frozen
@@ -29,7 +29,7 @@ class OrderSeen:
     shared  whether another order has the same key, so that it is not sure whose the lines are
     """
 
-    taking: Taking | None
+    taking: LedgerLine | None
     lines: tuple[StatementLine, ...] = ()
     shared: bool = False
 
@@ -65,7 +65,7 @@ class ChangeSeen:
 # --- orders and statement lines in key order, brought together order by order ---------------------
 
 
-def merged(takings: Iterable[Taking], rows: Iterable[StatementRow]) -> Iterator[OrderSeen]:
+def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Iterator[OrderSeen]:
     """Every taking once and every line once; both streams ascend by key."""
     orders = groupby(takings, key=lambda taking: taking.key)
     lines = groupby(rows, key=lambda row: row.key)
@@ -83,7 +83,7 @@ def merged(takings: Iterable[Taking], rows: Iterable[StatementRow]) -> Iterator[
             order, line = next(orders, None), next(lines, None)
 
 
-def _together(takings: list[Taking], rows: list[StatementRow]) -> Iterator[OrderSeen]:
+def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
     """Orders whose references are written differently have one key: a line goes to the one that
     knows its payment, else to the one whose reference it has, else to the first."""
     shares: list[list[StatementLine]] = [[] for _ in takings]
@@ -93,7 +93,7 @@ def _together(takings: list[Taking], rows: list[StatementRow]) -> Iterator[Order
         yield OrderSeen(taking=taking, lines=tuple(share), shared=len(takings) > 1)
 
 
-def _place(takings: list[Taking], row: StatementRow) -> int:
+def _place(takings: list[LedgerLine], row: StatementRow) -> int:
     for place, taking in enumerate(takings):
         if any(payment == row.payment for _, payment in taking.payments):
             return place

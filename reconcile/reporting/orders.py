@@ -11,7 +11,7 @@ from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, SEVERITY, FindingCode, Outcome
-from reconcile.matching.ledger_lines import Taking
+from reconcile.matching.ledger_lines import LedgerLine
 from reconcile.periods import Calendar
 from reconcile.reporting.report import (
     GROUPS,
@@ -55,7 +55,7 @@ WEEKLY_UP_TO: Final = 732 * DAY
 """Two years by week are a hundred and five columns; beyond that it is months."""
 
 
-def standing(taking: Taking, scope: Scope, *, moved: bool) -> tuple[Step, ...]:
+def standing(taking: LedgerLine, scope: Scope, *, moved: bool) -> tuple[Step, ...]:
     """The steps that an order stands in: none for one that is not of the period."""
     closed = taking.closed_at
     if closed is not None:
@@ -142,7 +142,7 @@ class OutcomeSums:
         self._odd: Counter[tuple[Outcome, str, str]] = Counter()
         self._findings: Counter[FindingCode] = Counter()
 
-    def add(self, taking: Taking) -> None:
+    def add(self, taking: LedgerLine) -> None:
         """One order of the period."""
         key = (taking.outcome, taking.reason)
         self._orders[key] += 1
@@ -185,7 +185,7 @@ class TimeSums:
         self._starts = stretches(scope.start, scope.end, calendar)
         self._counts: list[Counter[str]] = [Counter() for _ in self._starts]
 
-    def add(self, taking: Taking) -> None:
+    def add(self, taking: LedgerLine) -> None:
         """One order that was opened in the period."""
         place = bisect_right(self._starts, taking.opened_at) - 1
         self._counts[place][GROUP_OF[taking.outcome]] += 1

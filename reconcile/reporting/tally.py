@@ -15,7 +15,7 @@ from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
-from reconcile.matching.ledger_lines import Taken, Taking
+from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.bank import BankView
@@ -329,7 +329,7 @@ class LateSums:
             bound, key=lambda line: (line.received_at, line.order, line.payment, line.cites)
         )
 
-    def add(self, taking: Taking, taken: Taken) -> None:
+    def add(self, taking: LedgerLine, taken: Taken) -> None:
         """One such movement."""
         key = (self._calendar.day_of(taken.at)[:7], taken.kind, taken.currency)
         self._counts[key] += 1
@@ -478,7 +478,7 @@ class PeriodTally:
 
     # --- orders ----------------------------------------------------------------------------------
 
-    def _count(self, taking: Taking, *, moved: bool) -> None:
+    def _count(self, taking: LedgerLine, *, moved: bool) -> None:
         steps = standing(taking, self._scope, moved=moved)
         if not steps:
             return
@@ -491,7 +491,7 @@ class PeriodTally:
         if steps[0] == "new":
             self._times.add(taking)
 
-    def _learned_late(self, taking: Taking) -> None:
+    def _learned_late(self, taking: LedgerLine) -> None:
         start, end = self._scope.start, self._scope.end
         for taken in taking.taken:
             if taken.at < start <= taken.received_at < end:
@@ -513,7 +513,7 @@ class PeriodTally:
                 self._delays.add(taken)
         return moved
 
-    def _money_by_ledger(self, taking: Taking | None, lines: tuple[Settled, ...]) -> bool:
+    def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[Settled, ...]) -> bool:
         """Movements by their dates; a line by that of its first movement, else by its own."""
         moved = False
         apart: Counter[str] = Counter()
@@ -604,7 +604,7 @@ class PeriodTally:
         )
 
 
-def _currency(taking: Taking) -> str:
+def _currency(taking: LedgerLine) -> str:
     """The order's own: that of its price, else of its first money."""
     if taking.expected is not None:
         return taking.expected.currency

@@ -27,7 +27,7 @@ from app.finance.break_acts import (
 )
 from app.finance.break_store import steps_of
 from app.finance.late_money import late_document, late_items, settle_late
-from app.finance.ledger_lines import refresh_takings
+from app.finance.ledger_lines import refresh_ledger_lines
 from app.finance.match_rules import current_rules, rules_kind, save_rules
 from app.finance.reconcile_period import finish
 from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
@@ -268,7 +268,7 @@ class BreakContract:
         await keep(store, arrival(said("old", order="ord 1", payment="p"), at=1))
         await run(store, missing("ORD-1"), missing("X"), at=2)
         await keep(store, arrival(paid("ord 1"), at=3), arrival(paid("other"), at=3))
-        await refresh_takings(context(store, at=4), progress=quiet)
+        await refresh_ledger_lines(context(store, at=4), progress=quiet)
         await run(store, missing("X"), at=4)
         closed = await show(store, missing("ORD-1"))
         assert closed.life.closed_by == ("paid-ord 1",)

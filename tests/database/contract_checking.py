@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 
-from app.finance.ledger_lines import refresh_takings
+from app.finance.ledger_lines import refresh_ledger_lines
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.store import Store
@@ -36,7 +36,7 @@ class CheckingContract:
         again = [part for part in parts[:3] if isinstance(part, Event)]
         await tell(store, [tagged(part, tag) for part in parts])
         at = context(store, at=10)
-        await refresh_takings(at, progress=quiet)
+        await refresh_ledger_lines(at, progress=quiet)
         await tell(store, [tagged(part, tag) for part in again])
         await refold_until_quiet(at, limit=500, progress=quiet)
         for form in (None, Rebuilding(sources=lambda: SOURCES)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.finance.ledger_lines import refresh_takings
+from app.finance.ledger_lines import refresh_ledger_lines
 from app.orders import refold
 from app.orders.history_store import gather
 from app.orders.policy_version_store import noted_policy
@@ -58,7 +58,7 @@ async def orders(store: Store) -> None:
 
 
 class PolicyContract:
-    """Taking up a policy. A subclass gives `url`."""
+    """LedgerLine up a policy. A subclass gives `url`."""
 
     async def test_a_changed_policy_sets_every_order_due(self, store: Store) -> None:
         """Those that were settled and those that waited, each one generation on; then it is noted,
@@ -187,10 +187,10 @@ class PolicyContract:
     async def test_takings_are_behind_a_changed_policy(self, store: Store) -> None:
         """The next reconciliation folds every order again, by the policy of now."""
         await orders(store)
-        assert await refresh_takings(context(store, at=20), progress=quiet) == 5
-        assert await refresh_takings(context(store, at=20), progress=quiet) == 0
+        assert await refresh_ledger_lines(context(store, at=20), progress=quiet) == 5
+        assert await refresh_ledger_lines(context(store, at=20), progress=quiet) == 0
         await taken_up(waiting_long(store, at=20))
-        assert await refresh_takings(waiting_long(store, at=20), progress=quiet) == 5
+        assert await refresh_ledger_lines(waiting_long(store, at=20), progress=quiet) == 5
 
     async def test_a_rebuild_notes_its_policy(
         self, store: Store, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ from tests.database.contract_histories import HistoryContract
 from tests.database.contract_holds import HoldContract
 from tests.database.contract_imports import ImportContract
 from tests.database.contract_keeping import KeepingContract
+from tests.database.contract_ledger_lines import LedgerLinesContract
 from tests.database.contract_ledgers import LedgerContract
 from tests.database.contract_outbox import OutboxContract
 from tests.database.contract_personal import PersonalContract
@@ -30,7 +31,6 @@ from tests.database.contract_restoring import RestoringContract
 from tests.database.contract_retention import RetentionContract
 from tests.database.contract_scheduling import SchedulingContract
 from tests.database.contract_sealing import SealingContract
-from tests.database.contract_takings import TakingsContract
 from tests.database.contract_upgrading import UpgradingContract
 from tests.database.contract_verdicts import VerdictContract
 from tests.database.contract_watching import WatchingContract
@@ -54,7 +54,7 @@ class TestSqlite(
     RestoringContract,
     RetentionContract,
     OutboxContract,
-    TakingsContract,
+    LedgerLinesContract,
     BreakContract,
     HandMatchContract,
     HoldContract,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.logs import configure_logging
-from app.finance.ledger_lines import refresh_takings
+from app.finance.ledger_lines import refresh_ledger_lines
 from app.orders.refold import TakingUp, refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
 from app.privacy.prune import Retention, prune_orders, settled_orders
@@ -174,11 +174,11 @@ async def test_takings_follow_the_new_policy(tmp_path: Path) -> None:
         assert await TakingUp(driver.context).some() == 0
         await driver.send(event("e1", "pending"))
         await refold_until_quiet(driver.context, limit=9, progress=quiet)
-        assert await refresh_takings(driver.context, progress=quiet) == 1
+        assert await refresh_ledger_lines(driver.context, progress=quiet) == 1
         before = driver.rows("SELECT told FROM takings")
     async with driving(tmp_path, at=T + 41 * MINUTE, PAYMENT_WINDOW_S="1800") as driver:
         await soon(lambda: feed(driver) == ["pending", "timed_out"])
-        assert await refresh_takings(driver.context, progress=quiet) == 1
+        assert await refresh_ledger_lines(driver.context, progress=quiet) == 1
         assert driver.rows("SELECT told FROM takings") != before
         sources = driver.service.sources
         assert (

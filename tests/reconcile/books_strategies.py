@@ -20,15 +20,15 @@ from reconcile.matching.books import (
 )
 from reconcile.matching.control import Control
 from reconcile.matching.decide import Decision
-from reconcile.matching.ledger_lines import Doubted, Taken, Taking
+from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import (
     BookRow,
+    LedgerLineRow,
     StatementRow,
-    TakingRow,
     book_row,
+    ledger_line_row,
     statement_row,
-    taking_row,
 )
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Span, Tolerance
 from reconcile.money import Money
@@ -51,7 +51,7 @@ OUTCOMES: tuple[Outcome, ...] = ("succeeded", "succeeded", "refunded", "charged_
 class World:
     """All rows of one matching, and what goes with them."""
 
-    takings: tuple[TakingRow, ...]
+    takings: tuple[LedgerLineRow, ...]
     book: tuple[BookRow, ...]
     lines: tuple[StatementRow, ...]
     rules: MatchRules = RULES
@@ -83,7 +83,7 @@ class World:
         )
 
 
-Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
+Row = TypeVar("Row", LedgerLineRow, BookRow, StatementRow)
 
 
 def in_key_order(rows: Iterable[Row]) -> list[Row]:
@@ -120,13 +120,13 @@ def taken(draw: st.DrawFn) -> Taken:
 
 
 @st.composite
-def takings(draw: st.DrawFn, reference: str) -> Taking:
+def takings(draw: st.DrawFn, reference: str) -> LedgerLine:
     """One order."""
     moved = tuple(
         draw(st.lists(taken(), max_size=3, unique_by=lambda t: (t.kind, t.source, t.payment)))
     )
     price = draw(st.none() | monies())
-    return Taking(
+    return LedgerLine(
         key=match_key(reference),
         order=reference,
         as_of=AS_OF,
@@ -221,7 +221,7 @@ def worlds(draw: st.DrawFn) -> World:
     """A few orders and lines with few references, payments and amounts among them."""
     orders = draw(st.lists(st.sampled_from(REFERENCES), unique=True, max_size=4))
     return World(
-        takings=tuple([taking_row(draw(takings(each))) for each in orders]),
+        takings=tuple([ledger_line_row(draw(takings(each))) for each in orders]),
         book=tuple([book_row(draw(book_lines(n))) for n in range(draw(st.integers(0, 5)))]),
         lines=tuple(
             [statement_row(draw(statement_lines(n))) for n in range(draw(st.integers(0, 4)))]

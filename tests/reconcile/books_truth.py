@@ -17,14 +17,14 @@ from reconcile.instants import DAY, HOUR, Instant
 from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
 from reconcile.matching.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import ORDER_CAUSES
-from reconcile.matching.ledger_lines import Doubted, Taken, Taking
+from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.rows import (
     BookRow,
+    LedgerLineRow,
     StatementRow,
-    TakingRow,
     book_row,
+    ledger_line_row,
     statement_row,
-    taking_row,
 )
 from reconcile.matching.rules import Coverage, ExpectedFee, MatchRules, Reach, Span, Tolerance
 from reconcile.money import Money
@@ -58,7 +58,7 @@ class Case:
     reference: str
     minor: int
     at: Instant
-    takings: list[Taking] = field(default_factory=list)
+    takings: list[LedgerLine] = field(default_factory=list)
     book: list[BookLine] = field(default_factory=list)
     lines: list[StatementLine] = field(default_factory=list)
     breaks: list[tuple[str, str | None, int]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Case:
         order = reference or self.reference
         first = self.taken(minor=minor, payment=payment)
         self.takings.append(
-            Taking(
+            LedgerLine(
                 key=match_key(order),
                 order=order,
                 as_of=AS_OF,
@@ -129,7 +129,7 @@ class Case:
 
     def untouched(self) -> Case:
         """An order that nobody paid."""
-        taking = Taking(
+        taking = LedgerLine(
             key=match_key(self.reference),
             order=self.reference,
             as_of=AS_OF,
@@ -501,10 +501,10 @@ class Month:
             kind = odd.get(place)
             yield _plain(case) if kind is None else kinds[kind](case)
 
-    def takings(self) -> Iterator[TakingRow]:
+    def takings(self) -> Iterator[LedgerLineRow]:
         """The stream of takings, in key order."""
         for case in self.cases():
-            yield from sorted(taking_row(each) for each in case.takings)
+            yield from sorted(ledger_line_row(each) for each in case.takings)
 
     def book(self) -> Iterator[BookRow]:
         """The stream of book lines, in key order."""

@@ -21,11 +21,11 @@ from reconcile.matching.funds import Capture
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import (
     BookRow,
+    LedgerLineRow,
     StatementRow,
-    TakingRow,
     book_row,
+    ledger_line_row,
     statement_row,
-    taking_row,
 )
 from reconcile.matching.tally import COUNT, Tally
 from tests.reconcile.books_strategies import Row, World, in_key_order, worlds
@@ -68,7 +68,7 @@ class Watched(Tally):
         super().__init__(home)
         self.rows: list[tuple[str, object]] = []
 
-    def place_orders(self, rows: Iterable[TakingRow], bucket: Bucket) -> None:
+    def place_orders(self, rows: Iterable[LedgerLineRow], bucket: Bucket) -> None:
         rows = list(rows)
         self.rows += [("order", row.order) for row in rows]
         super().place_orders(rows, bucket)
@@ -227,7 +227,7 @@ def _control(month: Month) -> Control:
 
 def _rows(case: Case) -> World:
     return World(
-        takings=tuple(map(taking_row, case.takings)),
+        takings=tuple(map(ledger_line_row, case.takings)),
         book=tuple(map(book_row, case.book)),
         lines=tuple(map(statement_row, case.lines)),
     )

@@ -6,7 +6,7 @@ import pytest
 
 from reconcile.instants import Instant
 from reconcile.matching.period import Period, within
-from reconcile.matching.rows import BookRow, StatementRow, TakingRow
+from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
 
 PERIOD = Period(since=Instant(100), until=Instant(200))
 
@@ -15,8 +15,8 @@ def _instant(at: int | None) -> Instant | None:
     return None if at is None else Instant(at)
 
 
-def took(key: str, at: int) -> TakingRow:
-    return TakingRow(key, key, 5, "KES", "shop", "p", "e", Instant(at), Instant(at))
+def took(key: str, at: int) -> LedgerLineRow:
+    return LedgerLineRow(key, key, 5, "KES", "shop", "p", "e", Instant(at), Instant(at))
 
 
 def booked(key: str, placed_at: int | None) -> BookRow:

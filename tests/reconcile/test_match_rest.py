@@ -10,7 +10,7 @@ import pytest
 from reconcile.instants import DAY, HOUR
 from reconcile.matching.breaks import Break, apart_words
 from reconcile.matching.match import Match, Matching
-from reconcile.matching.rows import book_row, statement_row, taking_row
+from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case
@@ -137,7 +137,7 @@ def test_another_sources_payment_of_the_same_reference_is_another(
         coverage = COVERAGE if own else replace(COVERAGE, statements=())
         matching = Matching(rules=RULES, as_of=AS_OF, coverage=coverage)
         decisions = matching.decide(
-            takings=[taking_row(paid.takings[0])],
+            takings=[ledger_line_row(paid.takings[0])],
             book=[book_row(paid.book[0])],
             statements=[statement_row(line)._replace(source=source, payment=payment)],
         )

@@ -14,10 +14,10 @@ from reconcile.instants import DAY, TICK, Instant
 from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Break
 from reconcile.matching.joined import joined_dates
-from reconcile.matching.ledger_lines import Taken, Taking
+from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.match import OtherPeriods
 from reconcile.matching.period import Period, within
-from reconcile.matching.rows import BookRow, StatementRow, TakingRow, taking_row
+from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow, ledger_line_row
 from reconcile.matching.rules import Terms
 from reconcile.money import Money
 from reconcile.reporting.input import BreakSeen, merged
@@ -37,7 +37,7 @@ FIRST, LAST = START - 60 * DAY, AS_OF + DAY
 def orders_over_months(draw: st.DrawFn) -> World:
     """Orders that were placed, paid and settled on dates of their own, each with lines that fit
     its payment and lines that do not."""
-    takings: list[TakingRow] = []
+    takings: list[LedgerLineRow] = []
     book: list[BookRow] = []
     lines: list[StatementRow] = []
     for number in range(draw(st.integers(1, 3))):
@@ -53,7 +53,7 @@ def orders_over_months(draw: st.DrawFn) -> World:
             received_at=at,
             cites=(f"evt_{payment}",),
         )
-        takings.append(taking_row(taking(name, draw(dates()), moved)))
+        takings.append(ledger_line_row(taking(name, draw(dates()), moved)))
         if draw(st.booleans()):
             booked = (
                 match_key(name),
@@ -73,7 +73,7 @@ def orders_over_months(draw: st.DrawFn) -> World:
     return World(takings=tuple(takings), book=tuple(book), lines=tuple(lines))
 
 
-def taking_of(row: TakingRow) -> Taking:
+def taking_of(row: LedgerLineRow) -> LedgerLine:
     """The taking of a row, flat or not."""
     if row.whole is not None:
         return row.whole
@@ -88,7 +88,7 @@ def taking_of(row: TakingRow) -> Taking:
         received_at=row.at,
         cites=(row.cite,),
     )
-    return Taking(
+    return LedgerLine(
         key=row.key,
         order=row.order,
         as_of=AS_OF,

@@ -15,9 +15,16 @@ from reconcile.ledger.ledger import Balance, EntryKind, Facts
 from reconcile.ledger.policy import Policy
 from reconcile.matching.books import BookLine, match_key
 from reconcile.matching.breaks import Break, Candidate, break_in, break_text
-from reconcile.matching.ledger_lines import Doubted, Taken, Taking, taking, taking_in, taking_text
+from reconcile.matching.ledger_lines import (
+    Doubted,
+    LedgerLine,
+    Taken,
+    ledger_line_in,
+    ledger_line_text,
+    taking,
+)
 from reconcile.matching.match import Matching
-from reconcile.matching.rows import book_row, taking_row
+from reconcile.matching.rows import book_row, ledger_line_row
 from reconcile.matching.rules import Coverage, MatchRules
 from reconcile.money import Money
 from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
@@ -46,7 +53,7 @@ def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
     return tuple(found)
 
 
-def check(found: Taking, history: History, as_of: Instant) -> None:
+def check(found: LedgerLine, history: History, as_of: Instant) -> None:
     """What must hold of every taking."""
     ledger = fold(history, policy=Policy(), as_of=as_of)
     assert balances(found.taken) == ledger.balances
@@ -72,7 +79,7 @@ def test_a_taking_is_what_the_ledger_says_of_money(history: History, as_of: Inst
         assert not ledger.entries
         return
     check(found, history, as_of)
-    assert taking_in(taking_text(found), as_of=as_of) == found
+    assert ledger_line_in(ledger_line_text(found), as_of=as_of) == found
 
 
 def test_an_order_of_which_nothing_had_arrived_has_no_taking() -> None:
@@ -88,7 +95,7 @@ YEN = Money(minor=7, currency="JPY")
 OTHERS = event("o", "succeeded", order="ORD-2", payment="p", money=MORE)
 
 
-def told(*events: Event, price: Money | None = None) -> Taking:
+def told(*events: Event, price: Money | None = None) -> LedgerLine:
     """The taking of an order of which these were said, and which the shop gave this price."""
     heard = [delivery(f"d{number}", number, each) for number, each in enumerate(events)]
     placed = () if price is None else (record("r", "order_placed", 0, money=price),)
@@ -97,7 +104,7 @@ def told(*events: Event, price: Money | None = None) -> Taking:
     assert found is not None
     assert found.doubted or ledger.outcome == "unresolved" or not found.in_doubt
     assert not (found.owed and ledger.outcome == "unresolved")
-    assert taking_in(taking_text(found), as_of=seconds(99)) == found
+    assert ledger_line_in(ledger_line_text(found), as_of=seconds(99)) == found
     return found
 
 
@@ -222,7 +229,7 @@ def test_from_the_events_to_the_break(
     """A book that says paid, and no statement: each difference once, with its money."""
     line = BookLine(line_id="bok_1.1", reference=ORDER, kind="order", money=DUE, status="paid")
     matching = Matching(rules=MatchRules(), as_of=seconds(99) + 60 * DAY, coverage=Coverage())
-    rows = [taking_row(told(*events, price=DUE))]
+    rows = [ledger_line_row(told(*events, price=DUE))]
     found = list(matching.decide(takings=rows, book=[book_row(line)], statements=[]))
     breaks = [each for each in found if isinstance(each, Break)]
     assert [(each.cause, each.money) for each in breaks] == expected

@@ -12,7 +12,7 @@ from sqlalchemy import Index, text
 from app.database.tables.base import CLUSTERED, STRICT, Table, big_column, blob_column, text_column
 
 
-class TakingRow(Table, table=True):
+class LedgerLineRow(Table, table=True):
     """What an order's ledger contributes to a reconciliation, in the order in which books and
     statements are merged with it. A cache: see `takings.py`."""
 

@@ -10,7 +10,7 @@ from reconcile.instants import DAY, HOUR, MINUTE, SECOND, TICK, Duration, Instan
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.breaks import BREAK_CAUSES, Break
-from reconcile.matching.ledger_lines import Taken, Taking
+from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.money import Money
 from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen
 from reconcile.reporting.report import Basis, MatchingRow, PeriodReport, Scope
@@ -70,7 +70,7 @@ def taking(
     price: Money | None = None,
     closed: Instant | None = None,
     **changes: Any,
-) -> Taking:
+) -> LedgerLine:
     """One order; it costs what was captured first, and closed with that, unless said otherwise."""
     captured = [each for each in moved if each.minor > 0]
     if price is None and captured:
@@ -89,7 +89,7 @@ def taking(
         "reason": REASONS[outcome],
         "closed_at": captured[0].at if captured and closed is None else closed,
     }
-    return Taking(**{**given, **changes})
+    return LedgerLine(**{**given, **changes})
 
 
 def line(

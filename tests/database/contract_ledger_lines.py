@@ -9,8 +9,13 @@ import pytest
 from sqlalchemy import text
 
 from app.finance import ledger_lines
-from app.finance.ledger_line_store import KeyRange, flat_takings
-from app.finance.ledger_lines import overlay_of, refresh_takings, takings_now, takings_then
+from app.finance.ledger_line_store import KeyRange, flat_ledger_lines
+from app.finance.ledger_lines import (
+    ledger_lines_now,
+    ledger_lines_then,
+    overlay_of,
+    refresh_ledger_lines,
+)
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import fold_or_log
@@ -19,14 +24,14 @@ from app.receiving.store import Store
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.matching.ledger_lines import taking
-from reconcile.matching.rows import TakingRow, taking_row
+from reconcile.matching.rows import LedgerLineRow, ledger_line_row
 from reconcile.money import Money
 from tests.database.builders import SOURCES, arrival, context, keep, rows, said
 from tests.database.contract_ledgers import WINDOW_S, paid, quiet
 from tests.reconcile.build import DUE, seconds
 
 
-async def folded(store: Store, *, at: int) -> list[TakingRow]:
+async def folded(store: Store, *, at: int) -> list[LedgerLineRow]:
     """What folding every history `at` seconds after T gives, without any cache."""
     found = []
     async with store.reading() as connection:
@@ -34,29 +39,29 @@ async def folded(store: Store, *, at: int) -> list[TakingRow]:
             for history in part:
                 ledger = fold(history, policy=Policy(), as_of=seconds(at))
                 if (one := taking(ledger)) is not None:
-                    found.append(taking_row(one))
+                    found.append(ledger_line_row(one))
     return sorted(found, key=lambda row: row[:2])
 
 
-async def cached(store: Store, *, at: int, within: Any = None) -> list[TakingRow]:
+async def cached(store: Store, *, at: int, within: Any = None) -> list[LedgerLineRow]:
     """What a run reads now, with what is stale in its snapshot folded anew."""
     found, now = [], seconds(at)
     async with store.reading() as connection:
         overlay = await overlay_of(context(store, at=at), connection, now=now)
         ranged = {} if within is None else {"within": within}
-        async for part in takings_now(connection, overlay, as_of=now, **ranged):
-            found += [TakingRow(*row) for row in part]
+        async for part in ledger_lines_now(connection, overlay, as_of=now, **ranged):
+            found += [LedgerLineRow(*row) for row in part]
     return found
 
 
-async def then(store: Store, *, at: int) -> list[TakingRow]:
+async def then(store: Store, *, at: int) -> list[LedgerLineRow]:
     """What a run as of the past reads."""
     found = []
-    async with takings_then(
+    async with ledger_lines_then(
         context(store, at=99_999), as_of=seconds(at), progress=quiet
     ) as scratch:
-        async for part in flat_takings(scratch, as_of=seconds(at)):
-            found += [TakingRow(*row) for row in part]
+        async for part in flat_ledger_lines(scratch, as_of=seconds(at)):
+            found += [LedgerLineRow(*row) for row in part]
     return found
 
 
@@ -75,7 +80,7 @@ async def several(store: Store) -> None:
     )
 
 
-class TakingsContract:
+class LedgerLinesContract:
     """A cache that is never wrong. A subclass gives `url`."""
 
     async def test_takings_read_from_the_cache_are_those_that_folding_gives(
@@ -85,8 +90,8 @@ class TakingsContract:
         row of the matcher once, in key order."""
         await several(store)
         assert await cached(store, at=9) == await folded(store, at=9)
-        assert await refresh_takings(context(store, at=9), progress=quiet) == 5
-        assert await refresh_takings(context(store, at=9), progress=quiet) == 0
+        assert await refresh_ledger_lines(context(store, at=9), progress=quiet) == 5
+        assert await refresh_ledger_lines(context(store, at=9), progress=quiet) == 0
         stored = await cached(store, at=9)
         assert stored == await folded(store, at=9)
         assert [row.order for row in stored] == ["A 2", "b-1", "B-3", "c4", "É5"]
@@ -100,23 +105,23 @@ class TakingsContract:
         """What waited when it was cached has timed out when its time has come, though nothing was
         said; before that it stands."""
         await keep(store, arrival(said("w", order="A", payment="p", order_money=DUE)))
-        await refresh_takings(context(store), progress=quiet)
+        await refresh_ledger_lines(context(store), progress=quiet)
         async with store.reading() as connection:
             early = await overlay_of(context(store), connection, now=seconds(WINDOW_S - 1))
             late = await overlay_of(context(store), connection, now=seconds(WINDOW_S))
         assert (early.orders, late.orders) == (frozenset[str](), frozenset({"A"}))
-        assert await refresh_takings(context(store, at=WINDOW_S), progress=quiet) == 1
+        assert await refresh_ledger_lines(context(store, at=WINDOW_S), progress=quiet) == 1
         assert "timed_out" in (await rows(store, "SELECT told FROM takings"))[0][0]
 
     async def test_an_order_that_shares_evidence_is_folded_with_it(self, store: Store) -> None:
         """A payment that two orders claim pays neither, though only one of them was spoken of."""
         await keep(store, arrival(paid("A"), at=1))
-        await refresh_takings(context(store, at=2), progress=quiet)
+        await refresh_ledger_lines(context(store, at=2), progress=quiet)
         await keep(
             store, arrival(said("e", "succeeded", order="B", payment="p-A", money=DUE), at=3)
         )
         assert await cached(store, at=4) == await folded(store, at=4)
-        await refresh_takings(context(store, at=4), progress=quiet)
+        await refresh_ledger_lines(context(store, at=4), progress=quiet)
         assert await cached(store, at=4) == await folded(store, at=4)
         assert [row.whole is None for row in await cached(store, at=4)] == [False, False]
 
@@ -127,7 +132,7 @@ class TakingsContract:
         both = [said(f"e-{order}", order=order, payment="p", order_money=DUE) for order in "AB"]
         await keep(store, arrival(both[0], at=1))
         await keep(store, arrival(both[1], at=1))
-        await refresh_takings(context(store, at=2), progress=quiet)
+        await refresh_ledger_lines(context(store, at=2), progress=quiet)
         before = await cached(store, at=3)
         await keep(store, arrival(said("n", "succeeded", payment="p", money=DUE), at=3))
         after = await cached(store, at=3)
@@ -144,7 +149,7 @@ class TakingsContract:
     async def test_ranges_of_keys_together_are_everything(self, store: Store) -> None:
         """Each row is in exactly one of two ranges, those of stale orders too."""
         await several(store)
-        await refresh_takings(context(store, at=9), progress=quiet)
+        await refresh_ledger_lines(context(store, at=9), progress=quiet)
         await keep(store, arrival(paid("B-3"), at=10), arrival(paid("a0"), at=11))
         low = await cached(store, at=12, within=KeyRange(beyond="b3"))
         high = await cached(store, at=12, within=KeyRange(first="b3"))
@@ -154,7 +159,7 @@ class TakingsContract:
     async def test_a_rebuild_drops_the_cache(self, store: Store) -> None:
         """A changed policy shows in a rebuild of all ledgers, so takings are made anew after it."""
         await several(store)
-        await refresh_takings(context(store, at=9), progress=quiet)
+        await refresh_ledger_lines(context(store, at=9), progress=quiet)
         await refold_all(context(store, at=9), progress=quiet)
         assert await rows(store, "SELECT order_key FROM takings") == []
 
@@ -165,7 +170,7 @@ class TakingsContract:
         less = {"order": "A", "payment": "p", "money": Money(minor=1, currency="KES")}
         bodies = [said("e", "succeeded", **less), said("e", "succeeded", **less | {"money": DUE})]
         await keep(store, *map(arrival, [*bodies, paid("B")]))
-        await refresh_takings(context(store, at=9), progress=quiet)
+        await refresh_ledger_lines(context(store, at=9), progress=quiet)
         version = import_module(
             "app.database.migrations.versions.0015_takings_of_unresolved_orders"
         )
@@ -178,7 +183,7 @@ class TakingsContract:
     ) -> None:
         """All of them: they are written in another form. The next run makes them anew."""
         await several(store)
-        await refresh_takings(context(store, at=9), progress=quiet)
+        await refresh_ledger_lines(context(store, at=9), progress=quiet)
         before = await cached(store, at=9)
         version = import_module(
             "app.database.migrations.versions.0022_takings_with_what_is_owed_and_in_doubt"
@@ -187,7 +192,7 @@ class TakingsContract:
             old = '["A",null,"succeeded"]'
             await connection.execute(text("UPDATE takings SET told = :old"), {"old": old})
             await connection.execute(text(version.FORGET))
-        await refresh_takings(context(store, at=9), progress=quiet)
+        await refresh_ledger_lines(context(store, at=9), progress=quiet)
         assert await cached(store, at=9) == before
 
     async def test_an_order_that_cannot_be_folded_stops_no_other(
@@ -200,7 +205,7 @@ class TakingsContract:
             return None if history.order == "c4" else fold_or_log(history, **asked)
 
         monkeypatch.setattr(ledger_lines, "fold_or_log", broken)
-        await refresh_takings(context(store, at=9), progress=quiet)
+        await refresh_ledger_lines(context(store, at=9), progress=quiet)
         assert len(await cached(store, at=9)) == 4
         monkeypatch.setattr(ledger_lines, "fold_or_log", fold_or_log)
         assert len(await cached(store, at=9)) == 5
@@ -210,7 +215,7 @@ class TakingsContract:
         await several(store)
         at = context(store, at=9)
         await refold_all(at, progress=quiet)
-        await refresh_takings(at, progress=quiet)
+        await refresh_ledger_lines(at, progress=quiet)
         async with store.writing() as connection:
             await connection.execute(text("UPDATE takings SET minor=minor+1 WHERE order_key='A 2'"))
         report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
