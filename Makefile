@@ -45,8 +45,9 @@ bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is 
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/providers/named $(ARGS)
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 tests/cli tests/docs tests/e2e tests/faults tests/floods tests/postgres $(ARGS)
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/providers tests/core tests/config \
+		tests/checkout tests/evidence tests/finance/files tests/database $(ARGS)
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 tests/browser tests/cli tests/docs tests/e2e tests/faults tests/floods tests/postgres $(ARGS)
 	@$(BIN)/python -m pytest -q tests/bench $(ARGS)
 	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests $(ARGS)
 

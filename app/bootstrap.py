@@ -264,7 +264,7 @@ def _loading_finance(
         return FinanceRoutes(
             context,
             page_max=settings.page_max,
-            make_report=making_reports(settings),
+            makes=making_reports(settings),
             schedule=entries_of(settings.schedule),
         )
 

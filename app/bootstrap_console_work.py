@@ -17,7 +17,7 @@ from app.access.proposal import Proposal
 from app.bootstrap_elsewhere import Elsewhere, Use
 from app.bootstrap_golive import check_now, examine
 from app.bootstrap_proposals import proposals_of
-from app.bootstrap_reports import made_report
+from app.bootstrap_reports import made_preview, made_report
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
 from app.console.jobs import Checked, Work
@@ -32,7 +32,6 @@ from app.finance.imports import (
     import_book,
     import_statement,
 )
-from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
 from app.finance.withdraw_import import Foreseen, withdraw_import, withdrawable
 from app.golive.golive import checklist
@@ -75,7 +74,7 @@ def work_elsewhere(settings: Settings) -> Work:
 def _work(do: Callable[..., Awaitable[Any]]) -> Work:
     return Work(
         reconcile=lambda *words: do(_reconcile, *words),
-        preview=lambda *words: do(_preview, *words),
+        preview=lambda *words: do(made_preview, *words),
         import_file=lambda *words: do(_import, *words),
         booked=lambda *words: do(_booked, *words),
         withdrawable=lambda *words: do(_withdrawable, *words),
@@ -93,10 +92,6 @@ async def _reconcile(
 ) -> int:
     done = await reconcile_for(context, asked, by=by, reason=reason, progress=lambda _: None)
     return done.number
-
-
-async def _preview(context: AppContext, settings: Settings, rules: str) -> dict[str, Any]:
-    return (await preview_rules(context, rules, progress=lambda _: None)).document()
 
 
 async def _import(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 from collections.abc import Iterator
@@ -20,11 +21,17 @@ from app.core.logs import configure_logging
 from app.database import schema
 from app.providers import profile
 from tests.memory import memory
+from tests.searching import examples
+
+# Collecting tests makes millions of objects, all of which stay: until all are there, and later
+# among those, the search for garbage would find none and cost a quarter of the time.
+gc.disable()
 
 _COMMON: dict[str, Any] = {
     # The machine's two cores are shared: slowness is not a property of the code under test.
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow],
+    "max_examples": examples(100),
 }
 settings.register_profile("ci", derandomize=True, database=None, print_blob=True, **_COMMON)
 settings.register_profile("dev", **_COMMON)
@@ -56,6 +63,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((n for n, each in enumerate(LONGEST) if name.startswith(each)), len(LONGEST))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reconcile.instants import Instant
@@ -111,6 +111,12 @@ async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
     return number
 
 
+_AUDIT: Final = table(
+    "audit",
+    *map(column, ("number", "at", "who", "role", "action", "subject", "reason", "facts")),
+)
+
+
 async def audit_entries(
     connection: AsyncConnection,
     *,
@@ -123,19 +129,16 @@ async def audit_entries(
 ) -> list[AuditEntry]:
     """In the order in which it was done: all, or those of a subject, person or action. `before`: of
     those with a lower number the last, the newest first."""
-    given = {"subject": subject, "who": who, "action": action}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    conditions = ["number > :after", *(f"{name} = :{name}" for name in chosen)]
-    if before is not None:
-        conditions.append(f"number < {before}")
-    where = " AND ".join(conditions)
-    rows = await connection.execute(
-        text(
-            "SELECT number, at, who, role, action, subject, reason, facts FROM audit "  # noqa: S608
-            f"WHERE {where} ORDER BY number {'' if before is None else 'DESC'} LIMIT :limit"
-        ),
-        {"after": after, "limit": limit, **chosen},
-    )
+    number = _AUDIT.c.number
+    listing = select(_AUDIT).where(number > after).limit(limit)
+    for name, value in (("subject", subject), ("who", who), ("action", action)):
+        if value is not None:
+            listing = listing.where(_AUDIT.c[name] == value)
+    if before is None:
+        listing = listing.order_by(number)
+    else:
+        listing = listing.where(number < before).order_by(number.desc())
+    rows = await connection.execute(listing)
     return [
         AuditEntry(
             number=row[0],
@@ -191,7 +194,12 @@ class TokenEntry:
         return self.revoked_at is None and (self.until is None or now < self.until)
 
 
-_SELECT: Final = "SELECT name, created_at, scopes, until, revoked_at, operator FROM tokens"
+_TOKENS: Final = table(
+    "tokens",
+    *map(column, ("name", "created_at", "scopes", "until", "revoked_at", "operator", "hash")),
+)
+_ENTRIES: Final = select(*_TOKENS.c[:-1])
+"""What `_entry` takes: all but the token's hash."""
 
 
 def hashed(token: str) -> str:
@@ -242,13 +250,13 @@ async def revoke_tokens_of(connection: AsyncConnection, operator: str, *, now: I
 
 async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
     """All tokens, by name."""
-    rows = await connection.execute(text(f"{_SELECT} ORDER BY name"))
+    rows = await connection.execute(_ENTRIES.order_by(_TOKENS.c.name))
     return [_entry(tuple(row)) for row in rows]
 
 
 async def token_entry(connection: AsyncConnection, token: str) -> TokenEntry | None:
     """What is known of the token that this is, in force or not; None for any other text."""
-    found = await connection.execute(text(f"{_SELECT} WHERE hash=:hash"), {"hash": hashed(token)})
+    found = await connection.execute(_ENTRIES.where(_TOKENS.c.hash == hashed(token)))
     row = found.first()
     return None if row is None else _entry(tuple(row))
 

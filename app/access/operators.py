@@ -253,9 +253,10 @@ def author_of_import(number: int) -> str:
 
 def _asking(by: str | None) -> str | None:
     """The name in which something is asked for: that of a session or token, else the one that is
-    given, else ASKED_BY. Raises UsageError where a token is of another than the one named."""
+    given, else ASKED_BY. Raises UsageError where a token is of another than the one named; but not
+    for a name that was proved itself: who approves with their token does it in the proposer's."""
     holder = _BY_TOKEN.get()
-    if holder is None:
+    if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)
     if by is not None and by != holder:
         raise UsageError(f"the token is {holder}'s, and --by names {by}: leave --by out")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import bindparam, text
+from sqlalchemy import ColumnElement, and_, column, or_, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.proposal import Decided, Proposal
@@ -54,37 +54,38 @@ async def add_decision(connection: AsyncConnection, proposal: str, decided: Deci
     return rows.first() is not None
 
 
-_SELECT: Final = (
-    "SELECT id, kind, subject, sentence, given, state, proposals.who, proposals.role, "
-    "proposals.reason, proposals.at, until, decision, proposal_decisions.who, "
-    "proposal_decisions.role, proposal_decisions.reason, proposal_decisions.at "
-    "FROM proposals LEFT JOIN proposal_decisions ON proposal = id"
+_PROPOSALS: Final = table(
+    "proposals",
+    *map(column, ("id", "kind", "subject", "sentence", "given", "state")),
+    *map(column, ("who", "role", "reason", "at", "until")),
 )
+_DECISIONS: Final = table(
+    "proposal_decisions",
+    *map(column, ("decision", "who", "role", "reason", "at", "proposal")),
+)
+_PROPOSED, _DECIDED = _PROPOSALS.c, _DECISIONS.c
 
-_PAST: Final = (
-    f"{_SELECT} WHERE id < :before AND (decision IS NOT NULL OR until <= :now) "
-    "ORDER BY id DESC LIMIT :limit"
+_ALL: Final = select(*_PROPOSED, *_DECIDED[:-1]).join_from(
+    _PROPOSALS, _DECISIONS, _DECIDED.proposal == _PROPOSED.id, isouter=True
 )
-_PAST_OF_KINDS: Final = (
-    f"{_SELECT} WHERE id < :before AND (decision IS NOT NULL OR until <= :now) "
-    "AND kind IN :kinds ORDER BY id DESC LIMIT :limit"
-)
+"""What `_proposal` takes: each with what became of it, if anything did."""
 
-_WAITING: Final = "decision IS NULL AND until > :now"
+
+def _waiting(now: Instant) -> ColumnElement[bool]:
+    return and_(_DECIDED.decision.is_(None), _PROPOSED.until > now)
 
 
 async def proposal_of(connection: AsyncConnection, identity: str) -> Proposal | None:
     """One by its id."""
-    rows = await connection.execute(text(f"{_SELECT} WHERE id = :id"), {"id": identity})
+    rows = await connection.execute(_ALL.where(_PROPOSED.id == identity))
     row = rows.first()
     return None if row is None else _proposal(tuple(row))
 
 
 async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> list[Proposal]:
     """All that wait for a second person, the first to end first."""
-    rows = await connection.execute(
-        text(f"{_SELECT} WHERE {_WAITING} ORDER BY until, id"), {"now": now}
-    )
+    waiting = _ALL.where(_waiting(now)).order_by(_PROPOSED.until, _PROPOSED.id)
+    rows = await connection.execute(waiting)
     return [_proposal(tuple(row)) for row in rows]
 
 
@@ -93,8 +94,7 @@ async def waiting_proposal_of(
 ) -> Proposal | None:
     """The one of this kind that waits and is about this subject."""
     rows = await connection.execute(
-        text(f"{_SELECT} WHERE {_WAITING} AND kind = :kind AND subject = :subject"),
-        {"now": now, "kind": kind, "subject": subject},
+        _ALL.where(_waiting(now), _PROPOSED.kind == kind, _PROPOSED.subject == subject)
     )
     row = rows.first()
     return None if row is None else _proposal(tuple(row))
@@ -110,12 +110,11 @@ async def past_proposals(
 ) -> list[Proposal]:
     """Those that nobody can approve any more, with ids below this one, the newest first; of these
     kinds, or of all."""
-    values: dict[str, Any] = {"before": before, "now": now, "limit": limit}
-    if kinds is None:
-        rows = await connection.execute(text(_PAST), values)
-    else:
-        some = text(_PAST_OF_KINDS).bindparams(bindparam("kinds", expanding=True))
-        rows = await connection.execute(some, {**values, "kinds": sorted(kinds)})
+    over = or_(_DECIDED.decision.is_not(None), _PROPOSED.until <= now)
+    past = _ALL.where(_PROPOSED.id < before, over)
+    if kinds is not None:
+        past = past.where(_PROPOSED.kind.in_(sorted(kinds)))
+    rows = await connection.execute(past.order_by(_PROPOSED.id.desc()).limit(limit))
     return [_proposal(tuple(row)) for row in rows]
 
 

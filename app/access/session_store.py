@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import text
+from sqlalchemy import delete, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reconcile.instants import Instant
@@ -252,8 +252,8 @@ async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Ins
 async def end_everything(connection: AsyncConnection) -> None:
     """End every session and every invitation, as after a restore: what stood in the backup may
     have been revoked since."""
-    for table in ("sessions", "invitations"):
-        await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608
+    for name in ("sessions", "invitations"):
+        await connection.execute(delete(table(name)))
 
 
 async def use_form(

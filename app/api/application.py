@@ -119,6 +119,7 @@ def build_application(
                 PUT=("orders", api.put_order),
             ),
             *_loaded_late(api, "finance", finance, FINANCE),
+            *_loaded_late(api, "finance", finance, FINANCE_ASKED, method="POST"),
             *_loaded_late(api, "evidence", cases, CASES),
             *_for_people(api, logs, proposals, evidence),
         ],
@@ -136,6 +137,7 @@ def build_application(
 FINANCE: Final = {
     "schedule": "schedule",
     "reports": "report",
+    "journals": "journal",
     "records/lines": "book_lines",
     "records/imports": "book_imports",
     "statement/lines": "statement_lines",
@@ -150,13 +152,16 @@ FINANCE: Final = {
     "breaks/{break}": "one_break",
     "late": "late",
     "periods": "periods",
+    "periods/verification": "verification",
     "periods/{period}": "period",
+    "periods/{period}/verification": "verification",
 }
 """What finance has to be read, by address: which endpoint of `FinanceRoutes`."""
 
+FINANCE_ASKED: Final = {"rules/preview": "rules_preview"}
+"""What is read of finance by a POST: what is asked is too long for an address."""
 
-_MADE_ELSEWHERE: Final = frozenset({"report", "letter"})
-
+_MADE_ELSEWHERE: Final = frozenset({"report", "journal", "verification", "rules_preview", "letter"})
 
 CASES: Final = {
     "cases/{reference:path}": "case",
@@ -171,6 +176,8 @@ def _loaded_late(
     scope: TokenScope,
     loading: Callable[[], Awaitable[object]],
     addresses: Mapping[str, str],
+    *,
+    method: Literal["GET", "POST"] = "GET",
 ) -> Iterator[ApiRoute]:
     """Loaded when the first of them is asked for: a receiver needs none of it. One is answered at a
     time: many lines take seconds of a processor that acknowledges deliveries meanwhile; but what
@@ -186,7 +193,7 @@ def _loaded_late(
         return ask
 
     for path, name in addresses.items():
-        yield ApiRoute(f"/api/v1/{path}", api, GET=(scope, endpoint(name)))
+        yield ApiRoute(f"/api/v1/{path}", api, **{method: (scope, endpoint(name))})
 
 
 def _for_people(

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.api.report_routes import KEPT, MakeReport, ReportRoutes
+from app.api.report_routes import KEPT, Makes, ReportRoutes
 from app.api.request_body import (
     after_parameter,
     before_parameter,
@@ -57,7 +57,7 @@ class FinanceRoutes:
         context: AppContext,
         *,
         page_max: int,
-        make_report: MakeReport,
+        makes: Makes,
         schedule: Sequence[Entry] = (),
     ) -> None:
         """schedule: what is done at its times."""
@@ -65,7 +65,9 @@ class FinanceRoutes:
         self._page_max = page_max
         self._schedule = schedule
         self._bank = KeptMatch()
-        self.report = ReportRoutes(context, make_report, jobs=Jobs(context.clock, kept=KEPT)).report
+        made = ReportRoutes(context, makes, jobs=Jobs(context.clock, kept=KEPT))
+        self.report, self.journal = made.report, made.journal
+        self.verification, self.rules_preview = made.verification, made.rules_preview
 
     def _limit(self, request: Request) -> int:
         return limit_parameter(request, most=self._page_max)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from app.api.schemas import (
     CITES,
@@ -29,6 +29,16 @@ from app.api.schemas import (
 from app.core.schedule import FORMS, SPANS, WAYS
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, SETTLINGS, STANDINGS, STATES, Turn
 from reconcile.matching.control import BUCKETS, SIDES, Family
+
+if TYPE_CHECKING:
+    from app.finance.reports.journal import JournalFormat
+
+JOURNAL_TYPES: Final[dict[JournalFormat, str]] = {
+    "json": "application/json",
+    "csv": "text/csv; charset=utf-8",
+    "beancount": "text/plain; charset=utf-8",
+}
+"""The media type of a journal in each form."""
 
 _FAMILY: Final = {"enum": list(get_args(Family))}
 _BUCKET: Final = {"enum": list(BUCKETS)}
@@ -255,6 +265,98 @@ _SCHEDULED: Final = members(
     }
 )
 
+_POSTED: Final = {
+    "account": word("Assets:Clearing:Provider"),
+    "role": told(word("clearing"), "What the account is for, whatever its name is."),
+    "minor": told({"type": "integer"}, "Minor units: debit is positive, credit negative."),
+    "money": told(MONEY, "The same in major units."),
+}
+
+_TRANSACTION: Final = members(
+    {
+        "transaction": told(COUNT, "Its number in this journal, from 1."),
+        "date": {"type": "string", "format": "date", "examples": ["2026-10-05"]},
+        "at": INSTANT,
+        "what": word("captured"),
+        "order": MAYBE_WORD,
+        "payment": MAYBE_WORD,
+        "source": MAYBE_WORD,
+        "cites": CITES,
+        "postings": told(
+            listed(members(_POSTED), minItems=1), "Of one currency; they add up to nothing."
+        ),
+    }
+)
+
+_JOURNAL: Final = members(
+    {
+        "from": INSTANT,
+        "to": INSTANT,
+        "as_of": INSTANT,
+        "basis": word("captured"),
+        "environment": word("live"),
+        "zone": told(word("Africa/Nairobi"), "In which days are counted; without it UTC."),
+        "merchant": WORD,
+        "transactions": listed(_TRANSACTION),
+        "count": COUNT,
+        "totals": told(listed(members(_POSTED)), "What was posted in all, by role and currency."),
+    },
+    optional=("zone", "merchant"),
+)
+
+_DECISION: Final = members(
+    {
+        "id": WORD,
+        "kind": told(WORD, "A break's cause, a match's kind."),
+        "order": MAYBE_WORD,
+        "payment": MAYBE_WORD,
+        "money": MONEY,
+        "sentence": told(WORD, "Of a break."),
+        "lines": told(TEXTS, "Of a match: the lines that belong together."),
+    },
+    optional=("sentence", "lines"),
+)
+
+_EFFECT: Final = word("newly_matched", "no_longer_matched", "new_break", "gone_break", "changed")
+
+_PREVIEW: Final = members(
+    {
+        "as_of": INSTANT,
+        "totals": listed(
+            members({"effect": _EFFECT, "kind": WORD, "count": COUNT, "money": MONEY})
+        ),
+        "changes": listed(
+            members(
+                {
+                    "effect": _EFFECT,
+                    "before": maybe(ref("Decision")),
+                    "after": maybe(ref("Decision")),
+                }
+            )
+        ),
+        "not_told": told(COUNT, "Changes beyond the first thousand; the totals count them."),
+    }
+)
+
+MOST_RULES: Final = 64 * 1024
+"""Bytes of rules, as `match_rules` has it: a receiver that describes the API loads no finance."""
+
+_RULES: Final = {
+    **told(word("settle_margin = '9 days'\n"), "As `reconcile rules save` takes them, in TOML."),
+    "maxLength": MOST_RULES,
+}
+
+_VERIFICATION: Final = members(
+    {
+        "passed": told(FLAG, "Whether every step did."),
+        "steps": listed(
+            members(
+                {"period": word("2026-10"), "step": word("chain"), "passed": FLAG, "sentence": WORD}
+            )
+        ),
+    }
+)
+
 FINANCE_SCHEMAS: Final[dict[str, Schema]] = {
     "BookLine": _BOOK_LINE,
     "BookLinePage": page("lines", "BookLine", MAYBE_WORD),
@@ -302,6 +404,11 @@ FINANCE_SCHEMAS: Final[dict[str, Schema]] = {
         "it.",
     },
     "ReportUnderWay": members({"state": word("under_way"), "began": INSTANT, "detail": WORD}),
+    "Journal": _JOURNAL,
+    "Verification": _VERIFICATION,
+    "RulesTried": members({"toml": _RULES}) | {"additionalProperties": False},
+    "RulesPreview": _PREVIEW,
+    "Decision": _DECISION,
     "Scheduled": _SCHEDULED,
     "Schedule": page("entries", "Scheduled", MAYBE_WORD),
 }

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from app.api.finance_schemas import JOURNAL_TYPES
 from app.api.openapi_parts import (
     AFTER,
     ALL_SCHEMAS,
@@ -21,6 +22,7 @@ from app.api.openapi_parts import (
     RETRY_AFTER,
     TAGGED,
     good_answer,
+    json_content,
     operation,
     parameter,
     path_parameter,
@@ -207,10 +209,40 @@ _BASIS: Final = parameter(
     "Which date places money in the period: captured, the provider's, which it is without this; "
     "received, ours; settled, the payout's.",
 )
+_FORM: Final = parameter(
+    "format",
+    {"enum": list(JOURNAL_TYPES)},
+    "json, which it is without this; csv, a line a posting; beancount.",
+)
 _MADE: Final = {
-    "202": good_answer("It is being made; the same address tells", "ReportUnderWay", RETRY_AFTER),
-    "409": problem_answer("It cannot be made; the sentence says why"),
-    "503": problem_answer("Another report is being made", RETRY_AFTER),
+    "202": good_answer("It is being made; the same again tells", "ReportUnderWay", RETRY_AFTER),
+    "409": problem_answer("It cannot be made, or is too long; the sentence says why"),
+    "503": problem_answer(
+        "Another report, journal, verification or preview is being made", RETRY_AFTER
+    ),
+}
+_JOURNAL: Final = {
+    "description": "The journal",
+    "content": {
+        JOURNAL_TYPES["json"]: json_content("Journal")["application/json"],
+        JOURNAL_TYPES["csv"]: {"schema": WORD},
+        JOURNAL_TYPES["beancount"]: {"schema": WORD},
+    },
+}
+_PREVIEW: Final = {
+    "post": operation(
+        "finance",
+        "finance.previewRules",
+        "What other matching rules would newly match, lose and change; nothing of it is kept",
+        body="RulesTried",
+        answers={
+            **BODY_PROBLEMS,
+            **_MADE,
+            "200": good_answer("What they would change", "RulesPreview"),
+            "422": problem_answer("They are no rules: every mistake is named"),
+        },
+        description=_BY_PERSON,
+    )
 }
 
 _NOT_MATCHED: Final = {
@@ -228,6 +260,12 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
         "What became of a period's orders and money, now or as it could be known at an instant: "
         "made when it is asked for, and the same for a minute after",
         "Report", _FROM, _TO, _BASIS, AS_OF, more=_MADE,
+    ),
+    "/api/v1/journals": _to_read(
+        "getJournal",
+        "A period's money as balanced double entries: payments, refunds and lost disputes on the "
+        "provider's dates, settlements on the statement's, write-offs when they were accepted",
+        "Journal", _FROM, _TO, AS_OF, _FORM, more={"200": _JOURNAL, **_MADE},
     ),
     "/api/v1/records/lines": _to_read(
         "listBookLines", "The lines of the order book, by key", "BookLinePage", *_LINES
@@ -270,6 +308,7 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
         ),
     ),
     "/api/v1/rules": _to_read("getRules", "The rules in force, and who saved them when", "Rules"),
+    "/api/v1/rules/preview": _PREVIEW,
     "/api/v1/breaks": _to_read(
         "listBreaks", "Breaks by id", "BreakPage", _CAUSE, _STATE, _ASSIGNEE, AFTER, LIMIT
     ),
@@ -287,6 +326,18 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
     ),
     "/api/v1/periods": _to_read(
         "listPeriods", "The closed months, the earliest first", "PeriodList", AFTER, LIMIT
+    ),
+    "/api/v1/periods/verification": _to_read(
+        "verifyPeriods", "Whether closed months still follow from their evidence: every step on "
+        "each, the earliest first",
+        "Verification", more=_MADE,
+    ),
+    "/api/v1/periods/{period}/verification": _one_of_them(
+        "period",
+        _to_read(
+            "verifyPeriod", "Whether a closed month still follows from its evidence",
+            "Verification", more=_MADE,
+        ),
     ),
     "/api/v1/periods/{period}": _one_of_them(
         "period",

@@ -106,7 +106,7 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
     "listBankLines": _leads("/lines/0/line", getBankLine="line"),
     "listRuns": _leads("/runs/0/run", getRun="run"),
     "listBreaks": _leads("/breaks/0/id", getBreak="break"),
-    "listPeriods": _leads("/periods/0/period", getPeriod="period"),
+    "listPeriods": _leads("/periods/0/period", getPeriod="period", verifyPeriod="period"),
     "listProposals": _leads(
         "/proposals/0/id",
         getProposal="proposal", approve="proposal", reject="proposal", withdraw="proposal",

@@ -12,7 +12,7 @@ from app.access.operators import MAY, MAY_READ, Action
 from app.access.proposal import Proposal
 from app.access.proposals import LAST, REASON_MAX, Proposals
 from app.access.tokens import Holder
-from app.api.request_body import json_object, limit_parameter
+from app.api.request_body import capped_body, json_object, limit_parameter
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.orders.unmask_many import NAME as UNMASK
@@ -148,12 +148,7 @@ async def _decide(
 
 async def asked_reason(request: Request) -> str:
     """The reason that a body gives. Raises ApiProblem for a body that is anything else."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_BYTES:
-            raise ApiProblem(413, "body_too_large", f"Send at most {MAX_BYTES} bytes.")
-    document = json_object(bytes(body))
+    document = json_object(await capped_body(request, most=MAX_BYTES))
     reason = document.get("reason")
     if (
         set(document) != {"reason"}

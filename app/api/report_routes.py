@@ -1,101 +1,234 @@
-"""The API of reports of any period, which take seconds to minutes: each is made in a process of its
-own, and its answer says so until it is there.
+"""The API of what finance has made when it is asked for, which takes seconds to minutes: reports
+and journals of any period, the proof of closed months, and what other rules would change.
 
-The document is that of `report period --format json`, byte for byte.
+Each is made in a process of its own, one at a time, and its answer says so until it is there. It is
+what the command writes: report and journal byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import hashlib
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+from anyio import CancelScope, to_thread
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from app.api.request_body import chosen, instant_parameter, word_parameter
+from app.api.finance_schemas import JOURNAL_TYPES, MOST_RULES
+from app.api.request_body import (
+    capped_body,
+    chosen,
+    instant_parameter,
+    json_object,
+    word_parameter,
+)
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
 from app.core.problems import ApiProblem
 from app.finance.calendar import on_the_books
+from app.finance.closed_periods import list_closed
+from app.finance.match_rules import current_rules
 from app.finance.report_period import check_scope
+from app.finance.reports.journal import JournalFormat
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Calendar
-from reconcile.reporting.report import BASES, Scope
+from reconcile.reporting.report import BASES, Basis, Scope
 
-MakeReport = Callable[[Scope], Awaitable[bytes]]
-"""Makes a report's JSON elsewhere. Raises UsageError where it cannot be made, UnreachableError
-where its process has ended."""
+
+@dataclass(frozen=True, kw_only=True)
+class Makes:
+    """What makes them elsewhere. Each raises UsageError where it cannot be made, UnreachableError
+    where its process has ended.
+
+    report         a report's JSON
+    journal        a journal in one form, into a new file
+    verification   the steps on all closed months, or on one
+    preview        what these rules, as TOML, would change; or every mistake in them: reading them
+                   takes seconds where someone means it to
+    """
+
+    report: Callable[[Scope], Awaitable[bytes]]
+    journal: Callable[[Scope, JournalFormat, Path], Awaitable[None]]
+    verification: Callable[[str | None], Awaitable[list[dict[str, Any]]]]
+    preview: Callable[[str], Awaitable[dict[str, Any] | tuple[str, ...]]]
+
 
 AT_ONCE: Final = 1
-"""Reports that are made at once: each reads everything, with a core and some 100 MiB of its own."""
+"""How many are made at once: each reads everything, with a core and some 100 MiB of its own."""
 
 KEPT: Final = 4
-"""Reports that are remembered for who asks again: one can have some ten MiB."""
+"""How many are remembered for who asks again: one can have some ten MiB, a journal a file of at
+most MAX_JOURNAL_BYTES."""
+
+MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
+"""Of a journal that is answered: some 100,000 transactions. Longer ones are written by command."""
+
+MAX_RULES_BODY: Final = 2 * MOST_RULES
+"""Bytes of a body with rules: JSON has two for a line's end, and for a quotation mark."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
 """Seconds until a program asks again."""
 
-_REPORT: Final = "report"
+_MADE: Final = "made"
+"""The kind of all these jobs: they share what is made at once."""
+
 _DAY: Final = len("2026-10-01")
 
 
 class ReportRoutes:
-    """The endpoint. `make` makes a report in a process of its own."""
+    """The endpoints."""
 
-    def __init__(self, context: AppContext, make: MakeReport, *, jobs: Jobs) -> None:
+    def __init__(self, context: AppContext, makes: Makes, *, jobs: Jobs) -> None:
         self._context = context
-        self._make = make
+        self._makes = makes
         self._jobs = jobs
 
     async def report(self, request: Request, program: str) -> Response:
-        """GET /api/v1/reports?from=&to=&basis=&as_of=: 200 with the report; 202 while it is made,
-        and the same address tells later; 503 while another one is."""
+        """GET /api/v1/reports?from=&to=&basis=&as_of="""
+        basis = chosen(request, "basis", BASES) or "captured"
+        scope, subject = await self._period(request, basis=basis)
+        job = await self._made("report", subject, lambda: self._makes.report(scope), by=program)
+        if job.ended is None:
+            return _under_way(job, "report")
+        return Response(job.result, media_type=JSONResponse.media_type)
+
+    async def journal(self, request: Request, program: str) -> Response:
+        """GET /api/v1/journals?from=&to=&as_of=&format="""
+        form = chosen(request, "format", tuple(JOURNAL_TYPES)) or "json"
+        scope, subject = await self._period(request, basis="captured")
+
+        async def make() -> _Written:
+            folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
+            try:
+                file = Path(folder, "journal")
+                await self._makes.journal(scope, form, file)
+                return _Written(file)
+            finally:
+                with CancelScope(shield=True):  # an end in its midst leaves nothing behind
+                    await to_thread.run_sync(lambda: shutil.rmtree(folder))
+
+        job = await self._made("journal", f"{form} {subject}", make, by=program)
+        if job.ended is None:
+            return _under_way(job, "journal")
+        return StreamingResponse(job.result.parts(), media_type=JOURNAL_TYPES[form])
+
+    async def verification(self, request: Request, program: str) -> Response:
+        """GET /api/v1/periods/verification: of all closed months; and of one at
+        /api/v1/periods/{period}/verification"""
+        period: str | None = request.path_params.get("period")
+        closed = [each.period for each in await list_closed(self._context)]
+        if period is not None and period not in closed:
+            raise ApiProblem(404, "period_not_closed", "There is no closed month of this name.")
+        job = await self._made(
+            "verification",
+            str(period or closed),  # with one that was closed since, all are others
+            lambda: self._makes.verification(period),
+            by=program,
+        )
+        if job.ended is None:
+            return _under_way(job, "verification")
+        passed = all(each["passed"] for each in job.result)
+        return JSONResponse({"passed": passed, "steps": job.result})
+
+    async def rules_preview(self, request: Request, program: str) -> Response:
+        """POST /api/v1/rules/preview: what other rules would change. Nothing of it is kept."""
+        toml = await _asked_rules(request)
+        saved = await current_rules(self._context)
+        subject = f"{0 if saved is None else saved.number} {_digest(toml)}"
+        job = await self._made("preview", subject, lambda: self._makes.preview(toml), by=program)
+        if job.ended is None:
+            return _under_way(job, "preview")
+        if isinstance(job.result, tuple):
+            raise ApiProblem(422, "rules_invalid", f"{'; '.join(job.result)}.")
+        return JSONResponse(job.result)
+
+    async def _period(self, request: Request, *, basis: Basis) -> tuple[Scope, str]:
+        """The period that is asked for, and what names it among jobs: without `as_of` the moment of
+        asking is none of it."""
         now, as_of = self._context.clock.now(), instant_parameter(request, "as_of")
-        asked = self._asked(request, as_of=now if as_of is None else as_of)
+        zone = self._context.calendar_zone
+        asked = Scope(
+            start=_end(request, "from", zone=zone, last=False),
+            end=_end(request, "to", zone=zone, last=True),
+            as_of=now if as_of is None else as_of,
+            basis=basis,
+            environment=self._context.store.environment or "not stamped",
+        )
         scope = await on_the_books(self._context, asked)
         try:
             check_scope(scope, now=now)
         except UsageError as error:
             words = str(error).replace("--as-of", "as_of").replace("--", "")
             raise ApiProblem(422, "parameter_invalid", f"{words}.") from None
-        job = self._begun(repr((scope.start, scope.end, scope.basis, as_of)), scope, program)
-        try:
-            await self._jobs.wait(job)
-        except UsageError as error:
-            raise ApiProblem(409, "report_not_made", f"{error}.") from None
-        if job.ended is None:
-            return _under_way(job)
-        return Response(job.result, media_type=JSONResponse.media_type)
+        return scope, repr((scope.start, scope.end, scope.basis, as_of))
 
-    def _asked(self, request: Request, *, as_of: Instant) -> Scope:
-        zone = self._context.calendar_zone
-        return Scope(
-            start=_end(request, "from", zone=zone, last=False),
-            end=_end(request, "to", zone=zone, last=True),
-            as_of=as_of,
-            basis=chosen(request, "basis", BASES) or "captured",
-            environment=self._context.store.environment or "not stamped",
-        )
-
-    def _begun(self, subject: str, scope: Scope, program: str) -> Job:
-        """The report that is under way, or was made a moment ago; else it is begun. Raises
-        ApiProblem 503 where as many as may be are under way."""
-        before = self._jobs.newest(_REPORT, subject)
-        free = self._jobs.under_way(_REPORT) < AT_ONCE
+    async def _made(
+        self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
+    ) -> Job:
+        """The job that is under way, or ended a moment ago; else it is begun. Waits a little.
+        Raises ApiProblem 503 where as many as may be are under way, 409 where it came to nothing.
+        """
+        subject = f"{what} {subject}"
+        before = self._jobs.newest(_MADE, subject)
+        free = self._jobs.under_way(_MADE) < AT_ONCE
         if not free and (before is None or before.ended is not None):
             raise ApiProblem(
                 503,
                 "reports_busy",
-                "Another report is being made: ask again.",
+                "Another report, journal, verification or preview is being made: ask again.",
                 headers=RETRY_AFTER,
             )
+        job = self._jobs.shared(_MADE, subject, by=by, mark="", work=make)
+        try:
+            await self._jobs.wait(job)
+        except UsageError as error:
+            raise ApiProblem(409, "report_not_made", f"{error}.") from None
+        return job
 
-        async def make() -> bytes:
-            return await self._make(scope)
 
-        return self._jobs.shared(_REPORT, subject, by=program, mark="", work=make)
+class _Written:
+    """A file that a job has written. It has no name any more: it is gone with the last that uses
+    it."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens it."""
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+
+    def parts(self) -> Iterator[bytes]:
+        """What it holds. Several can read it at once."""
+        at = 0
+        while part := os.pread(self._file, _PART_BYTES, at):
+            yield part
+            at += len(part)
+
+
+_PREFIX: Final = "tallyhook-journal-"
+_PART_BYTES: Final = 64 * 1024
+
+
+async def _asked_rules(request: Request) -> str:
+    """The rules of a body. Raises ApiProblem for a body that is anything else."""
+    document = json_object(await capped_body(request, most=MAX_RULES_BODY))
+    toml = document.get("toml")
+    if set(document) != {"toml"} or not isinstance(toml, str):
+        raise ApiProblem(
+            422, "request_invalid", 'Send {"toml": RULES}, as `tallyhook reconcile rules save` has.'
+        )
+    return toml
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _end(request: Request, name: str, *, zone: tzinfo, last: bool) -> Instant:
@@ -115,10 +248,10 @@ def _end(request: Request, name: str, *, zone: tzinfo, last: bool) -> Instant:
         ) from None
 
 
-def _under_way(job: Job) -> Response:
+def _under_way(job: Job, what: str) -> Response:
     told = {
         "state": "under_way",
         "began": format_instant(job.began),
-        "detail": "The report is being made: ask for the same address again.",
+        "detail": f"The {what} is being made: ask for the same again.",
     }
     return JSONResponse(told, status_code=202, headers=RETRY_AFTER)

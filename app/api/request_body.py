@@ -130,6 +130,16 @@ def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
     return word
 
 
+async def capped_body(request: Request, *, most: int) -> bytes:
+    """The body, of so many bytes at most. Raises ApiProblem 413 beyond them."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise ApiProblem(413, "body_too_large", f"Send at most {most} bytes.")
+    return bytes(body)
+
+
 def json_object(body: bytes) -> dict[str, Any]:
     """The JSON object in a body, read as strictly as a webhook's."""
     try:

@@ -18,6 +18,7 @@ from app.api.request_body import (
     GREATEST,
     after_parameter,
     bearer_token,
+    capped_body,
     chosen,
     instant_parameter,
     json_object,
@@ -120,7 +121,7 @@ class Api:
     async def put_order(self, request: Request, program: str) -> Response:
         """PUT /api/v1/orders/{reference}"""
         order = order_reference(request)
-        document = json_object(await capped_body(request))
+        document = json_object(await capped_body(request, most=MAX_TOLD_BYTES))
         told = told_order(order, document, sources=self._sources)
         try:
             await tell_order(self._context, told, author=author_of_token(program))
@@ -206,16 +207,6 @@ def _json(document: Any, headers: dict[str, str] | None = None, *, status: int =
     )
 
 
-async def capped_body(request: Request) -> bytes:
-    """The body. Raises ApiProblem 413 beyond MAX_TOLD_BYTES."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_TOLD_BYTES:
-            raise ApiProblem(413, "body_too_large", f"Send at most {MAX_TOLD_BYTES} bytes.")
-    return bytes(body)
-
-
 RETRY_AFTER: Final = {"Retry-After": "5"}
 """Seconds until a shop should ask again for what is unknown; we ask meanwhile."""
 
@@ -248,7 +239,9 @@ class Checkouts:
             raise ApiProblem(
                 501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."
             )
-        asked, new_payment = asked_checkout(json_object(await capped_body(request)))
+        asked, new_payment = asked_checkout(
+            json_object(await capped_body(request, most=MAX_TOLD_BYTES))
+        )
         try:
             result = await open_checkout(
                 self._context,

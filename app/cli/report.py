@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,9 +31,7 @@ from app.core.text import counted
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.finance.report_period import JournalTotals
-    from app.finance.reports.journal import Accounts
     from app.receiving.context import AppContext
-    from reconcile.reporting.journal import Transaction
     from reconcile.reporting.report import Basis, PeriodReport, Scope
 
 report_group = typer.Typer(help="What became of a period's orders and money.", no_args_is_help=True)
@@ -55,6 +53,7 @@ class JournalFormat(StrEnum):
 
     beancount = "beancount"
     csv = "csv"
+    json = "json"
 
 
 class BasisName(StrEnum):
@@ -125,7 +124,8 @@ def report_journal(
     until: ToOption,
     as_of: AsOfOption = None,
     form: Annotated[
-        JournalFormat, typer.Option("--format", help="For beancount, or one line a posting.")
+        JournalFormat,
+        typer.Option("--format", help="For beancount; csv: a line a posting; json: one document."),
     ] = JournalFormat.beancount,
     accounts: Annotated[
         Path | None,
@@ -138,37 +138,21 @@ def report_journal(
     Payments, refunds and lost disputes stand on the provider's dates, settlements on the
     statement's, write-offs on the day they were accepted.
     """
-    from app.finance.reports.journal import DEFAULTS, accounts_of
+    from app.finance.reports.journal import DEFAULTS, accounts_of, write_journal
 
     named = DEFAULTS if accounts is None else accounts_of(_text_of(accounts), name=str(accounts))
     check_output(output, binary=False, what="a journal")
     with whole_file(output) as file:
 
-        async def work(context: AppContext, settings: Settings) -> JournalTotals:
+        async def work(context: AppContext) -> JournalTotals:
             scope = await _scope(context, since=since, until=until, as_of=as_of, basis="captured")
-            return await _journal(context, scope, (form, named, file))
+            with progress("reading", None) as advance:
+                return await write_journal(
+                    context, scope, form.value, write=file.write, accounts=named, progress=advance
+                )
 
-        totals = with_context(work)
+        totals = with_context(lambda context, settings: work(context))
     note(f"{counted(totals.transactions, 'transaction')}.")
-
-
-async def _journal(
-    context: AppContext, scope: Scope, into: tuple[JournalFormat, Accounts, IO[bytes]]
-) -> JournalTotals:
-    from app.finance.report_period import report_journal
-    from app.finance.reports.journal import head, writer
-    from reconcile.periods import Calendar
-
-    form, accounts, file = into
-    title = f"{context.merchant or 'Tallyhook'} {scope.environment}"
-    file.write(head(form.value, accounts=accounts, title=title).encode())
-    lines = writer(form.value, accounts=accounts, calendar=Calendar(context.calendar_zone))
-
-    def write(transaction: Transaction) -> None:
-        file.write(lines(transaction).encode("utf-8", "backslashreplace"))
-
-    with progress("reading", None) as advance:
-        return await report_journal(context, scope, write=write, progress=advance)
 
 
 async def _scope(
@@ -319,10 +303,7 @@ def check_months(
 
     with progress("verifying", None) as advance:
         found = with_context(work)
-    rows = [
-        {"period": v.period, "step": v.step, "passed": v.passed, "sentence": v.sentence}
-        for v in found
-    ]
+    rows = [each.document() for each in found]
     emit(rows, columns=("period", "step", "passed", "sentence"), form=form)
     if not all(each.passed for each in found):
         raise typer.Exit(1)

@@ -164,7 +164,7 @@ GAUGES: Final = {
     "notifications_waiting": "Notifications that the shop has not yet taken; 100000: or more.",
     "notifications_given_up": "Notifications that are sent no more unless a person asks for it.",
     "log_leaves": "Deliveries, records, revisions and audit entries that are sealed in the log.",
-    "log_waiting": "Those that wait to be sealed; they are safe, and may not be deleted yet.",
+    "log_waiting": "Those that wait to be sealed, safe, not to be deleted yet; 100000: or more.",
     "orders_paid_but_not_fulfilled": "Orders paid for that the shop has not said to have shipped.",
     "orders_fulfilled_but_not_paid": "Orders that were shipped without having been paid for.",
     "orders_unread_money_event": "Orders with events of money going back that no profile knows.",

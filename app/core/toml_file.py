@@ -26,6 +26,9 @@ that is wrong is missing."""
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
 
 
+MOST_TOLD: Final = 100
+"""Mistakes of one file that are told; nobody reads more of them, and all are counted."""
+
 EMPTY: Final[Any] = {}
 """The default of a table that may be left out, and is then as an empty one."""
 
@@ -88,20 +91,24 @@ def read_toml(
 
 
 def _messages(mistakes: Iterable[Mistake], text: str, name: str) -> list[str]:
-    placed = [(line_of(text, mistake.key), mistake) for mistake in dict.fromkeys(mistakes)]
-    placed.sort(key=lambda each: each[0] or text.count("\n") + 2)
-    return [f"{name}{f':{line}' if line else ''}: {mistake}" for line, mistake in placed]
+    lines, last = lines_of(text), text.count("\n") + 2
+    placed = [(line_of(lines, mistake.key), mistake) for mistake in dict.fromkeys(mistakes)]
+    placed.sort(key=lambda each: each[0] or last)
+    told = [f"{name}{f':{line}' if line else ''}: {mistake}" for line, mistake in placed]
+    more = len(told) - MOST_TOLD
+    if more > 0:
+        told[MOST_TOLD:] = [f"{name}: {counted(more, 'more mistake')}"]
+    return told
 
 
 def _text(content: bytes | str, name: str, most_bytes: int) -> str:
-    # Before it is parsed: a TOML parser's time grows with the square.
-    if len(content if isinstance(content, bytes) else content.encode()) > most_bytes:
-        raise ConfigurationError([f"{name}: is larger than {counted(most_bytes, 'byte')}"])
-    if isinstance(content, str):
-        return content
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
+        written = content if isinstance(content, bytes) else content.encode()
+        # Before it is parsed: a TOML parser's time grows with the square.
+        if len(written) > most_bytes:
+            raise ConfigurationError([f"{name}: is larger than {counted(most_bytes, 'byte')}"])
+        return content if isinstance(content, str) else content.decode("utf-8-sig")
+    except UnicodeError:  # also half of a surrogate pair, which JSON can bring
         raise ConfigurationError([f"{name}: is not UTF-8"]) from None
 
 
@@ -216,18 +223,24 @@ _LONG_TEXT: Final = re.compile(r"\"\"\"|'''")
 _NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([^."\']+)')
 
 
-def line_of(text: str, key: str) -> int:
-    """The line of a dotted key, else of the innermost table it is in; 0 where there is neither.
+Lines = Mapping[tuple[str, ...], int]
+"""Where each header and key first stands, by its names."""
 
-    A TOML reader keeps no lines. Headers and keys stand at the beginning of theirs, which is enough
-    to find them again; texts over several lines are skipped.
-    """
-    wanted, best, depth = _names(key), 0, 0
+
+def lines_of(text: str) -> Lines:
+    """A TOML reader keeps no lines. Headers and keys stand at the beginning of theirs, which is
+    enough to find them again; texts over several lines are skipped."""
+    found: dict[tuple[str, ...], int] = {}
     for number, names in _entries(text):
-        shared = len(names)
-        if names == wanted[:shared] and shared > depth:
-            best, depth = number, shared
-    return best
+        found.setdefault(names, number)
+    return found
+
+
+def line_of(lines: Lines, key: str) -> int:
+    """The line of a dotted key, else of the innermost table it is in; 0 where there is neither."""
+    names = _names(key)
+    inwards = (names[:depth] for depth in range(len(names), 0, -1))
+    return next((lines[each] for each in inwards if each in lines), 0)
 
 
 def _entries(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -14,6 +14,8 @@ from app.database.engine import switched_off, unsafe_standbys
 
 AGAIN_S = 0.05
 
+_CHECKS = {False: "PRAGMA quick_check(20)", True: "PRAGMA integrity_check(20)"}
+
 
 async def damage(
     connection: AsyncConnection, *, thorough: bool = False, until: asyncio.Event | None = None
@@ -25,8 +27,7 @@ async def damage(
     """
     if connection.dialect.name != "sqlite":
         return []
-    check = "integrity_check" if thorough else "quick_check"
-    checking = asyncio.ensure_future(connection.execute(text(f"PRAGMA {check}(20)")))
+    checking = asyncio.ensure_future(connection.execute(text(_CHECKS[thorough])))
     if until is not None and await _set_first(until, checking):
         raw = await connection.get_raw_connection()
         assert raw.driver_connection is not None

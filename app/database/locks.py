@@ -43,7 +43,7 @@ before any row is locked; SEALING is taken alone."""
 def take_lock(connection: PlainConnection, lock: int) -> None:
     """Wait for a lock that ends with the transaction. SQLite has one writer at a time anyway."""
     if connection.dialect != "sqlite":
-        connection.ask(f"SELECT pg_advisory_xact_lock({lock})")
+        connection.ask("SELECT pg_advisory_xact_lock(?)", (lock,))
 
 
 WAIT_S = 10.0

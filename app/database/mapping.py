@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
 
+from sqlalchemy import column, table
+
 from app.core.masking import masked_words
 from reconcile.instants import Instant
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
@@ -73,6 +75,10 @@ RECORD_COLUMNS: Final = (
     "payment",
     "author",
 )
+
+EVENTS: Final = table("events", *map(column, EVENT_COLUMNS))
+RECORDS: Final = table("records", *map(column, RECORD_COLUMNS))
+"""For statements that SQLAlchemy composes. The models say more, and take long to load."""
 
 EVENT_SELECT: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
 RECORD_SELECT: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)

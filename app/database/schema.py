@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import Column, Connection, Table, create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.schema import CreateSchema
 
 from app.core.errors import ConfigurationError, StorePoisoned, StrangeSchema
 from app.core.ids import new_id
 from app.core.text import printable
-from app.database.statements import PlainConnection
+from app.database.statements import PlainConnection, statement
 from reconcile.instants import EARLIEST
 
 if TYPE_CHECKING:
@@ -195,8 +196,10 @@ async def _made_on_postgresql(
     savepoint = await connection.begin_nested()
     try:
         name = f"tallyhook_{await connection.scalar(text('SELECT pg_backend_pid()'))}"
-        await connection.execute(text(f"CREATE SCHEMA {name}"))
-        await connection.execute(text(f"SET LOCAL search_path TO {name}"))
+        await connection.execute(CreateSchema(name))
+        await connection.execute(
+            text("SELECT set_config('search_path', :name, true)"), {"name": name}
+        )
         await connection.run_sync(migrate, version)
         return await things_of(connection, place=f"'{name}'::regnamespace")
     except DBAPIError as error:
@@ -263,10 +266,13 @@ def _view(connection: Connection, table: Table, found: set[str]) -> str:
         for each in table.columns
     )
     name = quoted(table.name)
-    if not found:
-        return f"CREATE TEMPORARY VIEW {name} AS SELECT {columns} WHERE 1 = 0"
     schema = quoted(connection.dialect.default_schema_name or "main")
-    return f"CREATE TEMPORARY VIEW {name} AS SELECT {columns} FROM {schema}.{name}"  # noqa: S608
+    return statement(
+        "CREATE TEMPORARY VIEW {name} AS SELECT {columns} {rows}",
+        name=name,
+        columns=columns,
+        rows=f"FROM {schema}.{name}" if found else "WHERE 1 = 0",
+    )
 
 
 def _default(connection: Connection, column: Column[object]) -> str:

@@ -321,23 +321,45 @@ def insert_rows(
         start += size
 
 
-def select_rows(connection: PlainConnection, *, sql: str, values: Iterable[Any]) -> Rows:
-    """Rows of `sql`, in which `{}` stands for the list of values of an IN."""
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def statement(template: str, **fragments: str) -> str:
+    """A statement, or a part of one, whole but for what it shares with others: `{name}` stands for
+    a fragment, such as the columns of a table. `{}` stays, for the list of `select_rows`.
+
+    Fragments are texts of our code: no value is ever one, values are parameters. This is the one
+    place where SQL is put together. ValueError: a place without its fragment, or one without a
+    place.
+    """
+    if set(_PLACE.findall(template)) != fragments.keys():
+        raise ValueError(f"the fragments {', '.join(fragments)} are not those of: {template}")
+    return _PLACE.sub(lambda place: fragments[place[1]], template)
+
+
+def select_rows(
+    connection: PlainConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
+) -> Rows:
+    """Rows of `sql`, in which `{}` stands for the list of values of an IN: all texts, or all whole
+    numbers. `first`: the values of the `?` before it."""
     wanted = list(values)
     if connection.dialect != "sqlite":
-        return connection.ask(_with_array(sql), (wanted,))
+        kind = "bigint" if wanted and isinstance(wanted[0], int) else "text"
+        return connection.ask(_with_array(sql, kind), (*first, wanted))
     found: Rows = []
     for start in range(0, len(wanted), MAX_LISTED):
         part = wanted[start : start + MAX_LISTED]
         # Filled up with what it holds already, which finds nothing twice.
         part += part[-1:] * (_power_of_two(2 * len(part) - 1) - len(part))
-        found += connection.ask(_with_marks(sql, len(part)), part)
+        found += connection.ask(_with_marks(sql, len(part)), (*first, *part))
     return found
 
 
-async def select_in(connection: AsyncConnection, *, sql: str, values: Iterable[Any]) -> Rows:
+async def select_in(
+    connection: AsyncConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
+) -> Rows:
     """`select_rows`, run by itself."""
-    return await run(connection, select_rows, sql=sql, values=values)
+    return await run(connection, select_rows, sql=sql, values=values, first=first)
 
 
 def _power_of_two(most: int) -> int:
@@ -347,9 +369,13 @@ def _power_of_two(most: int) -> int:
 
 @lru_cache(maxsize=1_024)
 def _insert(table: str, columns: tuple[str, ...], rows: int, conflict: str) -> str:
-    values = ",".join([f"({_marks(len(columns))})"] * rows)
-    names = ",".join(f'"{name}"' for name in columns)
-    return f"INSERT OR ROLLBACK INTO {table} ({names}) VALUES {values} {conflict}"  # noqa: S608
+    return statement(
+        "INSERT OR ROLLBACK INTO {table} ({columns}) VALUES {rows} {conflict}",
+        table=table,
+        columns=",".join(f'"{name}"' for name in columns),
+        rows=",".join([f"({_marks(len(columns))})"] * rows),
+        conflict=conflict,
+    )
 
 
 @lru_cache(maxsize=1_024)
@@ -364,11 +390,13 @@ def _marks(count: int) -> str:
 @lru_cache
 def _insert_arrays(table: str, columns: tuple[str, ...], conflict: str) -> str:
     """Insert the rows of which each parameter is one column."""
-    names = ",".join(f'"{name}"' for name in columns)
-    arrays = ",".join(
-        f"${number}::{_kind(table, name)}[]" for number, name in enumerate(columns, 1)
+    return statement(
+        "INSERT INTO {table} ({columns}) SELECT * FROM unnest({arrays}) {conflict}",
+        table=table,
+        columns=",".join(f'"{name}"' for name in columns),
+        arrays=",".join(f"?::{_kind(table, name)}[]" for name in columns),
+        conflict=conflict,
     )
-    return f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays}) {conflict}"  # noqa: S608
 
 
 @cache
@@ -386,6 +414,6 @@ def _kind(table: str, column: str) -> str:
     return "bytea" if isinstance(kind, LargeBinary) else "text"
 
 
-def _with_array(sql: str) -> str:
-    """`sql` with its `IN ({})` as one parameter: a list of texts."""
-    return sql.replace("IN ({})", "= ANY($1::text[])")
+def _with_array(sql: str, kind: str) -> str:
+    """`sql` with its `IN ({})` as one parameter."""
+    return sql.replace("IN ({})", f"= ANY(?::{kind}[])")

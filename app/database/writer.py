@@ -30,6 +30,7 @@ from app.database.statements import (
     Words,
     run,
     run_transaction,
+    statement,
 )
 
 MIB = 1024 * 1024
@@ -147,8 +148,8 @@ def fold_log(connection: PlainConnection, mode: Mode) -> None:
     """Fold the log, as far as readers let it be folded. One that waits for them leaves a connection
     that waits for nobody longer than that."""
     if mode != "PASSIVE":
-        connection.ask(f"PRAGMA busy_timeout={INSIST_MS}")
-    connection.ask(f"PRAGMA wal_checkpoint({mode})")
+        connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(INSIST_MS)))
+    connection.ask(statement("PRAGMA wal_checkpoint({mode})", mode=mode))
 
 
 _Identity = tuple[int, int] | None

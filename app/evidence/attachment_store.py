@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from sqlalchemy import text
+from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import insert_rows, run, select_in
+from app.database.statements import insert_rows, run, select_in, statement
 from reconcile.instants import Instant
 
 About = Literal["order", "break"]
@@ -45,7 +45,11 @@ _COLUMNS: Final = (
     "id", "about", "subject", "order_key", "kind", "media", "sha256", "size", "who", "at", "deed",
     "details", "gone_at",
 )  # fmt: skip
-_SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM attachments "  # noqa: S608
+_ATTACHMENTS: Final = table("attachments", *map(column, _COLUMNS))
+_THERE: Final = statement(
+    "SELECT {columns} FROM attachments WHERE gone_at IS NULL AND order_key IN ({})",
+    columns=", ".join(_COLUMNS),
+)
 
 
 def _record(row: Sequence[Any]) -> AttachmentRecord:
@@ -89,9 +93,8 @@ async def add_attachment(
 async def attachments_of_order(connection: AsyncConnection, order: str) -> list[AttachmentRecord]:
     """Those of an order and of its breaks, in the order in which they were attached; gone ones,
     too."""
-    rows = await connection.execute(
-        text(f"{_SELECT} WHERE order_key = :order ORDER BY deed"), {"order": order}
-    )
+    of_order = select(_ATTACHMENTS).where(_ATTACHMENTS.c.order_key == order)
+    rows = await connection.execute(of_order.order_by(_ATTACHMENTS.c.deed))
     return [_record(row) for row in rows]
 
 
@@ -99,16 +102,16 @@ async def attachments_of_subject(
     connection: AsyncConnection, about: About, subject: str
 ) -> list[AttachmentRecord]:
     """Those of one order or one break alone; gone ones, too."""
-    rows = await connection.execute(
-        text(f"{_SELECT} WHERE subject = :subject AND about = :about ORDER BY deed"),
-        {"subject": subject, "about": about},
+    of_one = select(_ATTACHMENTS).where(
+        _ATTACHMENTS.c.subject == subject, _ATTACHMENTS.c.about == about
     )
+    rows = await connection.execute(of_one.order_by(_ATTACHMENTS.c.deed))
     return [_record(row) for row in rows]
 
 
 async def attachment_named(connection: AsyncConnection, name: str) -> AttachmentRecord | None:
     """The one of this id."""
-    rows = await connection.execute(text(f"{_SELECT} WHERE id = :name"), {"name": name})
+    rows = await connection.execute(select(_ATTACHMENTS).where(_ATTACHMENTS.c.id == name))
     row = rows.first()
     return None if row is None else _record(row)
 
@@ -117,9 +120,8 @@ async def living_attachments(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[AttachmentRecord]:
     """Those of these orders that are there, by id."""
-    sql = f"{_SELECT} WHERE gone_at IS NULL AND order_key IN ({{}})"
     return sorted(
-        (_record(row) for row in await select_in(connection, sql=sql, values=orders)),
+        (_record(row) for row in await select_in(connection, sql=_THERE, values=orders)),
         key=lambda each: each.attachment_id,
     )
 
@@ -130,10 +132,9 @@ AT_ONCE: Final = 200
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
     """Some of all that are there, by id."""
-    rows = await connection.execute(
-        text(f"{_SELECT} WHERE gone_at IS NULL AND id > :after ORDER BY id LIMIT :limit"),
-        {"after": after, "limit": AT_ONCE},
-    )
+    key = _ATTACHMENTS.c.id
+    there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
+    rows = await connection.execute(there.order_by(key).limit(AT_ONCE))
     return [_record(row) for row in rows]
 
 
@@ -168,9 +169,8 @@ async def let_attachments_go(
 
 async def facts_of_deeds(connection: AsyncConnection, deeds: Iterable[int]) -> dict[int, str]:
     """What audit entries say, as the text of which the log has the digest."""
-    numbers = ",".join(str(int(each)) for each in deeds) or "NULL"
-    rows = await connection.execute(
-        text(f"SELECT number, facts FROM audit WHERE number IN ({numbers})")  # noqa: S608
+    rows = await select_in(
+        connection, sql="SELECT number, facts FROM audit WHERE number IN ({})", values=deeds
     )
     return {row[0]: row[1] for row in rows}
 

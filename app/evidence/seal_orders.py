@@ -40,19 +40,15 @@ from reconcile.transparency.order_tree import (
     GROUPED,
     LEVELS,
     Keyed,
-    OrderEntry,
     folded,
     keyed,
 )
 
-REST_EVERY: Final = 64
+REST_EVERY: Final = 256
 """Entries hashed before others have their turn: about a millisecond."""
 
 _PACKED: Final = struct.Struct(">32sqq")
 """An entry in memory: a tuple would take three times as much."""
-
-_GROUP: Final = GROUPED // 8
-"""Bytes by which entries are grouped."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +96,7 @@ async def seal_orders(context: AppContext) -> bool:
     writer, before = context.store.writer, growing.before
     for group in growing.changed:
         for part in portions(group):
-            await writer.commit(keep_states, growing.size, [_unpacked(each) for each in part])
+            await writer.commit(keep_states, growing.size, list(map(_PACKED.unpack, part)))
     for bits, hashes in growing.groups.items():
         for some in portions(hashes):
             await writer.commit(keep_hashes, growing.size, bits, some)
@@ -127,10 +123,6 @@ async def _scanned(connection: Connection) -> _Growing:
     return growing
 
 
-def _unpacked(packed: bytes) -> OrderEntry:
-    return OrderEntry(*_PACKED.unpack(packed))
-
-
 async def _hashed(connection: Connection, growing: _Growing) -> Hash:
     """The root; what is new of the hashes is noted."""
     since = -1 if growing.before is None else growing.before.size
@@ -138,6 +130,7 @@ async def _hashed(connection: Connection, growing: _Growing) -> Hash:
     for first in ALL_GROUPS:
         if not growing.changed[first]:
             continue
+        growing.changed[first].sort()  # so that they are kept, too, one behind the other
         below = range(first << UPPER, (first + 1) << UPPER)
         groups = dict(await kept_groups(connection, GROUPED, below, size=since))
         hashed = 0
@@ -160,12 +153,13 @@ def _folded(groups: Mapping[int, Hash], *, bits: int) -> Hash:
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[Keyed]]]:
     """The groups below a first byte in which something changed, with all of their entries."""
-    members: dict[bytes, list[bytes]] = {}
+    members: list[list[bytes]] = [[] for _ in ALL_GROUPS]
     for packed in growing.changed[first]:
-        members.setdefault(packed[:_GROUP], []).append(packed)
+        members[packed[1]].append(packed)
     for packed in growing.others[first]:
-        if packed[:_GROUP] in members:
-            members[packed[:_GROUP]].append(packed)
-    for begin, group in members.items():
-        group.sort()
-        yield int.from_bytes(begin, "big"), [keyed(_unpacked(packed)) for packed in group]
+        if group := members[packed[1]]:
+            group.append(packed)
+    for second, group in enumerate(members):
+        if group:
+            group.sort()
+            yield first << UPPER | second, [keyed(_PACKED.unpack(packed)) for packed in group]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import Rows, select_in, stream
-from app.orders.published_store import PUBLISHED_COLUMNS, Published, published_of
+from app.database.statements import Rows, select_in, statement, stream
+from app.orders.published_store import REVISIONS, Published, published_of
 from app.sealing.leaf_store import KINDS, Kind
 from app.sealing.log_queue_store import SEALED, SWEPT
 from reconcile.instants import Instant
@@ -94,13 +94,8 @@ async def revisions_of(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[Published]:
     """What was published of an order up to an instant, in publishing order."""
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(PUBLISHED_COLUMNS)} FROM revisions "  # noqa: S608
-            "WHERE order_key = :order AND at <= :until ORDER BY seq"
-        ),
-        {"order": order, "until": until},
-    )
+    of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, REVISIONS.c.at <= until)
+    rows = await connection.execute(of_order.order_by(REVISIONS.c.seq))
     return [published_of(row) for row in rows]
 
 
@@ -161,18 +156,23 @@ async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
     return found[:limit]
 
 
+_NUMBERED = (
+    "SELECT {key} FROM {table} LEFT JOIN log_leaves ON log_leaves.subject = '{name}:' || {key} "
+    "WHERE log_leaves.number IS NULL "
+    "AND {key} <= coalesce((SELECT value FROM counters WHERE name = :name), 0) "
+    "ORDER BY {key} LIMIT :limit"
+)
+_MARKED = (
+    "SELECT {key} FROM {table} LEFT JOIN log_leaves ON log_leaves.subject = {key} "
+    "WHERE log_leaves.number IS NULL ORDER BY {key}"
+)
+
+
 async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
     """Rows at or below the number up to which their kind is sealed."""
-    key = f"{kind.table}.{kind.columns[0]}"
-    rows = await connection.execute(
-        text(
-            f"SELECT {key} FROM {kind.table} LEFT JOIN log_leaves "  # noqa: S608
-            f"ON log_leaves.subject = '{kind.name}:' || {key} WHERE log_leaves.number IS NULL "
-            f"AND {key} <= coalesce((SELECT value FROM counters WHERE name = :name), 0) "
-            f"ORDER BY {key} LIMIT :limit"
-        ),
-        {"name": f"{SEALED} {kind.name}", "limit": limit},
-    )
+    sql = statement(_NUMBERED, key=kind.key_column, table=kind.table, name=kind.name)
+    values = {"name": f"{SEALED} {kind.name}", "limit": limit}
+    rows = await connection.execute(text(sql), values)
     return [kind.subject(row[0]) for row in rows]
 
 
@@ -184,13 +184,8 @@ async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[s
     if swept != "":
         return []
     waiting = await _waiting(connection, kind)
-    key = f"{kind.table}.{kind.columns[0]}"
-    rows = await connection.execute(
-        text(
-            f"SELECT {key} FROM {kind.table} LEFT JOIN log_leaves "  # noqa: S608
-            f"ON log_leaves.subject = {key} WHERE log_leaves.number IS NULL ORDER BY {key}"
-        )
-    )
+    sql = statement(_MARKED, key=kind.key_column, table=kind.table)
+    rows = await connection.execute(text(sql))
     return [row[0] for row in rows if row[0] not in waiting][:limit]
 
 

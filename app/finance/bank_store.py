@@ -22,6 +22,7 @@ from app.database.statements import (
     insert_rows,
     run,
     select_rows,
+    statement,
     stream,
 )
 from app.finance.import_store import (
@@ -111,6 +112,11 @@ def _write(
     return counts
 
 
+_VERSIONS: Final = statement(
+    "SELECT subject, ordinal, since, until, {told} FROM bank_lines WHERE subject IN ({})",
+    told=", ".join(TOLD),
+)
+
 _Place = tuple[str, int]
 
 _Fresh = list[tuple[str, int, tuple[Any, ...]]]
@@ -121,12 +127,8 @@ def _decide(
 ) -> tuple[WrittenVersions, _Fresh, Rows]:
     """The counts, the versions to be added, and the keys of those that they supersede."""
     given = [(subject_digest(row[0]), row[1:]) for row in rows]
-    sql = (
-        f"SELECT subject, ordinal, since, until, {', '.join(TOLD)} FROM bank_lines "  # noqa: S608
-        "WHERE subject IN ({})"
-    )
     known, erased = dict[_Place, tuple[Any, ...]](), dict[_Place, tuple[Any, ...]]()
-    found = select_rows(connection, sql=sql, values={subject for subject, _ in given})
+    found = select_rows(connection, sql=_VERSIONS, values={subject for subject, _ in given})
     for subject, ordinal, since, until, *rest in sorted(found, key=lambda row: row[2]):
         if until is None:
             known[subject, ordinal] = (since, *rest)
@@ -165,12 +167,13 @@ def _erased(before: Sequence[Any]) -> bool:
 AT_ONCE: Final = 4_000
 """Lines in memory at a time, less than half a kilobyte each."""
 
-_LINES: Final = (
-    "SELECT line || '.' || since, account, currency, minor, booked_at, reference, counterparty, "  # noqa: S608
-    f"told FROM bank_lines WHERE {KNOWN} ORDER BY subject, ordinal"
+_LINES: Final = statement(
+    "SELECT line || '.' || since, account, currency, minor, booked_at, reference, counterparty, "
+    "told FROM bank_lines WHERE {known} ORDER BY subject, ordinal",
+    known=KNOWN,
 )
 
-_ANY: Final = f"SELECT 1 FROM bank_lines WHERE {KNOWN} LIMIT 1"  # noqa: S608
+_ANY: Final = statement("SELECT 1 FROM bank_lines WHERE {known} LIMIT 1", known=KNOWN)
 
 # A refund takes, whichever sign its file gave it, and so does a fee of a line of its own that an
 # earlier version imported: as `signed` has it for the report.
@@ -179,11 +182,11 @@ _ADDED: Final = (
     "WHEN kind = 'refund' AND gross > 0 THEN -gross - fee ELSE net END"
 )
 
-_PAYOUTS: Final = (
-    "SELECT source, payout, currency, "  # noqa: S608
-    f"{summed(_ADDED)}, "
-    f"max(settled_at), count(*) FROM statement_lines WHERE payout IS NOT NULL AND {KNOWN} "
-    "GROUP BY source, payout, currency"
+_PAYOUTS: Final = statement(
+    "SELECT source, payout, currency, {halves}, max(settled_at), count(*) FROM statement_lines "
+    "WHERE payout IS NOT NULL AND {known} GROUP BY source, payout, currency",
+    halves=summed(_ADDED),
+    known=KNOWN,
 )
 
 

@@ -22,9 +22,10 @@ from app.database.statements import (
     run,
     select_in,
     select_rows,
+    statement,
     stream,
 )
-from app.finance.import_store import KNOWN, WrittenVersions, newest_published, supersede
+from app.finance.import_store import KNOWN, KNOWN_AT, WrittenVersions, newest_published, supersede
 from reconcile.instants import Instant
 from reconcile.matching.books import BookLine
 from reconcile.money import Money
@@ -53,9 +54,24 @@ AT_ONCE: Final = 4_000
 ERASED: Final = ""
 """A phone that was there and was erased; a later version of the line does not bring it back."""
 
-_ROWS: Final = (
-    "SELECT match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "  # noqa: S608
-    f"group_name, refunded, refunded_at FROM book_lines WHERE {KNOWN}"
+_ROW: Final = (
+    "match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "
+    "group_name, refunded, refunded_at"
+)
+_ROWS: Final = "SELECT {row} FROM book_lines WHERE {known} AND {keys} ORDER BY match_key, kind"
+_ROWS_FROM: Final = statement(_ROWS, row=_ROW, known=KNOWN, keys="match_key >= :first")
+_ROWS_BETWEEN: Final = statement(
+    _ROWS, row=_ROW, known=KNOWN, keys="match_key >= :first AND match_key < :beyond"
+)
+_OF_KEYS: Final = statement(
+    "SELECT {row} FROM book_lines WHERE {known} AND match_key IN ({})", row=_ROW, known=KNOWN_AT
+)
+_OF_GROUPS: Final = statement(
+    "SELECT {row} FROM book_lines WHERE {known} AND group_key IN ({})", row=_ROW, known=KNOWN_AT
+)
+_VERSIONS: Final = statement(
+    "SELECT match_key, kind, since, until, {told} FROM book_lines WHERE match_key IN ({})",
+    told=", ".join(STAGED[2:]),
 )
 
 
@@ -102,11 +118,7 @@ def _decide(
     keys = [row[0] for row in rows]
     if not keys or not _any_between(connection, min(keys), max(keys)):
         return WrittenVersions(new=len(rows)), list(rows), []
-    sql = (
-        f"SELECT match_key, kind, since, until, {', '.join(STAGED[2:])} FROM book_lines "  # noqa: S608
-        "WHERE match_key IN ({})"
-    )
-    found = select_rows(connection, sql=sql, values=set(keys))
+    found = select_rows(connection, sql=_VERSIONS, values=set(keys))
     current = {row[:2]: row for row in found if row[3] is None}
     # A line that was taken back has no version in force, and its number may be erased all the same.
     erased = {row[:2] for row in found if row[-1] == ERASED}
@@ -143,19 +155,21 @@ async def book_rows(
     refunded_at).
     first, beyond  only keys from `first` on and before `beyond`
     """
-    ends = "match_key >= :first" + ("" if beyond is None else " AND match_key < :beyond")
-    values = {"first": first, "number": await newest_published(connection, as_of=as_of)}
+    values: dict[str, Any] = {
+        "first": first,
+        "number": await newest_published(connection, as_of=as_of),
+    }
     if beyond is not None:
         values["beyond"] = beyond
-    sql = f"{_ROWS} AND {ends} ORDER BY match_key, kind"
+    sql = _ROWS_FROM if beyond is None else _ROWS_BETWEEN
     async for rows in stream(connection, sql, at_once=AT_ONCE, values=values):
         yield rows
 
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
     """Rows as of `book_rows`, of these keys."""
-    sql = _ROWS.replace(":number", str(await newest_published(connection, as_of=as_of)))
-    return await select_in(connection, sql=f"{sql} AND match_key IN ({{}})", values=set(keys))
+    number = await newest_published(connection, as_of=as_of)
+    return await select_in(connection, sql=_OF_KEYS, values=set(keys), first=(number, number))
 
 
 async def book_lines_of(
@@ -164,9 +178,8 @@ async def book_lines_of(
     """(key, line) of the lines that these keys name, by reference or by group."""
     number = await newest_published(connection, as_of=as_of)
     rows = set[tuple[Any, ...]]()
-    for column in ("match_key", "group_key"):
-        sql = _ROWS.replace(":number", str(number)) + f" AND {column} IN ({{}})"
-        rows |= set(await select_in(connection, sql=sql, values=set(keys)))
+    for sql in (_OF_KEYS, _OF_GROUPS):
+        rows |= set(await select_in(connection, sql=sql, values=set(keys), first=(number, number)))
     return [(row[0], book_line_of(row)) for row in sorted(rows, key=lambda row: row[:2])]
 
 
@@ -191,7 +204,15 @@ def book_line_of(row: Sequence[Any]) -> BookLine:
 LineKey = tuple[str, str, int]
 """(match_key, kind, since): one version of one line."""
 
-_KEYS = "SELECT match_key, kind, since FROM book_lines "
+_OF_PHONES: Final = "SELECT match_key, kind, since FROM book_lines WHERE phone IN ({})"
+_WITH_PHONES: Final = (
+    "SELECT match_key, kind, since FROM book_lines WHERE phone > '' AND match_key IN ({})"
+)
+_OLD: Final = (
+    "SELECT match_key, kind, since FROM book_lines WHERE phone > '' AND since <= :number "
+    "AND (match_key, kind, since) > (:match_key, :kind, :since) "
+    "ORDER BY match_key, kind, since LIMIT :limit"
+)
 
 
 async def lines_with(
@@ -203,10 +224,8 @@ async def lines_with(
 ) -> list[LineKey]:
     """All versions of lines that name one of these numbers, or that have one of these keys and
     name any. `until`: only those that were imported by then."""
-    found = await select_in(connection, sql=f"{_KEYS} WHERE phone IN ({{}})", values=phones)
-    found += await select_in(
-        connection, sql=f"{_KEYS} WHERE phone > '' AND match_key IN ({{}})", values=keys
-    )
+    found = await select_in(connection, sql=_OF_PHONES, values=phones)
+    found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     newest = await newest_published(connection, as_of=until) if found else 0
     lines = {(row[0], row[1], row[2]) for row in found}
     return sorted(line for line in lines if until is None or line[2] <= newest)
@@ -218,11 +237,7 @@ async def old_lines(
     """Versions with a number that were imported before an instant, by key."""
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
-        text(
-            f"{_KEYS} WHERE phone > '' AND since <= :number "
-            "AND (match_key, kind, since) > (:match_key, :kind, :since) "
-            "ORDER BY match_key, kind, since LIMIT :limit"
-        ),
+        text(_OLD),
         {
             "number": await newest_published(connection, as_of=before),
             "match_key": match_key,

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, column, func, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import RECONCILING, take_lock
-from app.database.statements import Rows, run, select_in, stream
+from app.database.statements import Rows, run, select_in, statement, stream
 from reconcile.instants import LATEST, Instant
 from reconcile.matching.breaks import STATES, Break, Step, break_in
 from reconcile.matching.rows import name_of
@@ -38,26 +38,32 @@ _LATEST: Final = (
 )
 
 
-_LIVED: Final = (
-    "SELECT id FROM breaks WHERE id > :after AND EXISTS "
-    "(SELECT 1 FROM break_turns WHERE break_id = id)"
+_BREAKS: Final = table("breaks", *map(column, ("id", "cause")))
+_SEEN: Final = table("break_seen", *map(column, ("break_id", "run")))
+_TURNED: Final = table("break_turns", *map(column, ("break_id",)))
+_DONE_ABOUT: Final = table("break_deeds", *map(column, ("break_id", "deed", "value")))
+_RUNS: Final = table("runs", *map(column, ("number", "lived")))
+
+_NEWEST: Final = select(func.max(_RUNS.c.number)).where(_RUNS.c.lived == 1).scalar_subquery()
+"""What the newest run that moved lives saw is what is not closed."""
+
+_LIVED: Final = select(_BREAKS.c.id).where(
+    select(_TURNED.c.break_id).where(_TURNED.c.break_id == _BREAKS.c.id).exists()
 )
 
 _LIVING: Final = (
-    "SELECT break_id FROM break_seen JOIN breaks ON id = break_id WHERE break_id > :after AND "
-    "break_seen.run = (SELECT max(number) FROM runs WHERE lived = 1)"
-)
-"""What the newest run that moved lives saw is what is not closed."""
-
-_CLOSED: Final = (
-    f"{_LIVED} AND NOT EXISTS (SELECT 1 FROM break_seen WHERE break_id = id AND run = "  # noqa: S608
-    "(SELECT max(number) FROM runs WHERE lived = 1))"
+    select(_SEEN.c.break_id)
+    .join_from(_SEEN, _BREAKS, _BREAKS.c.id == _SEEN.c.break_id)
+    .where(_SEEN.c.run == _NEWEST)
 )
 
-_DONE: Final[dict[str, str]] = {
-    "assigned": "'assigned'",
-    "accepted": "'accepted', 'settled'",
-}
+_CLOSED: Final = _LIVED.where(
+    ~select(_SEEN.c.break_id)
+    .where(_SEEN.c.break_id == _BREAKS.c.id, _SEEN.c.run == _NEWEST)
+    .exists()
+)
+
+_DONE: Final = {"assigned": ("assigned",), "accepted": ("accepted", "settled")}
 """What somebody has done to a break in such a state."""
 
 
@@ -76,26 +82,26 @@ async def breaks_after(
     states    all that are in one of these, and others: what somebody did may be over
     assignee  all that are this person's, and others that once were
     """
-    wanted = {f"cause{place}": cause for place, cause in enumerate(causes)}
-    conditions = [f"cause IN ({', '.join(f':{name}' for name in wanted)})"] if wanted else []
-    done = {deed for state in states for deed in [_DONE.get(state)] if deed is not None}
-    if len(done) == len(states) == 1:
-        conditions.append(_deed(f"deed IN ({done.pop()})"))
-    if assignee is not None:
-        conditions.append(_deed("deed = 'assigned' AND value = :assignee"))
     among = _LIVED if "closed" in states else _LIVING
     if set(states) == {"closed"}:
         among = _CLOSED
-    sql = " AND ".join((among, *conditions)) + " ORDER BY 1 LIMIT :limit"
-    values = {"after": after, "limit": limit, **wanted}
+    (key,) = among.selected_columns
+    among = among.where(key > after).order_by(key).limit(limit)
+    if causes:
+        among = among.where(_BREAKS.c.cause.in_(causes))
+    done = {_DONE[state] for state in states if state in _DONE}
+    if len(done) == len(states) == 1:
+        among = among.where(_somebody_did(_DONE_ABOUT.c.deed.in_(done.pop())))
     if assignee is not None:
-        values["assignee"] = assignee
-    return [row[0] for row in await connection.execute(text(sql), values)]
+        assigned = _DONE_ABOUT.c.deed == "assigned", _DONE_ABOUT.c.value == assignee
+        among = among.where(_somebody_did(*assigned))
+    return [row[0] for row in await connection.execute(among)]
 
 
-def _deed(which: str) -> str:
-    """A condition: somebody did this to the break."""
-    return f"EXISTS (SELECT 1 FROM break_deeds WHERE break_id = id AND {which})"  # noqa: S608
+def _somebody_did(*which: ColumnElement[bool]) -> ColumnElement[bool]:
+    """To the break."""
+    about_it = _DONE_ABOUT.c.break_id == _BREAKS.c.id
+    return select(_DONE_ABOUT.c.break_id).where(about_it, *which).exists()
 
 
 async def breaks_of_subject(connection: AsyncConnection, subject: str) -> list[str]:
@@ -235,24 +241,32 @@ async def add_break_deed(connection: AsyncConnection, done: BreakDeed) -> None:
     )
 
 
-def match_stands(as_of: Instant = LATEST) -> str:
-    """SQL: that a row of `break_deeds` is a match by hand which nobody had taken back by then."""
-    return (
-        f"deed = 'matched' AND at <= {as_of} AND NOT EXISTS ("  # noqa: S608
-        "SELECT 1 FROM break_deeds AS later WHERE later.deed = 'unmatched' "
-        "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
-        f"AND later.number > break_deeds.number AND later.at <= {as_of})"
-    )
+MATCH_STANDS: Final = (
+    "deed = 'matched' AND at <= {as_of} AND NOT EXISTS (SELECT 1 FROM break_deeds AS later "
+    "WHERE later.deed = 'unmatched' "
+    "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
+    "AND later.number > break_deeds.number AND later.at <= {as_of})"
+)
+"""Of a row of `break_deeds`: a match by hand which nobody had taken back by then."""
+
+_STANDS: Final = statement(MATCH_STANDS, as_of=":as_of")
+_HAND_MATCHES: Final = statement(
+    "SELECT cause, order_ref, subject, value FROM break_deeds "
+    "JOIN breaks ON id = break_id WHERE {stands} ORDER BY number",
+    stands=_STANDS,
+)
+_MATCHED: Final = statement(
+    "SELECT break_id, value FROM break_deeds WHERE {stands} ORDER BY number", stands=_STANDS
+)
+_MATCHED_WITH: Final = statement(
+    "SELECT value FROM break_deeds WHERE {stands} AND break_id = :name ORDER BY number",
+    stands=_STANDS,
+)
 
 
 async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[HandMatch]:
     """What people matched by then."""
-    rows = await connection.execute(
-        text(
-            "SELECT cause, order_ref, subject, value FROM break_deeds "  # noqa: S608
-            f"JOIN breaks ON id = break_id WHERE {match_stands(as_of)} ORDER BY number"
-        )
-    )
+    rows = await connection.execute(text(_HAND_MATCHES), {"as_of": as_of})
     return [
         hand_match(cause, order=order, subject=subject, given=given)
         for cause, order, subject, given in rows
@@ -261,28 +275,18 @@ async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[H
 
 async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
     """The break that a person gave this line to, in whatever version; None: nobody did."""
-    rows = await connection.execute(
-        text(f"SELECT break_id, value FROM break_deeds WHERE {match_stands()} ORDER BY number")  # noqa: S608
-    )
+    rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
     wanted = name_of(line)
     return next((row[0] for row in rows if name_of(row[1]) == wanted), None)
 
 
 async def claimed_by_hand(connection: AsyncConnection) -> set[str]:
     """The names of all lines that people gave to a break."""
-    rows = await connection.execute(
-        text(f"SELECT value FROM break_deeds WHERE {match_stands()}")  # noqa: S608
-    )
-    return {name_of(row[0]) for row in rows}
+    rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
+    return {name_of(row[1]) for row in rows}
 
 
 async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
     """The lines that people gave to a break, in the versions that they saw."""
-    rows = await connection.execute(
-        text(
-            f"SELECT value FROM break_deeds WHERE {match_stands()} "  # noqa: S608
-            "AND break_id = :name ORDER BY number"
-        ),
-        {"name": name},
-    )
+    rows = await connection.execute(text(_MATCHED_WITH), {"as_of": LATEST, "name": name})
     return [row[0] for row in rows]

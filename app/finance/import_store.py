@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, column, delete, insert, select, table, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import IMPORTING, take_lock
-from app.database.statements import PlainConnection, Rows, run
+from app.database.statements import PlainConnection, Rows, run, statement
 from reconcile.instants import LATEST, TICK, Instant, format_known
 
 ImportKind = Literal["book", "statement", "bank"]
@@ -69,6 +69,7 @@ class Import:
 
 
 _COLUMNS: Final = tuple(Import.__dataclass_fields__)
+_IMPORTS: Final = table("imports", *map(column, _COLUMNS))
 
 _TOLD_OF_ONE: Final = (
     "number", "published_at", "file", "who", "read", "new", "changed", "unchanged", "rejected",
@@ -90,11 +91,7 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 async def under_way(connection: AsyncConnection) -> Import | None:
     """The import that is not published: alive if its `written` grows, else killed."""
-    found = await connection.execute(
-        text(f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE published_at IS NULL")  # noqa: S608
-    )
-    row = found.first()
-    return None if row is None else import_of(row)
+    return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
 async def importing_alone(connection: AsyncConnection) -> None:
@@ -113,10 +110,8 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
         text("DELETE FROM imports WHERE published_at IS NULL RETURNING number")
     )
     another = left.first() is not None
-    names = ", ".join(f":{name}" for name in _COLUMNS)
     await connection.execute(
-        text(f"INSERT INTO imports ({', '.join(_COLUMNS)}) VALUES ({names})"),  # noqa: S608
-        {name: getattr(begun, name) for name in _COLUMNS},
+        insert(_IMPORTS).values({name: getattr(begun, name) for name in _COLUMNS})
     )
     return begun, another
 
@@ -155,38 +150,31 @@ async def publish_import(connection: AsyncConnection, done: Import, *, now: Inst
     return at
 
 
+_PUBLISHED: Final = _IMPORTS.c.published_at.is_not(None)
+
+
 async def imports(
     connection: AsyncConnection, *, kind: ImportKind, limit: int, before: int = BEYOND
 ) -> list[Import]:
     """The published ones, newest first. before: only those of lower numbers."""
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE kind=:kind "  # noqa: S608
-            "AND published_at IS NOT NULL AND number < :before ORDER BY number DESC LIMIT :limit"
-        ),
-        {"kind": kind, "limit": limit, "before": before},
-    )
+    number = _IMPORTS.c.number
+    published = select(_IMPORTS).where(_IMPORTS.c.kind == kind, _PUBLISHED, number < before)
+    rows = await connection.execute(published.order_by(number.desc()).limit(limit))
     return [import_of(row) for row in rows]
 
 
 async def one_import(connection: AsyncConnection, number: int) -> Import | None:
     """The published one of this number."""
-    return await _one(connection, "number", number)
+    return await _one(connection, _IMPORTS.c.number == number, _PUBLISHED)
 
 
 async def withdrawal_of(connection: AsyncConnection, number: int) -> Import | None:
     """The published one that took this one back."""
-    return await _one(connection, "withdraws", number)
+    return await _one(connection, _IMPORTS.c.withdraws == number, _PUBLISHED)
 
 
-async def _one(connection: AsyncConnection, column: str, number: int) -> Import | None:
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(_COLUMNS)} FROM imports WHERE {column}=:number "  # noqa: S608
-            "AND published_at IS NOT NULL"
-        ),
-        {"number": number},
-    )
+async def _one(connection: AsyncConnection, *which: ColumnElement[bool]) -> Import | None:
+    rows = await connection.execute(select(_IMPORTS).where(*which))
     row = rows.first()
     return None if row is None else import_of(row)
 
@@ -201,16 +189,12 @@ def import_of(row: Any) -> Import:
 
 async def stretches(connection: AsyncConnection, kind: ImportKind) -> AsyncIterator[str | None]:
     """Where to stop, some lines further each time; None at the end. For `undo_stretch`."""
-    table, column = TABLES[kind], FIRST_COLUMN[kind]
+    lines = table(TABLES[kind], column(FIRST_COLUMN[kind]))
+    (key,) = lines.c
+    further = select(key).order_by(key).limit(1).offset(UNDOING)
     last: str | None = ""
     while last is not None:
-        found = await connection.execute(
-            text(
-                f"SELECT {column} FROM {table} WHERE {column} > :last "  # noqa: S608
-                f"ORDER BY {column} LIMIT 1 OFFSET {UNDOING}"
-            ),
-            {"last": last},
-        )
+        found = await connection.execute(further.where(key > last))
         last = found.scalar_one_or_none()
         yield last
 
@@ -220,17 +204,16 @@ async def undo_stretch(
 ) -> None:
     """Of the lines in a stretch, forget what no published import says. None: from or to the end."""
     number = await newest_published(connection)
-    table, column = TABLES[kind], FIRST_COLUMN[kind]
-    where = ("" if after is None else f" AND {column} > :after") + (
-        "" if to is None else f" AND {column} <= :to"
-    )
-    given = {"after": after, "to": to}
-    values = {"number": number} | {name: end for name, end in given.items() if end is not None}
-    await connection.execute(text(f"DELETE FROM {table} WHERE since > :number{where}"), values)  # noqa: S608
-    await connection.execute(
-        text(f"UPDATE {table} SET until=NULL WHERE until > :number{where}"),  # noqa: S608
-        values,
-    )
+    lines = table(TABLES[kind], *map(column, (FIRST_COLUMN[kind], "since", "until")))
+    key = lines.c[FIRST_COLUMN[kind]]
+    forgotten = delete(lines).where(lines.c.since > number)
+    in_force = update(lines).where(lines.c.until > number).values(until=None)
+    if after is not None:
+        forgotten, in_force = forgotten.where(key > after), in_force.where(key > after)
+    if to is not None:
+        forgotten, in_force = forgotten.where(key <= to), in_force.where(key <= to)
+    await connection.execute(forgotten)
+    await connection.execute(in_force)
 
 
 # --- versions of lines ----------------------------------------------------------------------------
@@ -239,13 +222,16 @@ async def undo_stretch(
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
 """The versions that the imports up to `:number` left in force."""
 
+KNOWN_AT: Final = "since <= ? AND (until IS NULL OR until > ?)"
+"""The same where values have no names: the number twice."""
+
 
 HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
     """Two columns that `sum_of` makes one sum: SQLite refuses a sum that goes beyond 64 bits."""
-    return f"sum(({expression}) / {HALF}), sum(({expression}) % {HALF})"
+    return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
 def sum_of(high: Any, low: Any) -> int:
@@ -273,17 +259,21 @@ def supersede(
 ) -> None:
     """Say of versions, by their primary keys, that this import superseded them."""
     if connection.dialect == "sqlite":
-        where = " AND ".join(f"{name}=?" for name in keys)
-        sql = f"UPDATE {table} SET until=? WHERE {where}"  # noqa: S608
+        sql = statement(
+            "UPDATE {table} SET until=? WHERE {same}",
+            table=table,
+            same=" AND ".join(f"{name}=?" for name in keys),
+        )
         for row in rows:
             connection.ask(sql, (number, *row))
         return
     columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)]
     kinds = ["bigint" if isinstance(column[0], int) else "text" for column in columns]
-    arrays = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(kinds, 2))
-    where = " AND ".join(f"{table}.{name}=behind.{name}" for name in keys)
-    connection.ask(
-        f"UPDATE {table} SET until=$1::bigint FROM unnest({arrays}) "  # noqa: S608
-        f"AS behind ({', '.join(keys)}) WHERE {where}",
-        (number, *columns),
+    sql = statement(
+        "UPDATE {table} SET until=?::bigint FROM unnest({arrays}) AS behind ({keys}) WHERE {same}",
+        table=table,
+        arrays=", ".join(f"?::{kind}[]" for kind in kinds),
+        keys=", ".join(keys),
+        same=" AND ".join(f"{table}.{name}=behind.{name}" for name in keys),
     )
+    connection.ask(sql, (number, *columns))

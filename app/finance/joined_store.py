@@ -12,9 +12,9 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import Rows, select_in, stream
+from app.database.statements import Rows, select_in, statement, stream
 from app.finance.book_line_store import book_rows_of
-from app.finance.import_store import KNOWN, newest_published
+from app.finance.import_store import KNOWN, KNOWN_AT, newest_published
 from app.finance.statement_store import TOLD_ROW
 from reconcile.instants import Instant
 from reconcile.matching.books import match_key
@@ -24,30 +24,36 @@ from reconcile.matching.rules import HandMatch
 AT_ONCE: Final = 4_000
 """Rows in memory at a time while they are looked through."""
 
-_GROUPED: Final = (
-    f"SELECT match_key, group_key FROM book_lines WHERE group_key IS NOT NULL AND {KNOWN}"  # noqa: S608
+_GROUPED: Final = statement(
+    "SELECT match_key, group_key FROM book_lines WHERE group_key IS NOT NULL AND {known}",
+    known=KNOWN,
 )
 
-_ELSEWHERE: Final = (
-    f"SELECT match_key, {TOLD_ROW}, order_key FROM statement_lines "  # noqa: S608
+_ELSEWHERE: Final = statement(
+    "SELECT match_key, {row}, order_key FROM statement_lines "
     "JOIN (SELECT reference, order_key FROM links WHERE kind = 'payment') "
     "AS paid ON paid.reference = statement_lines.payment "
-    f"WHERE match_key IS NOT NULL AND order_ref <> order_key AND {KNOWN}"
+    "WHERE match_key IS NOT NULL AND order_ref <> order_key AND {known}",
+    row=TOLD_ROW,
+    known=KNOWN,
 )
 """Lines that name an order and a payment of another one."""
 
-_CONTESTED: Final = (
-    f"SELECT '', {TOLD_ROW} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "  # noqa: S608
+_CONTESTED: Final = statement(
+    "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "
     "AND (SELECT count(DISTINCT order_key) FROM links WHERE links.kind = 'payment' "
-    f"AND links.reference = statement_lines.payment) > 1 AND {KNOWN}"
+    "AND links.reference = statement_lines.payment) > 1 AND {known}",
+    row=TOLD_ROW,
+    known=KNOWN,
 )
 """Lines that name no order, of a payment that several orders claim."""
 
 _NAMED_BOOK: Final = "SELECT match_key FROM book_lines WHERE line IN ({})"
 
-_NAMED_LINES: Final = (
-    f"SELECT coalesce(match_key, ''), {TOLD_ROW} FROM statement_lines WHERE {KNOWN} "  # noqa: S608
-    "AND line IN ({})"
+_NAMED_LINES: Final = statement(
+    "SELECT coalesce(match_key, ''), {row} FROM statement_lines WHERE {known} AND line IN ({})",
+    row=TOLD_ROW,
+    known=KNOWN_AT,
 )
 
 _ORDERS: Final = "SELECT order_key FROM links WHERE kind = 'payment' AND reference IN ({})"
@@ -81,8 +87,8 @@ async def joined_lines(
     subjects = {name for name in names if name.startswith(("bok_", "stm_"))}
     keys.update(match_key(name) for name in names - subjects)
     keys.update(row[0] for row in await select_in(connection, sql=_NAMED_BOOK, values=subjects))
-    named = _NAMED_LINES.replace(":number", str(number))
-    for row in await select_in(connection, sql=named, values=subjects):
+    known = (number, number)
+    for row in await select_in(connection, sql=_NAMED_LINES, values=subjects, first=known):
         lines[row[1]] = StatementRow(*row)
         keys.add(row[0])
     payments = {line.payment for line in lines.values() if line.payment is not None}

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import insert_rows, run, select_in, stream
+from app.database.statements import insert_rows, run, select_in, statement, stream
 from reconcile.instants import Instant
 from reconcile.matching.ledger_lines import LedgerLine, ledger_line_in, ledger_line_text
 from reconcile.matching.rows import LedgerLineRow, ledger_line_row
@@ -42,16 +42,22 @@ FLAT_AT_ONCE: Final = 4_000
 """Rows of plain takings in memory at a time, less than half a kilobyte each."""
 
 _STALE: Final = (
-    "FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
+    "SELECT {shown} FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
     "WHERE takings.generation IS NULL OR takings.generation <> order_due.generation "
     "OR takings.until <= :now"
 )
+_STALE_ORDERS: Final = statement(_STALE, shown="order_due.order_key, order_due.generation")
+_STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 
-_FLAT: Final = (
-    f"SELECT {', '.join(COLUMNS[:9])}, CASE plain WHEN 1 THEN NULL ELSE told END "  # noqa: S608
-    "FROM takings"
+_FLAT_COLUMNS: Final = statement(
+    "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
 """A `LedgerLineRow`, with the text of its `whole`."""
+_FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
+_FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
+_WHOLE_OF_ORDERS: Final = statement(
+    "SELECT {columns} FROM takings WHERE order_key IN ({})", columns=", ".join(COLUMNS)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +74,13 @@ async def stale_orders(
     connection: AsyncConnection, *, now: Instant
 ) -> AsyncIterator[list[tuple[str, int]]]:
     """(order, generation of its evidence) of each order whose taking is missing, or behind."""
-    sql = f"SELECT order_due.order_key, order_due.generation {_STALE}"
-    async for rows in stream(connection, sql, at_once=AT_ONCE, values={"now": now}):
+    async for rows in stream(connection, _STALE_ORDERS, at_once=AT_ONCE, values={"now": now}):
         yield [(row[0], row[1]) for row in rows]
 
 
 async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
     """How many takings are missing, or behind."""
-    found = await connection.execute(text(f"SELECT count(*) {_STALE}"), {"now": now})
+    found = await connection.execute(text(_STALE_COUNT), {"now": now})
     return int(found.scalar_one())
 
 
@@ -108,7 +113,7 @@ class KeyRange:
     @property
     def condition(self) -> str:
         """For a WHERE, with the parameters of `values`."""
-        return "key >= :first" + ("" if self.beyond is None else " AND key < :beyond")
+        return "key >= :first" if self.beyond is None else "key >= :first AND key < :beyond"
 
     @property
     def values(self) -> dict[str, str]:
@@ -137,7 +142,7 @@ async def flat_ledger_lines(
 ) -> AsyncIterator[list[LedgerLineRow]]:
     """The stored takings in key order as the matcher reads them, as they stand at `as_of`; plain
     ones as bare tuples."""
-    sql = f"{_FLAT} WHERE {within.condition} ORDER BY key, order_key"
+    sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
         yield [cast(LedgerLineRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
 
@@ -146,7 +151,7 @@ async def ledger_lines_of_keys(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[LedgerLineRow]:
     """The stored takings of these keys, as they stand at `as_of`."""
-    rows = await select_in(connection, sql=f"{_FLAT} WHERE key IN ({{}})", values=set(keys))
+    rows = await select_in(connection, sql=_FLAT_OF_KEYS, values=set(keys))
     return [_flat_in(row, as_of) for row in rows]
 
 
@@ -168,5 +173,5 @@ async def stored_ledger_lines(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> dict[str, tuple[Any, ...]]:
     """The rows of these orders, by order."""
-    sql = f"SELECT {', '.join(COLUMNS)} FROM takings WHERE order_key IN ({{}})"  # noqa: S608
-    return {row[1]: row for row in await select_in(connection, sql=sql, values=orders)}
+    rows = await select_in(connection, sql=_WHOLE_OF_ORDERS, values=orders)
+    return {row[1]: row for row in rows}

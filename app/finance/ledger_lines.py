@@ -30,7 +30,7 @@ from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
-from reconcile.matching.ledger_lines import taking
+from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.rows import LedgerLineRow, ledger_line_row
 
 FEW: Final = 2_000
@@ -118,7 +118,7 @@ def _fresh(context: AppContext, history: History, *, generation: int, now: Insta
         order=history.order,
         generation=generation,
         until=ledger.next_decision_at,
-        taking=taking(ledger),
+        taking=ledger_line_of(ledger),
     )
 
 
@@ -156,5 +156,5 @@ async def ledger_lines_then(
 
 def _then(context: AppContext, history: History, as_of: Instant) -> Fresh:
     ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
-    found = None if ledger is None else taking(ledger)
+    found = None if ledger is None else ledger_line_of(ledger)
     return Fresh(order=history.order, generation=0, until=None, taking=found)

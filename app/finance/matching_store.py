@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeVar
 
-from sqlalchemy import text
+from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util import await_only
 
+from app.database.statements import statement
 from app.finance.import_store import KNOWN, newest_published
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.rules import Coverage, Reach, Span
@@ -70,11 +71,14 @@ async def _next(batches: AsyncIterator[list[Item]]) -> list[Item] | None:
     return await anext(batches, None)
 
 
-_BOOK: Final = f"SELECT count(*), min(placed_at), max(placed_at) FROM book_lines WHERE {KNOWN}"  # noqa: S608
+_BOOK: Final = statement(
+    "SELECT count(*), min(placed_at), max(placed_at) FROM book_lines WHERE {known}", known=KNOWN
+)
 
-_STATEMENTS: Final = (
-    f"SELECT source, min(settled_at), max(settled_at) FROM statement_lines WHERE {KNOWN} "  # noqa: S608
-    "GROUP BY source"
+_STATEMENTS: Final = statement(
+    "SELECT source, min(settled_at), max(settled_at) FROM statement_lines WHERE {known} "
+    "GROUP BY source",
+    known=KNOWN,
 )
 
 
@@ -132,19 +136,17 @@ class SavedRules:
     toml: str
 
 
+_RULES: Final = table("match_rules", *map(column, ("number", "at", "who", "digest", "toml")))
+
+
 async def rules_in_force(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> SavedRules | None:
     """The set that was saved last, or last by an instant; None: none ever was."""
-    where = "" if as_of is None else "WHERE at <= :as_of "
-    rows = await connection.execute(
-        text(
-            f"SELECT number, at, who, digest, toml FROM match_rules {where}"  # noqa: S608
-            "ORDER BY number DESC LIMIT 1"
-        ),
-        {} if as_of is None else {"as_of": as_of},
-    )
-    found = rows.first()
+    newest = select(_RULES).order_by(_RULES.c.number.desc()).limit(1)
+    if as_of is not None:
+        newest = newest.where(_RULES.c.at <= as_of)
+    found = (await connection.execute(newest)).first()
     if found is None:
         return None
     number, at, who, digest, toml = found

@@ -17,12 +17,12 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import Select, column, insert, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import RECONCILING, take_lock
-from app.database.statements import Rows, insert_rows, run, select_in
-from app.finance.break_store import match_stands
+from app.database.statements import Rows, insert_rows, run, select_in, statement
+from app.finance.break_store import MATCH_STANDS
 from app.finance.import_store import newest_published
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.books import match_key
@@ -50,6 +50,7 @@ class Run:
 
 
 _COLUMNS: Final = tuple(Run.__dataclass_fields__)
+_RUNS: Final = table("runs", *map(column, _COLUMNS))
 
 
 async def take_run_number(connection: AsyncConnection) -> int:
@@ -91,12 +92,12 @@ async def save_seen(
         for name, (each, _) in told.items()
         if name not in versions
     ]
-    for table, columns, rows in (
+    for name, columns, rows in (
         ("breaks", _BREAK, new),
         ("break_versions", _VERSION, fresh),
         ("break_seen", _SEEN, seen),
     ):
-        await run(connection, insert_rows, table=table, columns=columns, rows=rows)
+        await run(connection, insert_rows, table=name, columns=columns, rows=rows)
 
 
 _BREAK: Final = ("id", "cause", "order_ref", "payment", "subject")
@@ -119,12 +120,14 @@ async def _versions_of(
 # --- turns ---------------------------------------------------------------------------------------
 
 _OPENED: Final = (
+    "INSERT INTO break_turns (break_id, run, turn, version, cites) "
     "SELECT seen.break_id, :run, 'opened', seen.version, '[]' FROM break_seen AS seen "
     "WHERE seen.run = :run AND NOT EXISTS "
     "(SELECT 1 FROM break_turns WHERE break_turns.break_id = seen.break_id)"
 )
 
 _REOPENED: Final = (
+    "INSERT INTO break_turns (break_id, run, turn, version, cites) "
     "SELECT seen.break_id, :run, 'reopened', seen.version, '[]' FROM break_seen AS seen "
     "WHERE seen.run = :run AND EXISTS "
     "(SELECT 1 FROM break_turns WHERE break_turns.break_id = seen.break_id) AND NOT EXISTS "
@@ -132,6 +135,7 @@ _REOPENED: Final = (
 )
 
 _CHANGED: Final = (
+    "INSERT INTO break_turns (break_id, run, turn, version, cites) "
     "SELECT seen.break_id, :run, 'changed', seen.version, '[]' FROM break_seen AS seen "
     "JOIN break_seen AS last ON last.run = :last AND last.break_id = seen.break_id "
     "WHERE seen.run = :run AND last.version <> seen.version"
@@ -149,7 +153,8 @@ _GONE: Final = (
 
 async def last_lived(connection: AsyncConnection) -> Run | None:
     """The last run that moved the lives of breaks."""
-    found = await _runs(connection, "WHERE lived = 1 ORDER BY number DESC LIMIT 1", {})
+    lived = select(_RUNS).where(_RUNS.c.lived == 1)
+    found = await _runs(connection, lived.order_by(_RUNS.c.number.desc()).limit(1))
     return next(iter(found), None)
 
 
@@ -189,17 +194,10 @@ async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None
             (_REOPENED, both),
             (_OPENED, {"run": done.number}),
         ):
-            sql = f"INSERT INTO break_turns ({', '.join(_TURN)}) {turned}"
-            await connection.execute(text(sql), values)
+            await connection.execute(text(turned), values)
     values_of = {name: getattr(done, name) for name in _COLUMNS}
     values_of |= {"lived": int(done.lived), "ties": int(done.ties)}
-    await connection.execute(
-        text(
-            f"INSERT INTO runs ({', '.join(_COLUMNS)}) "  # noqa: S608
-            f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
-        ),
-        values_of,
-    )
+    await connection.execute(insert(_RUNS).values(values_of))
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -207,22 +205,20 @@ async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None
 
 async def run_of(connection: AsyncConnection, number: int) -> Run | None:
     """A finished run."""
-    found = await _runs(connection, "WHERE number = :number", {"number": number})
+    found = await _runs(connection, select(_RUNS).where(_RUNS.c.number == number))
     return next(iter(found), None)
 
 
 async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
     """The finished ones, newest first. before: only those of lower numbers."""
-    which = "" if before is None else "WHERE number < :before "
-    values = {"limit": limit} | ({} if before is None else {"before": before})
-    return await _runs(connection, which + "ORDER BY number DESC LIMIT :limit", values)
+    listing = select(_RUNS).order_by(_RUNS.c.number.desc()).limit(limit)
+    if before is not None:
+        listing = listing.where(_RUNS.c.number < before)
+    return await _runs(connection, listing)
 
 
-async def _runs(connection: AsyncConnection, which: str, values: dict[str, Any]) -> list[Run]:
-    rows = await connection.execute(
-        text(f"SELECT {', '.join(_COLUMNS)} FROM runs {which}"),  # noqa: S608
-        values,
-    )
+async def _runs(connection: AsyncConnection, which: Select[Any]) -> list[Run]:
+    rows = await connection.execute(which)
     found = (dict(zip(_COLUMNS, row, strict=True)) for row in rows)
     return [
         Run(**each | {"lived": each["lived"] == 1, "ties": each["ties"] == 1}) for each in found
@@ -275,6 +271,32 @@ async def stretch_between(
     )
 
 
+_EVENTS_SINCE: Final = (
+    "SELECT order_key, event_id FROM events "
+    "WHERE received_at > ? AND received_at <= ? AND order_key IN ({})"
+)
+_RECORDS_SINCE: Final = (
+    "SELECT order_key, id FROM records "
+    "WHERE recorded_at > ? AND recorded_at <= ? AND order_key IN ({})"
+)
+_BOOK_SINCE: Final = (
+    "SELECT match_key, line || '.' || since FROM book_lines "
+    "WHERE since > ? AND since <= ? AND match_key IN ({})"
+)
+_STATEMENTS_SINCE: Final = (
+    "SELECT match_key, line || '.' || since FROM statement_lines "
+    "WHERE since > ? AND since <= ? AND match_key IN ({})"
+)
+_PAYMENTS_SINCE: Final = (
+    "SELECT subject, line || '.' || since FROM statement_lines "
+    "WHERE since > ? AND since <= ? AND subject IN ({})"
+)
+_MATCHED_SINCE: Final = statement(
+    "SELECT break_id, value, who FROM break_deeds WHERE {stands} AND at > ? AND break_id IN ({})",
+    stands=statement(MATCH_STANDS, as_of="?"),
+)
+
+
 async def closing_evidence(
     connection: AsyncConnection, gone: Mapping[str, Break], stretch: Stretch
 ) -> dict[str, list[str]]:
@@ -319,8 +341,8 @@ class _Search:
         for name, ids in cites.items():
             self.found[name] += sorted(ids)
 
-    async def _select(self, sql: str, values: Iterable[str]) -> Rows:
-        return await select_in(self._connection, sql=sql, values=sorted(values))
+    async def _select(self, sql: str, values: Iterable[str], *, first: Sequence[int] = ()) -> Rows:
+        return await select_in(self._connection, sql=sql, values=sorted(values), first=first)
 
     async def events_and_records(self) -> None:
         """Of the orders that have the break's key, or know its payment."""
@@ -331,42 +353,23 @@ class _Search:
         sql = "SELECT order_key, reference FROM links WHERE kind = 'payment' AND reference IN ({})"
         for order, payment in await self._select(sql, self._by_payment):
             orders[order] |= self._by_payment[payment]
-        since, until = self._stretch.since, self._stretch.until
-        for table, name, at in (
-            ("events", "event_id", "received_at"),
-            ("records", "id", "recorded_at"),
-        ):
-            sql = (
-                f"SELECT order_key, {name} FROM {table} WHERE order_key IN ({{}}) "  # noqa: S608
-                f"AND {at} > {since} AND {at} <= {until}"
-            )
-            self._cite(await self._select(sql, orders), orders)
+        stretch = (self._stretch.since, self._stretch.until)
+        for sql in (_EVENTS_SINCE, _RECORDS_SINCE):
+            self._cite(await self._select(sql, orders, first=stretch), orders)
 
     async def lines(self) -> None:
         """Of the break's key, or of its payment."""
-        first, last = self._stretch.imports
-        known = f"since > {first} AND since <= {last}"
-        for table in ("book_lines", "statement_lines"):
-            sql = (
-                f"SELECT match_key, line || '.' || since FROM {table} "  # noqa: S608
-                f"WHERE match_key IN ({{}}) AND {known}"
-            )
-            self._cite(await self._select(sql, self._by_key), self._by_key)
+        imports = self._stretch.imports
+        for sql in (_BOOK_SINCE, _STATEMENTS_SINCE):
+            self._cite(await self._select(sql, self._by_key, first=imports), self._by_key)
         subjects = {f"p:{payment}": names for payment, names in self._by_payment.items()}
-        sql = (
-            "SELECT subject, line || '.' || since FROM statement_lines "  # noqa: S608
-            f"WHERE subject IN ({{}}) AND {known}"
-        )
-        self._cite(await self._select(sql, subjects), subjects)
+        self._cite(await self._select(_PAYMENTS_SINCE, subjects, first=imports), subjects)
 
     async def hand_matches(self) -> None:
         """Of the break itself."""
         since, until = self._stretch.since, self._stretch.until
-        sql = (
-            f"SELECT break_id, value, who FROM break_deeds WHERE {match_stands(until)} "  # noqa: S608
-            f"AND break_id IN ({{}}) AND at > {since}"
-        )
-        for name, line, who in await self._select(sql, self._gone):
+        known = (until, until, since)
+        for name, line, who in await self._select(_MATCHED_SINCE, self._gone, first=known):
             self.found[name] += [line, f"match by {who}"]
 
     async def bank(self) -> None:

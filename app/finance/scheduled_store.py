@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import bindparam, text
+from sqlalchemy import ColumnElement, column, func, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reconcile.instants import DAY, Instant
@@ -22,7 +22,15 @@ KEPT: Final = 400 * DAY
 """Rows that are older than so much are deleted, but for the newest of each entry."""
 
 _COLUMNS: Final = (
-    "name, due_at, cron, state, asked, late, tries, as_of, until, ended_at, run, problem, delivered"
+    "name", "due_at", "cron", "state", "asked", "late", "tries", "as_of", "until", "ended_at",
+    "run", "problem", "delivered",
+)  # fmt: skip
+_RUNS: Final = table("scheduled_runs", *map(column, _COLUMNS))
+_LATER: Final = _RUNS.alias("later")
+_ADD: Final = (
+    "INSERT INTO scheduled_runs (name, due_at, cron, state, asked, late, tries, as_of, until, "
+    "ended_at, run, problem, delivered) VALUES (:name, :due_at, :cron, :state, :asked, :late, "
+    ":tries, :as_of, :until, :ended_at, :run, :problem, :delivered) ON CONFLICT DO NOTHING"
 )
 
 
@@ -94,12 +102,9 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 async def newest_runs(connection: AsyncConnection) -> dict[str, ScheduledRun]:
     """The newest row of each entry that is not of a person's asking, by its name."""
+    newest = _newest_of(_LATER.c.asked == 0)
     rows = await connection.execute(
-        text(
-            f"SELECT {_COLUMNS} FROM scheduled_runs WHERE asked = 0 AND due_at = "  # noqa: S608
-            "(SELECT max(due_at) FROM scheduled_runs AS later "
-            "WHERE later.name = scheduled_runs.name AND later.asked = 0)"
-        )
+        select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
     )
     return {run.name: run for run in map(_run_of, rows)}
 
@@ -108,25 +113,25 @@ async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict
     """The last one of each of these entries that was begun, whoever asked for it, by name."""
     if not names:
         return {}
-    rows = await connection.execute(
-        text(
-            f"SELECT {_COLUMNS} FROM scheduled_runs WHERE state <> 'seen' "  # noqa: S608
-            "AND name IN :names AND due_at = (SELECT max(due_at) FROM scheduled_runs AS later "
-            "WHERE later.name = scheduled_runs.name AND later.state <> 'seen')"
-        ).bindparams(bindparam("names", expanding=True)),
-        {"names": list(names)},
-    )
+    newest = _newest_of(_LATER.c.state != "seen")
+    begun = select(_RUNS).where(_RUNS.c.state != "seen", _RUNS.c.due_at == newest)
+    rows = await connection.execute(begun.where(_RUNS.c.name.in_(list(names))))
     return {run.name: run for run in map(_run_of, rows)}
+
+
+def _newest_of(which: ColumnElement[bool]) -> Any:
+    """When the newest of an entry's rows was due, of those of which this holds."""
+    return (
+        select(func.max(_LATER.c.due_at))
+        .where(_LATER.c.name == _RUNS.c.name, which)
+        .scalar_subquery()
+    )
 
 
 async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> ScheduledRun | None:
     """The row of one time; None where there is none."""
     rows = await connection.execute(
-        text(
-            f"SELECT {_COLUMNS} FROM scheduled_runs "  # noqa: S608
-            "WHERE name = :name AND due_at = :due_at"
-        ),
-        {"name": name, "due_at": due_at},
+        select(_RUNS).where(_RUNS.c.name == name, _RUNS.c.due_at == due_at)
     )
     row = rows.one_or_none()
     return None if row is None else _run_of(row)
@@ -134,14 +139,7 @@ async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> Sch
 
 async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
     """Whether the row is new: of several who add it, one does."""
-    names = _COLUMNS.split(", ")
-    found = await connection.execute(
-        text(
-            f"INSERT INTO scheduled_runs ({_COLUMNS}) "  # noqa: S608
-            f"VALUES ({', '.join(':' + name for name in names)}) ON CONFLICT DO NOTHING"
-        ),
-        _values(run),
-    )
+    found = await connection.execute(text(_ADD), _values(run))
     return found.rowcount == 1
 
 

@@ -23,9 +23,16 @@ from app.database.statements import (
     run,
     select_in,
     select_rows,
+    statement,
     stream,
 )
-from app.finance.import_store import KNOWN, WrittenVersions, newest_published, supersede
+from app.finance.import_store import (
+    KNOWN,
+    KNOWN_AT,
+    WrittenVersions,
+    newest_published,
+    supersede,
+)
 from app.finance.staged_rows import Staged
 from reconcile.instants import Instant
 from reconcile.matching.books import StatementLine, match_key
@@ -49,6 +56,11 @@ STAGED: Final = (*IDENTIFYING, *TOLD)
 """What an import brings of a line."""
 
 LINE_COLUMNS: Final = (*IDENTIFYING, "ordinal", "since", "line", *TOLD)
+
+_IN_FORCE: Final = statement(
+    "SELECT {columns} FROM statement_lines WHERE subject IN ({}) AND until IS NULL",
+    columns=", ".join((*IDENTIFYING, "ordinal", "since", *TOLD)),
+)
 
 _Group = tuple[str, str, str]
 
@@ -102,12 +114,7 @@ def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
 ) -> tuple[WrittenVersions, _Fresh, Rows]:
     """The counts, the versions to be added, and the keys of those that they supersede."""
-    columns = (*IDENTIFYING, "ordinal", "since", *TOLD)
-    sql = (
-        f"SELECT {', '.join(columns)} FROM statement_lines "  # noqa: S608
-        "WHERE subject IN ({}) AND until IS NULL"
-    )
-    found = select_rows(connection, sql=sql, values={row[0] for row in rows})
+    found = select_rows(connection, sql=_IN_FORCE, values={row[0] for row in rows})
     known: dict[Any, Rows] = defaultdict(list)
     for row in found:
         known[row[:3]].append(row)
@@ -178,7 +185,7 @@ COLUMNS: Final = (
 )
 
 # Only for the few that bear no date: the import that first told of the line.
-_KNOWN_AT: Final = """
+_SEEN_AT: Final = """
     CASE WHEN settled_at IS NULL THEN (SELECT published_at FROM imports WHERE number = (
         SELECT min(told.since) FROM statement_lines AS told
         WHERE told.subject = statement_lines.subject AND told.kind = statement_lines.kind
@@ -186,13 +193,30 @@ _KNOWN_AT: Final = """
     )) END
 """
 
-TOLD_ROW: Final = (
+TOLD_ROW: Final = statement(
     "line || '.' || since, payment, order_ref, kind, currency, gross, fee, net, settled_at, "
-    f"payout, source, {_KNOWN_AT}"
+    "payout, source, {seen_at}",
+    seen_at=_SEEN_AT,
 )
 """What a row says after its key."""
 
-_NAMED: Final = f"SELECT match_key, {TOLD_ROW} FROM statement_lines WHERE {KNOWN}"  # noqa: S608
+_NAMED: Final = (
+    "SELECT match_key, {row} FROM statement_lines WHERE {known} AND {keys} ORDER BY match_key"
+)
+_NAMED_FROM: Final = statement(_NAMED, row=TOLD_ROW, known=KNOWN, keys="match_key >= :first")
+_NAMED_BETWEEN: Final = statement(
+    _NAMED, row=TOLD_ROW, known=KNOWN, keys="match_key >= :first AND match_key < :beyond"
+)
+_OF_KEYS: Final = statement(
+    "SELECT match_key, {row} FROM statement_lines WHERE {known} AND match_key IN ({})",
+    row=TOLD_ROW,
+    known=KNOWN_AT,
+)
+_OF_SUBJECTS: Final = statement(
+    "SELECT match_key, {row} FROM statement_lines WHERE {known} AND subject IN ({})",
+    row=TOLD_ROW,
+    known=KNOWN_AT,
+)
 
 # What events will say later of a payment is not known yet: one must have come by then.
 _ORDER: Final = """
@@ -203,8 +227,11 @@ _ORDER: Final = """
         AND events.payment = statement_lines.payment AND events.received_at <= :as_of)
 """
 
-_NAMELESS: Final = (
-    f"SELECT ({_ORDER}), {TOLD_ROW} FROM statement_lines WHERE match_key IS NULL AND {KNOWN}"  # noqa: S608
+_NAMELESS: Final = statement(
+    "SELECT ({order}), {row} FROM statement_lines WHERE match_key IS NULL AND {known}",
+    order=_ORDER,
+    row=TOLD_ROW,
+    known=KNOWN,
 )
 
 
@@ -226,11 +253,10 @@ async def statement_rows(
             nameless.add(
                 row for row in keyed if row[0] >= first and (beyond is None or row[0] < beyond)
             )
-        ends = "match_key >= :first" + ("" if beyond is None else " AND match_key < :beyond")
-        values: dict[str, Any] = {"number": number, "first": first, "beyond": beyond}
-        named = stream(
-            connection, f"{_NAMED} AND {ends} ORDER BY match_key", at_once=AT_ONCE, values=values
-        )
+        sql = _NAMED_FROM if beyond is None else _NAMED_BETWEEN
+        values: dict[str, Any] = {"number": number, "first": first}
+        values |= {} if beyond is None else {"beyond": beyond}
+        named = stream(connection, sql, at_once=AT_ONCE, values=values)
         others = (row for rows in nameless.in_order() for row in rows)
         async for rows in _merged(named, others):
             yield rows
@@ -277,12 +303,13 @@ async def statement_lines_of(
     as_of: Instant,
 ) -> list[StatementLine]:
     """The lines that name one of these orders, by `match_key`, or one of these payments."""
-    sql = _NAMED.replace(":number", str(await newest_published(connection, as_of=as_of)))
+    number = await newest_published(connection, as_of=as_of)
     rows = set[tuple[Any, ...]]()
     subjects = (f"p:{payment}" for payment in payments)
-    for column, wanted in (("match_key", keys), ("subject", subjects)):
-        found = await select_in(connection, sql=f"{sql} AND {column} IN ({{}})", values=set(wanted))
-        rows |= set(found)
+    for sql, wanted in ((_OF_KEYS, keys), (_OF_SUBJECTS, subjects)):
+        rows |= set(
+            await select_in(connection, sql=sql, values=set(wanted), first=(number, number))
+        )
     return [statement_line_of(row) for row in sorted(rows, key=lambda row: row[1])]
 
 

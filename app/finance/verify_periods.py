@@ -17,7 +17,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from app.core.errors import NotFoundError
 from app.core.text import counted
@@ -54,6 +54,15 @@ class VerifiedPeriods:
     step: Step
     passed: bool
     sentence: str
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "period": self.period,
+            "step": self.step,
+            "passed": self.passed,
+            "sentence": self.sentence,
+        }
 
 
 async def verify_periods(

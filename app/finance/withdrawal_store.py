@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.statements import statement
 from app.finance.import_store import TABLES, Import, ImportKind, sum_of, summed
 from reconcile.instants import EARLIEST, Instant
 
@@ -86,7 +87,7 @@ def _sql(form: str, kind: ImportKind) -> str:
     """One of the statements above for one kind of import."""
     table, keys = TABLES[kind], _KEYS[kind]
     minor, date = _MONEY[kind]
-    standing = _STANDING.format(table=table, same=_equal("stated", "one", keys))
+    standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys))
     names = {
         "table": table,
         "sums": summed(f"abs({minor})"),
@@ -97,10 +98,12 @@ def _sql(form: str, kind: ImportKind) -> str:
         "told_before": ", ".join(f"before.{name}" for name in _TOLD[kind].split(", ")),
         "both": _equal("before", "one", keys),
         "of_it": _equal("one", table, keys),
-        "by_it": _BY_IT.format(standing=standing),
+        "by_it": statement(_BY_IT, standing=standing),
         "standing_before": standing.replace(":beyond", ":number"),
     }
-    return form.format(**names)
+    return statement(
+        form, **{name: words for name, words in names.items() if f"{{{name}}}" in form}
+    )
 
 
 def _equal(one: str, other: str, keys: tuple[str, ...]) -> str:

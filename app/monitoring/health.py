@@ -26,8 +26,8 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
 
 COUNTED: Final = 100_000
-"""Orders that are due, and notifications, are counted up to here whenever somebody asks: to count
-millions would take a third of a second."""
+"""Orders that are due, notifications, and what waits to be sealed are counted up to here whenever
+somebody asks: to count millions would take a third of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class StoreState:
     read     deliveries that were read, by source and verdict
     faults   batches of deliveries in a row that could not be written
     notifications  how many wait for the shop, and how many were given up
-    sealed   how many leaves the log has, and how many rows wait for one
+    sealed   how many leaves the log has, and how many rows wait for one, COUNTED where more do
     left     how many leaves the last checkpoint has that left, and when; None where none ever did
     backup   of when the last backup is that was noted; None where none was
     free     bytes that are free on the database's disk; None where a server looks after it
@@ -153,7 +153,7 @@ async def overview(context: AppContext) -> Overview:
         due = await count_due(connection, now=context.clock.now(), enough=COUNTED)
         aside = await run(connection, count_set_aside)
         notifications = await notification_counts(connection, enough=COUNTED)
-        sealed = await log_size(connection), await count_unsealed(connection)
+        sealed = await log_size(connection), await count_unsealed(connection, enough=COUNTED)
     unread = await store.inbox.backlog()
     return Overview(
         outcomes=counts,
@@ -177,7 +177,7 @@ async def store_state(context: AppContext) -> StoreState:
         due = await count_due(connection, now=context.clock.now(), enough=COUNTED)
         aside, read = await run(connection, count_set_aside), await run(connection, read_counts)
         notifications = await notification_counts(connection, enough=COUNTED)
-        sealed = await log_size(connection), await count_unsealed(connection)
+        sealed = await log_size(connection), await count_unsealed(connection, enough=COUNTED)
         left, backup = await last_to_leave(connection), await last_backup(connection)
     unread = await store.inbox.backlog()
     return StoreState(

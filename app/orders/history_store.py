@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
-from app.database.statements import Rows, select_in, stream
+from app.database.statements import Rows, select_in, statement, stream
 from app.receiving.correlation_store import keys_of_references
 from reconcile.instants import Instant
 from reconcile.ledger.events import UNCONFIRMED, Delivery, Event
@@ -39,15 +39,19 @@ class Part:
     known: str
     key: str
     columns: str
-    where: str = ""
+    where: str = "1 = 1"
 
     @property
     def sql(self) -> str:
         """The moment of knowledge and the columns of every row of a stretch, in key order."""
-        return (
-            f"SELECT {self.known}, {self.columns} FROM {self.table} "  # noqa: S608
-            f"WHERE {self.known} > :after AND {self.known} <= :until "
-            f"{self.where and f'AND {self.where} '}ORDER BY {self.key}"
+        return statement(
+            "SELECT {known}, {columns} FROM {table} "
+            "WHERE {known} > :after AND {known} <= :until AND {where} ORDER BY {key}",
+            known=self.known,
+            columns=self.columns,
+            table=self.table,
+            where=self.where,
+            key=self.key,
         )
 
 
@@ -180,11 +184,18 @@ class _Day:
         return Sealed(part=part, day=day, count=self._count, digest=digest)
 
 
-_DUPLICATES = (
+_DUPLICATES: Final = (
     "SELECT events.order_key, events.event_id, events.source, events.digest, deliveries.id, "
     "deliveries.received_at FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
-    "WHERE deliveries.verdict = 'duplicate' AND "
+    "WHERE deliveries.verdict = 'duplicate' AND {orders}"
+)
+_DUPLICATES_OF: Final = statement(_DUPLICATES, orders="events.order_key IN ({})")
+_EVENTS_OF: Final = statement(
+    "SELECT {event} FROM events WHERE order_key IN ({})", event=EVENT_SELECT
+)
+_RECORDS_OF: Final = statement(
+    "SELECT {record} FROM records WHERE order_key IN ({})", record=RECORD_SELECT
 )
 
 ROWS_AT_ONCE = 200
@@ -196,15 +207,9 @@ async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str
     """The histories of the given orders; an order nobody has spoken of has an empty one."""
     keys = list(orders)
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
-    for row in await select_in(
-        connection,
-        sql=f"SELECT {EVENT_SELECT} FROM events WHERE order_key IN ({{}})",  # noqa: S608
-        values=keys,
-    ):
+    for row in await select_in(connection, sql=_EVENTS_OF, values=keys):
         deliveries[row[0]].append(delivery_of(row))
-    duplicates = await select_in(
-        connection, sql=_DUPLICATES + "events.order_key IN ({})", values=keys
-    )
+    duplicates = await select_in(connection, sql=_DUPLICATES_OF, values=keys)
     for order, again in _by_order(duplicates).items():
         deliveries[order] += _again(deliveries[order], again)
     records = await _records(connection, keys)
@@ -237,11 +242,7 @@ async def newest_deliveries(
 
 
 async def _records(connection: AsyncConnection, keys: Sequence[str]) -> dict[str, list[Record]]:
-    rows = await select_in(
-        connection,
-        sql=f"SELECT {RECORD_SELECT} FROM records WHERE order_key IN ({{}})",  # noqa: S608
-        values=keys,
-    )
+    rows = await select_in(connection, sql=_RECORDS_OF, values=keys)
     found: dict[str, list[Record]] = defaultdict(list)
     for row in rows:
         record = record_of(row)
@@ -302,15 +303,9 @@ async def _with_foreign(
 
 
 async def _deliveries_of(connection: AsyncConnection, orders: set[str]) -> list[Delivery]:
-    rows = await select_in(
-        connection,
-        sql=f"SELECT {EVENT_SELECT} FROM events WHERE order_key IN ({{}})",  # noqa: S608
-        values=sorted(orders),
-    )
+    rows = await select_in(connection, sql=_EVENTS_OF, values=sorted(orders))
     first = [delivery_of(row) for row in rows]
-    again = await select_in(
-        connection, sql=_DUPLICATES + "events.order_key IN ({})", values=sorted(orders)
-    )
+    again = await select_in(connection, sql=_DUPLICATES_OF, values=sorted(orders))
     return first + _again(first, again)
 
 
@@ -394,6 +389,9 @@ class SideStream:
         return found
 
 
+_BOTH_BOUNDS: Final = "{column} > :after AND {column} <= :last"
+
+
 class Range(NamedTuple):
     """Orders by their keys: those after `after`, up to and with `last`; None: to the end."""
 
@@ -402,7 +400,8 @@ class Range(NamedTuple):
 
     def condition(self, column: str) -> str:
         """What holds of them, in SQL, with the values of `values`."""
-        return f"{column} > :after" + ("" if self.last is None else f" AND {column} <= :last")
+        bounds = "{column} > :after" if self.last is None else _BOTH_BOUNDS
+        return statement(bounds, column=column)
 
     @property
     def values(self) -> dict[str, str]:
@@ -439,26 +438,28 @@ async def side_stream(
     return side
 
 
+_EVENTS_IN_ORDER: Final = "SELECT {event} FROM events WHERE {orders} ORDER BY order_key"
+_DUPLICATES_IN_ORDER: Final = statement(
+    "{duplicates} ORDER BY events.order_key", duplicates=_DUPLICATES
+)
+_RECORDS_IN_ORDER: Final = (
+    "SELECT records.order_key, {record} FROM records WHERE {orders} ORDER BY records.order_key"
+)
+_CONTESTED: Final = "SELECT order_key FROM contested WHERE {orders}"
+
+
 async def scan(
     connection: AsyncConnection, orders: Range = ALL_ORDERS
 ) -> AsyncIterator[list[History]]:
     """Every order's history in key order, some hundreds at a time."""
     here = orders.condition("events.order_key")
-    duplicates = await side_stream(
-        connection, f"{_DUPLICATES}{here} ORDER BY events.order_key", orders.values
-    )
+    sql = statement(_DUPLICATES_IN_ORDER, orders=here)
+    duplicates = await side_stream(connection, sql, orders.values)
     here = orders.condition("records.order_key")
-    records = await side_stream(
-        connection,
-        f"SELECT records.order_key, {RECORD_SELECT} FROM records WHERE {here} "  # noqa: S608
-        "ORDER BY records.order_key",
-        orders.values,
-    )
-    here = orders.condition("order_key")
-    rows = await connection.execute(
-        text(f"SELECT order_key FROM contested WHERE {here}"),  # noqa: S608
-        orders.values,
-    )
+    sql = statement(_RECORDS_IN_ORDER, record=RECORD_SELECT, orders=here)
+    records = await side_stream(connection, sql, orders.values)
+    sql = statement(_CONTESTED, orders=orders.condition("order_key"))
+    rows = await connection.execute(text(sql), orders.values)
     contested = {str(row[0]) for row in rows}
     sides = (duplicates, records, contested)
     async for groups in _groups(connection, orders):
@@ -479,7 +480,7 @@ async def _groups(
 ) -> AsyncIterator[list[tuple[str, list[Delivery]]]]:
     """First deliveries grouped by order, in key order."""
     here = orders.condition("order_key")
-    events = f"SELECT {EVENT_SELECT} FROM events WHERE {here} ORDER BY order_key"  # noqa: S608
+    events = statement(_EVENTS_IN_ORDER, event=EVENT_SELECT, orders=here)
     order: str | None = None
     deliveries: list[Delivery] = []
     async for rows in stream(connection, events, at_once=ROWS_AT_ONCE, values=orders.values):

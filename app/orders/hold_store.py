@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import select_in
+from app.database.statements import select_in, statement
 from reconcile.instants import Instant
 from reconcile.ledger.records import HoldReason
 
@@ -26,18 +26,21 @@ _STANDING: Final = (
 """Of a record: it is the last word on its reason, and says `held`. Both kinds are named as in the
 text of their index, or SQLite would go through all records: see `ix_records_holds`."""
 
-_OF_ORDERS: Final = (
-    "SELECT order_key, reason, recorded_at FROM records "  # noqa: S608
-    f"WHERE {_STANDING} AND order_key IN ({{}})"
+_OF_ORDERS: Final = statement(
+    "SELECT order_key, reason, recorded_at FROM records WHERE {standing} AND order_key IN ({})",
+    standing=_STANDING,
 )
 
-_SOME: Final = (
-    "SELECT order_key, reason, recorded_at FROM records "  # noqa: S608
-    f"WHERE {_STANDING} AND reason = :reason AND order_key > :after "
-    "ORDER BY order_key LIMIT :limit"
+_SOME: Final = statement(
+    "SELECT order_key, reason, recorded_at FROM records "
+    "WHERE {standing} AND reason = :reason AND order_key > :after "
+    "ORDER BY order_key LIMIT :limit",
+    standing=_STANDING,
 )
 
-_COUNT: Final = f"SELECT count(DISTINCT order_key) FROM records WHERE {_STANDING}"  # noqa: S608
+_COUNT: Final = statement(
+    "SELECT count(DISTINCT order_key) FROM records WHERE {standing}", standing=_STANDING
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import text
+from sqlalchemy import column, delete, table, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import PlainConnection, run
@@ -17,6 +17,8 @@ from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from app.sealing.log_queue_store import mark_read_again
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
+
+_DELIVERIES = table("deliveries", *map(column, ("event_id", "source", "digest", "body")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +33,8 @@ class Reread:
 
 async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
     """Empty the index, and set every order due: what it rests on is about to change."""
-    for table in ("events", "links", "contested"):
-        await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608
+    for name in ("events", "links", "contested"):
+        await connection.execute(delete(table(name)))
     await mark_all_due(connection, now=now)
     await run(connection, _link_records)
 
@@ -101,9 +103,6 @@ async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredV
         "event_id": event_id,
         "problem": reread.problem,
         "id": delivery.delivery_id,
-        "was": delivery.event_id,
-        "source": delivery.source,
-        "digest": delivery.digest,
     }
     await connection.execute(
         text(
@@ -113,11 +112,15 @@ async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredV
         values,
     )
     # Redeliveries of a body that could not be read in between have no id to be found by.
-    same_id = "event_id IS NULL" if delivery.event_id is None else "event_id=:was"
+    kept = _DELIVERIES.c
     await connection.execute(
-        text(
-            "UPDATE deliveries SET event_id=:event_id WHERE verdict='duplicate' AND body IS NULL "  # noqa: S608
-            f"AND {same_id} AND source=:source AND digest=:digest"
-        ),
-        values,
+        update(_DELIVERIES)
+        .where(
+            text("verdict = 'duplicate'"),  # as in the text of `ix_deliveries_again`
+            kept.body.is_(None),
+            kept.event_id == delivery.event_id,  # IS NULL of None
+            kept.source == delivery.source,
+            kept.digest == delivery.digest,
+        )
+        .values(event_id=event_id)
     )

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from sqlalchemy import text
+from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, insert_rows, run, select_in
+from app.database.statements import PlainConnection, insert_rows, run, select_in, statement
 from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
 from app.orders.listing_store import last_numbers, list_anew, relist
 from app.orders.notification_store import write_notifications
-from app.orders.published_store import PUBLISHED_COLUMNS, Published, published_of
+from app.orders.published_store import REVISIONS, Published, published_of
 from app.receiving.due_store import Due, Mark, settle_marks
 from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.ledger.ledger import Outcome
@@ -37,6 +37,8 @@ LEDGER_COLUMNS = (
     "rules",
 )
 
+_LEDGERS: Final = table("ledgers", *map(column, LEDGER_COLUMNS))
+
 _REVISION_COLUMNS = (
     "seq",
     "order_key",
@@ -49,15 +51,23 @@ _REVISION_COLUMNS = (
     "because",
 )
 
-_REPLACE_LEDGER = "ON CONFLICT (order_key) DO UPDATE SET " + ", ".join(
-    f"{name}=excluded.{name}" for name in LEDGER_COLUMNS[1:]
+_REPLACE_LEDGER = statement(
+    "ON CONFLICT (order_key) DO UPDATE SET {columns}",
+    columns=", ".join(f"{name}=excluded.{name}" for name in LEDGER_COLUMNS[1:]),
 )
 
-WITHOUT_HISTORY: Final = (
+_WITHOUT_HISTORY: Final = (
     "NOT EXISTS (SELECT 1 FROM events WHERE events.order_key = ledgers.order_key) "
     "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = ledgers.order_key)"
 )
-"""Of a cached ledger: of its order nothing is known by now; it was read otherwise before."""
+WITHOUT_HISTORY: Final = statement(
+    "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
+)
+"""Orders that have a cached ledger and of which nothing is known by now; it was read otherwise
+before."""
+_DROP_WITHOUT_HISTORY: Final = statement(
+    "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
+)
 
 _LATEST_POSITIONS = (
     "SELECT order_key, outcome, fulfillable, substance FROM revisions AS latest "
@@ -84,9 +94,10 @@ ALL_SAID = (
 def positions_of(condition: str) -> str:
     """For a scan of orders of which this holds: of several positions of one order, the last is the
     latest."""
-    return (
-        "SELECT order_key, outcome, fulfillable, substance FROM revisions "  # noqa: S608
-        f"WHERE {condition} ORDER BY order_key, seq"
+    return statement(
+        "SELECT order_key, outcome, fulfillable, substance FROM revisions "
+        "WHERE {condition} ORDER BY order_key, seq",
+        condition=condition,
     )
 
 
@@ -256,13 +267,8 @@ def _revision_row(seq: int, revision: Revision) -> tuple[Any, ...]:
 
 async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[Published]:
     """Revisions after a place in the feed, in publishing order."""
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(PUBLISHED_COLUMNS)} FROM revisions "  # noqa: S608
-            "WHERE seq > :after ORDER BY seq LIMIT :limit"
-        ),
-        {"after": after, "limit": limit},
-    )
+    later = select(REVISIONS).where(REVISIONS.c.seq > after)
+    rows = await connection.execute(later.order_by(REVISIONS.c.seq).limit(limit))
     return [published_of(row) for row in rows]
 
 
@@ -297,25 +303,18 @@ async def listed_orders(
 ) -> list[str]:
     """References of folded orders after `after` in key order, as the cache has them; of those of
     which something was published from `since` on and before `until`."""
-    conditions = ["order_key > :after"]
-    values: dict[str, Any] = {"after": after, "limit": limit}
+    key = _LEDGERS.c.order_key
+    listing = select(key).where(key > after)
     if outcome is not None:
-        conditions.append("outcome = :outcome")
-        values["outcome"] = outcome
+        listing = listing.where(_LEDGERS.c.outcome == outcome)
     if finding is not None:
-        conditions.append("findings LIKE :finding")
-        values["finding"] = f"%|{finding}|%"
+        listing = listing.where(_LEDGERS.c.findings.like(f"%|{finding}|%"))
     if since is not None or until is not None:
-        conditions.append(PUBLISHED_BETWEEN)
-        values["since"] = EARLIEST if since is None else since
-        values["until"] = LATEST if until is None else until
-    rows = await connection.execute(
-        text(
-            f"SELECT order_key FROM ledgers WHERE {' AND '.join(conditions)} "  # noqa: S608
-            "ORDER BY order_key LIMIT :limit"
-        ),
-        values,
-    )
+        published = text(PUBLISHED_BETWEEN).bindparams(
+            since=EARLIEST if since is None else since, until=LATEST if until is None else until
+        )
+        listing = listing.where(published)
+    rows = await connection.execute(listing.order_by(key).limit(limit))
     return [row[0] for row in rows]
 
 
@@ -374,23 +373,18 @@ async def revisions_of_order(
     connection: AsyncConnection, order: str, *, until: Instant, limit: int
 ) -> list[Published]:
     """What was published of an order up to an instant, the newest first."""
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(PUBLISHED_COLUMNS)} FROM revisions "  # noqa: S608
-            "WHERE order_key = :order AND at <= :until ORDER BY seq DESC LIMIT :limit"
-        ),
-        {"order": order, "until": until, "limit": limit},
-    )
+    of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, REVISIONS.c.at <= until)
+    rows = await connection.execute(of_order.order_by(REVISIONS.c.seq.desc()).limit(limit))
     return [published_of(row) for row in rows]
 
 
-async def drop_takings(connection: AsyncConnection) -> None:
+async def drop_ledger_lines(connection: AsyncConnection) -> None:
     """Empty the cache of takings; the next reconciliation makes them."""
     await connection.execute(text("DELETE FROM takings"))
 
 
 async def drop_ledgers_without_history(connection: AsyncConnection) -> None:
     """Drop the cached ledgers of orders of which nothing is known by now, and count the others."""
-    await connection.execute(text(f"DELETE FROM ledgers WHERE {WITHOUT_HISTORY}"))  # noqa: S608
+    await connection.execute(text(_DROP_WITHOUT_HISTORY))
     await count_anew(connection)
     await list_anew(connection)

@@ -14,11 +14,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from sqlalchemy import text
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    column,
+    func,
+    literal_column,
+    or_,
+    select,
+    table,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import PlainConnection, insert_rows
-from app.orders.published_store import PUBLISHED_COLUMNS, Published, published_of
+from app.orders.published_store import PUBLISHED_COLUMNS, REVISIONS, Published, published_of
 from reconcile.instants import SECOND, Duration, Instant
 from reconcile.ledger.revise import Revision
 
@@ -29,12 +40,13 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 
 _COLUMNS: Final = ("seq", "order_key", "since", "due_at", "tries")
 
-_SELECT: Final = ", ".join(f"revisions.{name}" for name in PUBLISHED_COLUMNS)
+_NOTIFICATIONS: Final = table("notifications", *map(column, (*_COLUMNS, "delivered_at", "problem")))
+_ROWS: Final = _NOTIFICATIONS.c
 
-_CONDITIONS: Final[dict[State, str]] = {
-    "waiting": "notifications.due_at IS NOT NULL",
-    "delivered": "notifications.delivered_at IS NOT NULL",
-    "dead": "notifications.due_at IS NULL AND notifications.delivered_at IS NULL",
+_CONDITIONS: Final[dict[State, ColumnElement[bool]]] = {
+    "waiting": _ROWS.due_at.is_not(None),
+    "delivered": _ROWS.delivered_at.is_not(None),
+    "dead": and_(_ROWS.due_at.is_(None), _ROWS.delivered_at.is_(None)),
 }
 
 LEASE: Final[Duration] = 60 * SECOND
@@ -43,14 +55,25 @@ LEASE: Final[Duration] = 60 * SECOND
 _END: Final = Instant(2**63 - 1)
 """Later than any instant."""
 
+_EARLIER: Final = _NOTIFICATIONS.alias("earlier")
+
 _HEADS: Final = (
-    f"SELECT {_SELECT}, notifications.since, notifications.tries "  # noqa: S608
-    "FROM notifications JOIN revisions ON revisions.seq = notifications.seq "
-    "WHERE notifications.due_at <= :now AND NOT EXISTS (SELECT 1 FROM notifications AS earlier "
-    "WHERE earlier.order_key = notifications.order_key AND earlier.seq < notifications.seq "
-    "AND earlier.due_at IS NOT NULL) "
-    "ORDER BY notifications.due_at, notifications.seq LIMIT :limit"
+    select(*REVISIONS.c, _ROWS.since, _ROWS.tries)
+    .join_from(_NOTIFICATIONS, REVISIONS, REVISIONS.c.seq == _ROWS.seq)
+    .where(
+        ~select(_EARLIER.c.seq)
+        .where(
+            _EARLIER.c.order_key == _ROWS.order_key,
+            _EARLIER.c.seq < _ROWS.seq,
+            _EARLIER.c.due_at.is_not(None),
+        )
+        .exists()
+    )
+    .order_by(_ROWS.due_at, _ROWS.seq)
+    # SQLite, where one process writes, has no such lock, and SQLAlchemy leaves it out there.
+    .with_for_update(of=_NOTIFICATIONS, skip_locked=True)
 )
+"""The first that waits of each order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +169,8 @@ async def take_notifications(
 
     whenever_due  also those that are due later, behind those that are due: one must be tried now
     """
-    skip = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF notifications SKIP LOCKED"
-    values = {"now": _END if whenever_due else now, "limit": limit}
-    rows = (await connection.execute(text(_HEADS + skip), values)).all()
+    due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now)).limit(limit)
+    rows = (await connection.execute(due)).all()
     until, width = now + lease, len(PUBLISHED_COLUMNS)
     taken = [
         Notification(
@@ -166,11 +188,11 @@ async def call_up_notifications(
 ) -> None:
     """Let those that were never tried and wait for an instant after `beyond` come due now, and
     probes that do."""
-    for statement in (
+    for sql in (
         "UPDATE notifications SET due_at=:now, since=:now WHERE due_at > :beyond AND tries=0",
         "UPDATE destinations_away SET probe_at=:now WHERE probe_at > :beyond",
     ):
-        await connection.execute(text(statement), {"now": now, "beyond": beyond})
+        await connection.execute(text(sql), {"now": now, "beyond": beyond})
 
 
 async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> None:
@@ -288,23 +310,17 @@ async def send_again(
         text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
     )
     again = (
-        "UPDATE notifications SET due_at=:now, since=:now, tries=0, delivered_at=NULL, "
-        "problem=NULL WHERE "
+        update(_NOTIFICATIONS)
+        .values(due_at=now, since=now, tries=0, delivered_at=None, problem=None)
+        .returning(_ROWS.seq)
     )
     if revisions is None:
-        found = await connection.execute(
-            text(
-                f"{again}({_CONDITIONS['dead']}) OR (due_at IS NOT NULL AND tries > 0) "
-                "RETURNING seq"
-            ),
-            {"now": now},
-        )
+        in_vain = and_(_CONDITIONS["waiting"], _ROWS.tries > 0)
+        found = await connection.execute(again.where(or_(_CONDITIONS["dead"], in_vain)))
         return len(found.all())
     count = 0
     for revision in set(revisions):
-        found = await connection.execute(
-            text(again + "seq=:seq RETURNING seq"), {"now": now, "seq": revision}
-        )
+        found = await connection.execute(again.where(_ROWS.seq == revision))
         count += len(found.all())
     return count
 
@@ -319,24 +335,34 @@ async def notifications_in(
 ) -> list[Entry]:
     """Notifications, the newest first; of one state, or (None) of all; of one order, or of all;
     with numbers below `before`."""
-    conditions = [] if state is None else [f"({_CONDITIONS[state]})"]
-    conditions += [] if order is None else ["revisions.order_key = :order"]
     # By `+` SQLite goes by the index of those that wait, and not through all that do not.
-    number = "+notifications.seq" if state == "waiting" else "notifications.seq"
-    conditions += [] if before is None else [f"{number} < :before"]
-    where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-    given = {"order": order, "before": before}
-    rows = await connection.execute(
-        text(
-            "SELECT notifications.seq, notifications.order_key, revisions.outcome, "  # noqa: S608
-            "tries, revisions.at, due_at, delivered_at, problem FROM notifications "
-            # Not a plain JOIN: SQLite would begin with the revisions, and go through all of them.
-            f"LEFT JOIN revisions ON revisions.seq = notifications.seq {where}"
-            f"ORDER BY {number} DESC LIMIT :limit"
-        ),
-        {"limit": limit, **{name: each for name, each in given.items() if each is not None}},
+    number: ColumnElement[int] = (
+        literal_column("+notifications.seq") if state == "waiting" else _ROWS.seq
     )
-    return [_entry(row) for row in rows]
+    revision = REVISIONS.c
+    listing = (
+        select(
+            _ROWS.seq,
+            _ROWS.order_key,
+            revision.outcome,
+            _ROWS.tries,
+            revision.at,
+            _ROWS.due_at,
+            _ROWS.delivered_at,
+            _ROWS.problem,
+        )
+        # Not a plain join: SQLite would begin with the revisions, and go through all of them.
+        .join_from(_NOTIFICATIONS, REVISIONS, revision.seq == _ROWS.seq, isouter=True)
+        .order_by(number.desc())
+        .limit(limit)
+    )
+    if state is not None:
+        listing = listing.where(_CONDITIONS[state])
+    if order is not None:
+        listing = listing.where(revision.order_key == order)
+    if before is not None:
+        listing = listing.where(number < before)
+    return [_entry(row) for row in await connection.execute(listing)]
 
 
 def _entry(row: Sequence[Any]) -> Entry:
@@ -357,13 +383,10 @@ def _entry(row: Sequence[Any]) -> Entry:
 async def notification_counts(connection: AsyncConnection, *, enough: int) -> tuple[int, int]:
     """How many wait, and how many were given up; of either no more than `enough`."""
     counts = []
-    for state in ("waiting", "dead"):
-        found = await connection.execute(
-            text(
-                "SELECT count(*) FROM (SELECT 1 FROM notifications "  # noqa: S608
-                f"WHERE {_CONDITIONS[state]} LIMIT :enough) AS found"
-            ),
-            {"enough": enough},
-        )
+    states: tuple[State, ...] = ("waiting", "dead")
+    for state in states:
+        some = select(_ROWS.seq).where(_CONDITIONS[state])
+        bounded = some.limit(enough).subquery("found")
+        found = await connection.execute(select(func.count()).select_from(bounded))
         counts.append(int(found.scalar_one()))
     return counts[0], counts[1]

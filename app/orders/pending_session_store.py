@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Select, column, or_, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import select_in
 from reconcile.instants import EARLIEST, Instant
 
-_SELECT = "SELECT key, order_key, request, due_at, held_until, tries, in_vain FROM unanswered"
+_COLUMNS = ("key", "order_key", "request", "due_at", "held_until", "tries", "in_vain")
+_PENDING = table("unanswered", *map(column, _COLUMNS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ async def note_pending(connection: AsyncConnection, entry: PendingSession) -> No
 
 async def pending_session(connection: AsyncConnection, key: str) -> PendingSession | None:
     """The request of this key; None once it was answered, or given up."""
-    found = await _select(connection, "WHERE key=:key", {"key": key})
+    found = await _sessions(connection, select(_PENDING).where(_PENDING.c.key == key))
     return found[0] if found else None
 
 
@@ -73,20 +74,20 @@ async def due_sessions(
 
     beyond  what waits or is held for longer was put there by a clock that was ahead: it is due
     """
-    return await _select(
-        connection,
-        "WHERE (due_at <= :now OR due_at > :beyond) "
-        "AND (held_until <= :now OR held_until > :beyond) ORDER BY due_at LIMIT :limit",
-        {"now": now, "beyond": beyond, "limit": limit},
-    )
+    due, held = _PENDING.c.due_at, _PENDING.c.held_until
+    free = select(_PENDING).where(or_(due <= now, due > beyond), or_(held <= now, held > beyond))
+    return await _sessions(connection, free.order_by(due).limit(limit))
 
 
 async def pending_sessions_of(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> list[PendingSession]:
     """The requests of some orders."""
-    rows = await select_in(connection, sql=f"{_SELECT} WHERE order_key IN ({{}})", values=orders)
-    return [_session_of(row) for row in rows]
+    sql = (
+        "SELECT key, order_key, request, due_at, held_until, tries, in_vain FROM unanswered "
+        "WHERE order_key IN ({})"
+    )
+    return [_session_of(row) for row in await select_in(connection, sql=sql, values=orders)]
 
 
 async def hold(
@@ -136,11 +137,8 @@ async def forget(connection: AsyncConnection, key: str) -> None:
     await connection.execute(text("DELETE FROM unanswered WHERE key=:key"), {"key": key})
 
 
-async def _select(
-    connection: AsyncConnection, where: str, words: dict[str, Any]
-) -> list[PendingSession]:
-    rows = await connection.execute(text(f"{_SELECT} {where}"), words)
-    return [_session_of(row) for row in rows]
+async def _sessions(connection: AsyncConnection, which: Select[Any]) -> list[PendingSession]:
+    return [_session_of(row) for row in await connection.execute(which)]
 
 
 def _session_of(row: Sequence[Any]) -> PendingSession:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import column, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.errors import StoreUnavailable
@@ -29,6 +29,8 @@ PUBLISHED_COLUMNS: Final = (
     "because",
 )
 """The columns of `revisions` that make one."""
+
+REVISIONS: Final = table("revisions", *map(column, PUBLISHED_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from app.core.errors import UnreachableError
 from app.orders.history_store import Range, SideStream, ranges, scan, side_stream
 from app.orders.ledger_store import (
     Publication,
+    drop_ledger_lines,
     drop_ledgers_without_history,
-    drop_takings,
     position_in,
     positions_of,
     publish,
@@ -84,7 +84,7 @@ async def refold_all(
     now = await publishable(context)
     async with context.store.writing() as connection:
         # Ledgers stay until they are replaced: they say by which rules each order was folded.
-        await drop_takings(connection)
+        await drop_ledger_lines(connection)
         # Broken off, it leaves orders of both policies; the next start sets all of them due.
         await forget_policy(connection)
     folded = 0

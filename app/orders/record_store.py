@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import LINKING, take_lock
-from app.database.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
+from app.database.mapping import RECORD_COLUMNS, RECORDS, record_of, record_row
 from app.database.statements import PlainConnection, insert_rows, run
 from app.receiving.append_store import mark_due
 from app.receiving.correlation_store import Linking, LinkKey, LinkMemory, Links, keys_of_references
@@ -83,12 +83,8 @@ def _linked(connection: PlainConnection, keys: list[LinkKey], *, lasting: bool) 
 
 async def records_of(connection: AsyncConnection, order: str) -> list[Record]:
     """An order's records, in the order in which they were written down."""
-    rows = await connection.execute(
-        text(
-            f"SELECT {RECORD_SELECT} FROM records WHERE order_key=:order ORDER BY recorded_at, id"  # noqa: S608
-        ),
-        {"order": order},
-    )
+    of_order = select(RECORDS).where(RECORDS.c.order_key == order)
+    rows = await connection.execute(of_order.order_by(RECORDS.c.recorded_at, RECORDS.c.id))
     return [record_of(tuple(row)) for row in rows]
 
 

@@ -80,12 +80,11 @@ async def pruned_among(connection: AsyncConnection, deliveries: Iterable[str]) -
 
 async def prune(connection: AsyncConnection, deliveries: Sequence[str], *, now: Instant) -> None:
     """Let the bodies and headers of these deliveries go."""
-    # A whole number of ours, so it may stand in the text beside the list.
     sql = (
-        f"UPDATE deliveries SET body=NULL, headers='', pruned_at={int(now)} "  # noqa: S608
+        "UPDATE deliveries SET body=NULL, headers='', pruned_at=? "
         "WHERE pruned_at IS NULL AND id IN ({})"
     )
-    await select_in(connection, sql=sql, values=deliveries)
+    await select_in(connection, sql=sql, values=deliveries, first=(now,))
     await select_in(connection, sql=_WHOLE, values=deliveries)
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import first_id
+from app.database.statements import statement
 from reconcile.instants import Instant
 from reconcile.money import Money
 
@@ -29,10 +30,30 @@ MOST: Final = 5_000_000
 _LAST: Final = "\U0010ffff"
 
 _SAID: Final = (
-    "SELECT events.order_key, events.event_id, events.received_at, events.amount, "
-    "events.currency, events.order_amount, events.order_currency, {} FROM events "
+    "events.order_key, events.event_id, events.received_at, events.amount, "
+    "events.currency, events.order_amount, events.order_currency"
 )
 _STATES: Final = "(events.amount IN :minors OR events.order_amount IN :minors)"
+
+_DURING: Final = (
+    "SELECT {said}, deliveries.id FROM events "
+    "JOIN deliveries ON events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE deliveries.id > :after AND deliveries.id < :end AND {which} "
+    "ORDER BY deliveries.id LIMIT :limit"
+)
+_OF_DAY: Final = text(statement(_DURING, said=_SAID, which="1 = 1"))
+_OF_DAY_AND_AMOUNT: Final = text(statement(_DURING, said=_SAID, which=_STATES)).bindparams(
+    bindparam("minors", expanding=True)
+)
+_OF_AMOUNT: Final = text(
+    statement(
+        'SELECT {said} FROM events WHERE events."row" > :low AND events."row" <= :high '
+        'AND {states} ORDER BY events."row" DESC',
+        said=_SAID,
+        states=_STATES,
+    )
+).bindparams(bindparam("minors", expanding=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +111,9 @@ async def events_of_day(
 ) -> AsyncIterator[list[Said]]:
     """Events received from `day` until `end`, oldest first, some at a time; with `minors`, those
     that state one of these amounts in minor units."""
-    sql = text(
-        f"{_SAID.format('deliveries.id')} JOIN deliveries ON events.event_id = deliveries.event_id "
-        "AND events.source = deliveries.source AND events.digest = deliveries.digest "
-        "WHERE deliveries.id > :after AND deliveries.id < :end "
-        f"{f'AND {_STATES} ' if minors else ''}ORDER BY deliveries.id LIMIT :limit"
-    )
+    sql = _OF_DAY_AND_AMOUNT if minors else _OF_DAY
     values: dict[str, Any] = {"after": first_id("dlv_", day), "end": first_id("dlv_", end)}
     if minors:
-        sql = sql.bindparams(bindparam("minors", expanding=True))
         values["minors"] = sorted(minors)
     while True:
         rows = (await connection.execute(sql, values | {"limit": AT_ONCE})).all()
@@ -114,15 +129,11 @@ async def events_of_amount(
     """Events that state one of these amounts in minor units, newest first, a stretch at a time, and
     whether older ones are left that are not looked at."""
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
-    sql = text(
-        f'{_SAID.format("NULL")} WHERE events."row" > :low AND events."row" <= :high AND {_STATES} '
-        'ORDER BY events."row" DESC'
-    ).bindparams(bindparam("minors", expanding=True))
     bottom = max(top - MOST, 0)
     for high in range(top, bottom, -STRETCH):
         low = max(high - STRETCH, bottom)
         values = {"low": low, "high": high, "minors": sorted(minors)}
-        rows = await connection.execute(sql, values)
+        rows = await connection.execute(_OF_AMOUNT, values)
         yield [_said(row) for row in rows], low == bottom and bottom > 0
 
 

@@ -43,6 +43,7 @@ from app.database.engine import BUSY_TIMEOUT_MS
 from app.database.locks import ServiceLock, WriteLock
 from app.database.schema import SUFFIX as MADE
 from app.database.schema import Made, known_versions
+from app.database.statements import statement
 from app.receiving.inbox_file_store import path_of
 from app.receiving.inbox_store import POSITION
 from reconcile.instants import Instant, format_instant
@@ -184,7 +185,9 @@ def _contents(database: sqlite3.Connection, path: Path) -> Contents:
         environment=one("SELECT value FROM meta WHERE name='environment'"),
         version=one("SELECT version_num FROM alembic_version"),
         size=path.stat().st_size,
-        counts={name: one(f"SELECT count(*) FROM {name}") for name in _COUNTED},  # noqa: S608
+        counts={
+            name: one(statement("SELECT count(*) FROM {table}", table=name)) for name in _COUNTED
+        },
         last_revision=one("SELECT max(seq) FROM revisions") or 0,
         # Ids begin with the time of arrival, so the last one is found without looking at all.
         last_arrival=one("SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"),

@@ -93,7 +93,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.ledger.revise import Position
-from reconcile.matching.ledger_lines import taking
+from reconcile.matching.ledger_lines import ledger_line_of
 
 # --- the parts of a deep check that can be done in several processes ------------------------------
 
@@ -167,7 +167,7 @@ class Orders:
             order=ledger.order,
             generation=mark.generation,
             until=ledger.next_decision_at,
-            taking=taking(ledger),
+            taking=ledger_line_of(ledger),
         )
         right = given.taking is not None and row == row_of(given)
         if not right and not await is_behind(connection, ledger.order):

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.masking import masked_words
 from app.database.engine import scratch_database
 from app.database.mapping import EVENT_COLUMNS, EVENT_SELECT, RECORD_COLUMNS, RECORD_SELECT
-from app.database.statements import insert_rows, run, select_in, stream
+from app.database.statements import insert_rows, run, select_in, statement, stream
 from app.orders.index_store import drop_index
 from app.orders.ledger_store import LEDGER_COLUMNS, WITHOUT_HISTORY
 from app.privacy.erase_store import owners
@@ -28,10 +28,23 @@ from reconcile.instants import EARLIEST
 AT_ONCE: Final = 1_000
 """Rows compared at a time."""
 
-_EVENTS: Final = f"SELECT {EVENT_SELECT} FROM events"  # noqa: S608
-_LINKS: Final = "SELECT order_key, reference, kind, source FROM links"
-_LINKED_RECORDS: Final = (
-    f"SELECT {RECORD_SELECT} FROM records WHERE session IS NOT NULL OR payment IS NOT NULL"  # noqa: S608
+_COMPARED: Final = {
+    "event": (
+        statement("SELECT {event} FROM events", event=EVENT_SELECT),
+        statement("SELECT {event} FROM events WHERE event_id IN ({})", event=EVENT_SELECT),
+    ),
+    "link": (
+        "SELECT order_key, reference, kind, source FROM links",
+        "SELECT order_key, reference, kind, source FROM links WHERE reference IN ({})",
+    ),
+}
+"""All rows of the index, and those of some ids."""
+_LINKED_RECORDS: Final = statement(
+    "SELECT {record} FROM records WHERE session IS NOT NULL OR payment IS NOT NULL",
+    record=RECORD_SELECT,
+)
+_LEDGERS: Final = statement(
+    "SELECT {columns} FROM ledgers WHERE order_key IN ({})", columns=", ".join(LEDGER_COLUMNS)
 )
 
 _ROWS: Final = (
@@ -68,10 +81,8 @@ async def differences(
     built = await _contests(scratch)
     async for sentence in _other_contests(connection, built):
         yield sentence
-    for sql, what in ((_EVENTS, "event"), (_LINKS, "link")):
-        comparing = _both_ways(
-            connection, scratch, sql, what=what, contests=built, progress=progress
-        )
+    for what in _COMPARED:
+        comparing = _both_ways(connection, scratch, what, contests=built, progress=progress)
         async for sentence in comparing:
             yield sentence
 
@@ -95,20 +106,17 @@ async def _other_contests(connection: AsyncConnection, built: Contests) -> Async
 async def _both_ways(
     connection: AsyncConnection,
     scratch: AsyncConnection,
-    sql: str,
-    *,
     what: str,
+    *,
     contests: Contests,
     progress: Callable[[int], None],
 ) -> AsyncIterator[str]:
     """Rows are (order, … key …, rest); stored ones that differ, and built ones that are missing."""
-    key = "event_id" if what == "event" else "reference"
+    everything, some = _COMPARED[what]
     width = 3
     place = 2 if what == "event" else 1
-    async for rows in stream(connection, sql, at_once=AT_ONCE):
-        found = await select_in(
-            scratch, sql=f"{sql} WHERE {key} IN ({{}})", values={row[place] for row in rows}
-        )
+    async for rows in stream(connection, everything, at_once=AT_ONCE):
+        found = await select_in(scratch, sql=some, values={row[place] for row in rows})
         built = {row[1 : 1 + width]: row for row in found}
         for row in rows:
             name = f"the {what} {row[place]} of {row[0] or 'no order'}"
@@ -118,10 +126,8 @@ async def _both_ways(
             elif _told(other) != _told(row) or not _same_order(row[0], other[0], contests):
                 yield f"{name} is not what its delivery gives"
         progress(len(rows))
-    async for rows in stream(scratch, sql, at_once=AT_ONCE):
-        found = await select_in(
-            connection, sql=f"{sql} WHERE {key} IN ({{}})", values={row[place] for row in rows}
-        )
+    async for rows in stream(scratch, everything, at_once=AT_ONCE):
+        found = await select_in(connection, sql=some, values={row[place] for row in rows})
         stored = {row[1 : 1 + width] for row in found}
         for row in rows:
             if row[1 : 1 + width] not in stored:
@@ -204,17 +210,11 @@ async def cached_rows(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, tuple[Any, ...]]:
     """The cached rows of these orders, as `ledger_row` makes them."""
-    columns = ", ".join(LEDGER_COLUMNS)
-    rows = await select_in(
-        connection,
-        sql=f"SELECT {columns} FROM ledgers WHERE order_key IN ({{}})",  # noqa: S608
-        values=orders,
-    )
+    rows = await select_in(connection, sql=_LEDGERS, values=orders)
     return {row[0]: row for row in rows}
 
 
 async def ledgers_without_history(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
     """Orders that have a cached ledger and, by now, no evidence: it was read otherwise before."""
-    sql = f"SELECT order_key FROM ledgers WHERE {WITHOUT_HISTORY}"  # noqa: S608
-    async for rows in stream(connection, sql, at_once=AT_ONCE):
+    async for rows in stream(connection, WITHOUT_HISTORY, at_once=AT_ONCE):
         yield [row[0] for row in rows]

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import insert_rows, run, select_in, stream
+from app.database.statements import insert_rows, run, select_in, statement, stream
 from app.receiving.inbox_file_store import path_of
 from reconcile.instants import Instant
 
@@ -66,11 +66,19 @@ TABLES: Final = (
 AT_ONCE: Final = 500
 """Deliveries read at a time while their bytes are looked through."""
 
-_TEXTS: Final = "SELECT id, headers, body, received_at FROM {} WHERE {} ORDER BY id LIMIT :limit"
-_REFUSED: Final = _TEXTS.format("rejections", "id > :after")
-_READ: Final = _TEXTS.format("deliveries", "pruned_at IS NULL AND id > :after")
+_REFUSED: Final = (
+    "SELECT id, headers, body, received_at FROM rejections WHERE id > :after "
+    "ORDER BY id LIMIT :limit"
+)
+_READ: Final = (
+    "SELECT id, headers, body, received_at FROM deliveries "
+    "WHERE pruned_at IS NULL AND id > :after ORDER BY id LIMIT :limit"
+)
 # The verdict stands in the text, not among the values: the index holds this verdict alone.
-UNREADABLE: Final = _READ.replace("pruned_at", "verdict = 'unreadable' AND pruned_at")
+UNREADABLE: Final = (
+    "SELECT id, headers, body, received_at FROM deliveries "
+    "WHERE verdict = 'unreadable' AND pruned_at IS NULL AND id > :after ORDER BY id LIMIT :limit"
+)
 """Deliveries that could not be read and still have their bytes, some by id."""
 
 _OWNERS: Final = (
@@ -267,6 +275,9 @@ _PLACES: Final[tuple[tuple[str, str, str, Of], ...]] = (
 """Texts that an erasure keeps: the table, its columns, and which of its rows."""
 
 
+_KEPT: Final = "SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND ({which})"
+
+
 class KeptTexts(NamedTuple):
     """Some texts of one place."""
 
@@ -289,7 +300,7 @@ async def kept_texts(connection: AsyncConnection, whom: OfWhom) -> AsyncIterator
     Of the short tables, all."""
     for table, columns, where, of in _PLACES:
         for column in columns.split():
-            sql = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND ({where})"  # noqa: S608
+            sql = statement(_KEPT, column=column, table=table, which=where)
             if of == "all":
                 async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
                     yield KeptTexts(f"{table}.{column}", [_as_text(row[0]) for row in rows])
@@ -399,16 +410,17 @@ async def carried_out(connection: AsyncConnection) -> list[str]:
     return [row[0] for row in rows]
 
 
+_NOTE: Final = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING"
+_NOTE_INSTEAD: Final = (
+    "INSERT INTO meta (name, value) VALUES (:name, :value) "
+    "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
+
 async def note_journal(connection: AsyncConnection, name: str, *, instead: bool = False) -> None:
     """Be with this journal from now on, unless there is one. `instead`: also then."""
-    do = "UPDATE SET value = excluded.value" if instead else "NOTHING"
-    await connection.execute(
-        text(
-            "INSERT INTO meta (name, value) VALUES (:name, :value) "  # noqa: S608
-            f"ON CONFLICT (name) DO {do}"
-        ),
-        {"name": _NAME, "value": name},
-    )
+    sql = _NOTE_INSTEAD if instead else _NOTE
+    await connection.execute(text(sql), {"name": _NAME, "value": name})
 
 
 async def note_carried_out(

@@ -24,6 +24,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.text import LEAF, counted
+from app.database.statements import statement
 from app.evidence.store import node_count, strays
 from app.privacy.consistency_store import differing_contests
 from app.sealing.leaf_store import KINDS, READING
@@ -71,9 +72,11 @@ _ITS_EVENT: Final = (
     "AND events.digest = deliveries.digest AND events.received_at = deliveries.received_at"
 )
 _READ: Final = "deliveries.verdict IN ('stored', 'duplicate_with_different_body')"
-_WITHOUT_EVENT: Final = (
-    f"{_READ} AND NOT EXISTS (SELECT 1 FROM events WHERE {_ITS_EVENT} "  # noqa: S608
-    "AND events.delivery_id = deliveries.id)"
+_WITHOUT_EVENT: Final = statement(
+    "{read} AND NOT EXISTS (SELECT 1 FROM events WHERE {its_event} "
+    "AND events.delivery_id = deliveries.id)",
+    read=_READ,
+    its_event=_ITS_EVENT,
 )
 
 _DELIVERIES: Final = Layer(
@@ -94,18 +97,18 @@ _DELIVERIES: Final = Layer(
         LayerProof(
             "the event {} of {} is missing in the index",
             "coalesce(event_id, 'without an id'), id",
-            f"pruned_at IS NULL AND {_WITHOUT_EVENT}",
+            statement("pruned_at IS NULL AND {without}", without=_WITHOUT_EVENT),
         ),
         LayerProof(
             "{} was pruned, and its event is gone",
             "id",
-            f"pruned_at IS NOT NULL AND {_WITHOUT_EVENT}",
+            statement("pruned_at IS NOT NULL AND {without}", without=_WITHOUT_EVENT),
         ),
         LayerProof(
             "the verdict of {} does not fit its event",
             "id",
-            f"NOT ({_READ} OR verdict = 'duplicate' "
-            "OR verdict = 'unreadable' AND event_id IS NULL)",
+            "verdict NOT IN ('stored', 'duplicate_with_different_body', 'duplicate') "
+            "AND NOT (verdict = 'unreadable' AND event_id IS NULL)",
         ),
         LayerProof(
             "the whole body that {} came in is missing",
@@ -117,14 +120,12 @@ _DELIVERIES: Final = Layer(
 )
 
 
-def _linked(reference: str, condition: str = "") -> str:
-    return (
-        f"EXISTS (SELECT 1 FROM links WHERE links.reference = events.{reference} "  # noqa: S608
-        f"AND links.kind = '{reference}' AND links.source = events.source{condition})"
-    )
-
-
-_TO_IT: Final = " AND links.order_key = events.order_key"
+_LINKED: Final = (
+    "(EXISTS (SELECT 1 FROM links WHERE links.reference = events.payment "
+    "AND links.kind = 'payment' AND links.source = events.source AND {to}) "
+    "OR EXISTS (SELECT 1 FROM links WHERE links.reference = events.session "
+    "AND links.kind = 'session' AND links.source = events.source AND {to}))"
+)
 
 _EVENTS: Final = Layer(
     table="events",
@@ -134,8 +135,12 @@ _EVENTS: Final = Layer(
         LayerProof(
             "the event {} of {} is in the index, and no delivery gives it",
             "event_id, coalesce(order_key, 'no order')",
-            "NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.id = events.delivery_id "  # noqa: S608
-            f"AND {_ITS_EVENT} AND {_READ})",
+            statement(
+                "NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.id = events.delivery_id "
+                "AND {its_event} AND {read})",
+                its_event=_ITS_EVENT,
+                read=_READ,
+            ),
         ),
         LayerProof(
             "the event {} names {}, and is kept under {}",
@@ -145,29 +150,20 @@ _EVENTS: Final = Layer(
         LayerProof(
             "the event {} of no order has a link to one",
             "event_id",
-            f"order_key IS NULL AND ({_linked('payment')} OR {_linked('session')})",
+            statement("order_key IS NULL AND {linked}", linked=statement(_LINKED, to="1 = 1")),
         ),
         LayerProof(
             "the event {} of {} names no order, and has no link to it",
             "event_id, order_key",
-            "order_ref IS NULL AND order_key IS NOT NULL "
-            f"AND NOT ({_linked('payment', _TO_IT)} OR {_linked('session', _TO_IT)})",
+            statement(
+                "order_ref IS NULL AND order_key IS NOT NULL AND NOT {linked}",
+                linked=statement(_LINKED, to="links.order_key = events.order_key"),
+            ),
         ),
     ),
 )
 
 _RECORDS: Final = Layer(table="records", key="records.id", before="")
-
-
-_CONFIRMED: Final = " AND events.standing <> 'unconfirmed'"
-
-
-def _given(table: str, condition: str = "") -> str:
-    return (
-        f"EXISTS (SELECT 1 FROM {table} WHERE {table}.order_key = links.order_key "  # noqa: S608
-        f"AND {table}.source = links.source AND links.reference = "
-        f"CASE links.kind WHEN 'payment' THEN {table}.payment ELSE {table}.session END{condition})"
-    )
 
 
 _LINKS: Final = Layer(
@@ -178,7 +174,13 @@ _LINKS: Final = Layer(
         LayerProof(
             "the link {} of {} is in the index, and nothing gives it",
             "reference, order_key",
-            f"NOT {_given('events', _CONFIRMED)} AND NOT {_given('records')}",
+            "NOT EXISTS (SELECT 1 FROM events WHERE events.order_key = links.order_key "
+            "AND events.source = links.source AND links.reference = "
+            "CASE links.kind WHEN 'payment' THEN events.payment ELSE events.session END "
+            "AND events.standing <> 'unconfirmed') "
+            "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = links.order_key "
+            "AND records.source = links.source AND links.reference = "
+            "CASE links.kind WHEN 'payment' THEN records.payment ELSE records.session END)",
         ),
     ),
 )
@@ -212,28 +214,37 @@ _ORDERS: Final = Layer(
         LayerProof(
             "the ledger of {} is not cached, and nothing is due",
             "order_due.order_key",
-            f"{_NOT_DUE} AND ledgers.order_key IS NULL AND (EXISTS (SELECT 1 FROM events "  # noqa: S608
-            "WHERE events.order_key = order_due.order_key) OR EXISTS (SELECT 1 FROM records "
-            "WHERE records.order_key = order_due.order_key))",
+            statement(
+                "{not_due} AND ledgers.order_key IS NULL AND (EXISTS (SELECT 1 FROM events "
+                "WHERE events.order_key = order_due.order_key) OR EXISTS (SELECT 1 FROM records "
+                "WHERE records.order_key = order_due.order_key))",
+                not_due=_NOT_DUE,
+            ),
         ),
         LayerProof(
             "the ledger of {} was folded by other rules",
             "order_due.order_key",
-            f"{_NOT_DUE} AND ledgers.rules <> :rules",
+            statement("{not_due} AND ledgers.rules <> :rules", not_due=_NOT_DUE),
         ),
         LayerProof(
             "the due mark of {} is not at its ledger's next decision",
             "order_due.order_key",
-            f"{_NOT_DUE} AND ledgers.order_key IS NOT NULL "
-            "AND coalesce(order_due.due_at, -1) <> coalesce(ledgers.next_decision_at, -1)",
+            statement(
+                "{not_due} AND ledgers.order_key IS NOT NULL "
+                "AND coalesce(order_due.due_at, -1) <> coalesce(ledgers.next_decision_at, -1)",
+                not_due=_NOT_DUE,
+            ),
         ),
         LayerProof(
             "the ledger of {} is not what was last published of it",
             "order_due.order_key",
-            f"{_NOT_DUE} AND CASE WHEN latest.seq IS NULL "
-            "THEN ledgers.outcome <> 'not_attempted' OR ledgers.findings <> '' "
-            "ELSE ledgers.substance <> latest.substance OR ledgers.outcome <> latest.outcome "
-            "OR ledgers.fulfillable <> latest.fulfillable END",
+            statement(
+                "{not_due} AND CASE WHEN latest.seq IS NULL "
+                "THEN ledgers.outcome <> 'not_attempted' OR ledgers.findings <> '' "
+                "ELSE ledgers.substance <> latest.substance OR ledgers.outcome <> latest.outcome "
+                "OR ledgers.fulfillable <> latest.fulfillable END",
+                not_due=_NOT_DUE,
+            ),
         ),
     ),
 )
@@ -245,25 +256,30 @@ async def rows_to_prove(connection: AsyncConnection) -> int:
     return sum([await _count(connection, layer.table) for layer in layers])
 
 
-async def _count(connection: AsyncConnection, table: str, condition: str = "") -> int:
-    return int(await connection.scalar(text(f"SELECT count(*) FROM {table} {condition}")) or 0)  # noqa: S608
+_COUNT: Final = "SELECT count(*) FROM {table} {which}"
+_STEP: Final = "SELECT {key} FROM {table} WHERE {key} > :after ORDER BY {key} LIMIT 1 OFFSET :rows"
+_ANY_MISFIT: Final = "SELECT 1 FROM {table} {beside} WHERE {span} AND ({misfit}) LIMIT 1"
+_MISFITS: Final = "SELECT {columns} FROM {table} {beside} WHERE {span} AND ({misfit})"
+
+
+async def _count(connection: AsyncConnection, table: str, which: str = "") -> int:
+    return int(await connection.scalar(text(statement(_COUNT, table=table, which=which))) or 0)
 
 
 async def _spans(connection: AsyncConnection, layer: Layer) -> AsyncIterator[KeySpan]:
     """All keys of a layer, in ranges of about so many rows each."""
     key, after, last = layer.key, layer.before, None
-    step = text(
-        f"SELECT {key} FROM {layer.table} WHERE {key} > :after ORDER BY {key} "  # noqa: S608
-        "LIMIT 1 OFFSET :rows"
-    )
+    step = text(statement(_STEP, key=key, table=layer.table))
+    to_the_end = statement("{key} > :after", key=key)
+    to_the_last = statement("{key} > :after AND {key} <= :last", key=key)
     rest = await _count(connection, layer.table)
     while True:
         last = await connection.scalar(step, {"after": after, "rows": AT_ONCE - 1})
         if last is None:
-            yield KeySpan(f"{key} > :after", {"after": after}, rest)
+            yield KeySpan(to_the_end, {"after": after}, rest)
             return
         rows = min(AT_ONCE, rest)
-        yield KeySpan(f"{key} > :after AND {key} <= :last", {"after": after, "last": last}, rows)
+        yield KeySpan(to_the_last, {"after": after, "last": last}, rows)
         after, rest = last, rest - rows
 
 
@@ -271,16 +287,17 @@ async def _misfits(
     connection: AsyncConnection, layer: Layer, span: KeySpan, values: Mapping[str, Any]
 ) -> list[str]:
     """One statement asks whether anything does not fit, as nothing does in a sound store."""
-    rows = f"FROM {layer.table} {layer.beside} WHERE {span.condition} AND "
+    rows = {"table": layer.table, "beside": layer.beside, "span": span.condition}
     anything = " OR ".join(f"({proof.misfit})" for proof in layer.proofs)
     given = {**span.values, **values}
-    if await connection.scalar(text(f"SELECT 1 {rows}({anything}) LIMIT 1"), given) is None:
+    sql = statement(_ANY_MISFIT, misfit=anything, **rows)
+    if await connection.scalar(text(sql), given) is None:
         return []
     found: list[str] = []
     for proof in layer.proofs:
-        sql = text(f"SELECT {proof.columns} {rows}({proof.misfit})")
-        own = {name: value for name, value in given.items() if f":{name}" in sql.text}
-        found += [proof.sentence.format(*row) for row in await connection.execute(sql, own)]
+        sql = statement(_MISFITS, columns=proof.columns, misfit=proof.misfit, **rows)
+        own = {name: value for name, value in given.items() if f":{name}" in sql}
+        found += [proof.sentence.format(*row) for row in await connection.execute(text(sql), own)]
     return found
 
 
@@ -326,26 +343,27 @@ async def count_bodies(connection: AsyncConnection) -> Bodies:
     return Bodies(*row.one())
 
 
+_ODD_BODIES: Final = (
+    "SELECT id, digest, headers, body FROM deliveries WHERE {span} AND body IS NOT NULL "
+    "AND ({computed} <> digest OR length(body) = 0)"
+)
+_ODD_WHOLES: Final = "SELECT digest FROM envelopes WHERE body IS NOT NULL AND {computed} <> digest"
+_ODD_FILES: Final = "SELECT sha256 FROM attachment_files WHERE {computed} <> sha256 ORDER BY sha256"
+
+
 async def odd_bodies(connection: AsyncConnection) -> AsyncIterator[list[Odd]]:
     """Deliveries whose body's own SHA-256 is not their digest, range by range."""
     digest = await _digest(connection)
-    sql = (
-        "SELECT id, digest, headers, body FROM deliveries WHERE {range} AND body IS NOT NULL "  # noqa: S608
-        f"AND ({digest} <> digest OR length(body) = 0)"
-    )
     async for span in _spans(connection, _DELIVERIES):
-        rows = await connection.execute(
-            text(sql.replace("{range}", span.condition)), dict(span.values)
-        )
+        sql = statement(_ODD_BODIES, span=span.condition, computed=digest)
+        rows = await connection.execute(text(sql), dict(span.values))
         yield [Odd(*row) for row in rows]
 
 
 async def odd_wholes(connection: AsyncConnection) -> list[str]:
     """Whole bodies of several events that do not have their digest, one sentence each."""
-    digest = await _digest(connection)
-    rows = await connection.execute(
-        text(f"SELECT digest FROM envelopes WHERE body IS NOT NULL AND {digest} <> digest")  # noqa: S608
-    )
+    sql = statement(_ODD_WHOLES, computed=await _digest(connection))
+    rows = await connection.execute(text(sql))
     return [f"the whole body {row[0]} does not have its digest" for row in rows]
 
 
@@ -357,10 +375,8 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
             "attachment_files WHERE attachment_files.sha256 = attachments.sha256) ORDER BY id"
         )
     )
-    digest = await _digest(connection)
-    odd = await connection.execute(
-        text(f"SELECT sha256 FROM attachment_files WHERE {digest} <> sha256 ORDER BY 1")  # noqa: S608
-    )
+    sql = statement(_ODD_FILES, computed=await _digest(connection))
+    odd = await connection.execute(text(sql))
     return [
         *(f"the bytes of {row[0]} are gone: restore a backup, or detach it" for row in gone),
         *(f"the attached file {row[0]} does not have its digest: restore a backup" for row in odd),
@@ -392,14 +408,11 @@ async def prove_deliveries(connection: AsyncConnection) -> AsyncIterator[Step]:
 Pairs = set[tuple[str, str]]
 """Orders that share a reference or an event id."""
 
-_ON_LINK: Final = (
-    "ON links.reference = {table}.{reference} AND links.kind = '{reference}' "
-    "AND links.source = {table}.source"
-)
 _OTHER_LINK: Final = (
-    f"SELECT {{table}}.{{reference}}, {{table}}.order_key, links.order_key "  # noqa: S608
-    f"FROM {{table}} LEFT JOIN links {_ON_LINK} "
-    "WHERE {range} AND {table}.order_key IS NOT NULL AND {table}.{reference} IS NOT NULL "
+    "SELECT {table}.{reference}, {table}.order_key, links.order_key FROM {table} LEFT JOIN links "
+    "ON links.reference = {table}.{reference} AND links.kind = '{reference}' "
+    "AND links.source = {table}.source "
+    "WHERE {span} AND {table}.order_key IS NOT NULL AND {table}.{reference} IS NOT NULL "
     "AND {condition} AND (links.order_key IS NULL OR links.order_key <> {table}.order_key)"
 )
 _SAME_ID: Final = (
@@ -441,8 +454,12 @@ async def _other_links(
     """What has no link; and into `pairs`, what is linked to another order than its own."""
     found = []
     for reference in ("payment", "session"):
-        sql = _OTHER_LINK.format(
-            table=table, reference=reference, range=span.condition, condition=condition
+        sql = statement(
+            _OTHER_LINK,
+            table=table,
+            reference=reference,
+            span=span.condition,
+            condition=condition,
         )
         for name, order, other in await connection.execute(text(sql), dict(span.values)):
             if other is None:
@@ -464,7 +481,7 @@ _WITHOUT_MARK: Final = (
 async def prove_marks(connection: AsyncConnection) -> list[str]:
     """Orders of events, records or ledgers that have no mark, one sentence each."""
     tables = ("events", "records", "ledgers")
-    sql = " UNION ".join(_WITHOUT_MARK.format(table=table) for table in tables)
+    sql = " UNION ".join(statement(_WITHOUT_MARK, table=table) for table in tables)
     return [f"order {row[0]} has no due mark" for row in await connection.execute(text(sql))]
 
 
@@ -502,8 +519,10 @@ async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
         found.append("leaves of the log are missing; see `tallyhook log verify`")
     if await node_count(connection) != sum(size >> level for level in range(STEP, 64, STEP)):
         found.append("hashes of the log are missing, or too many; see `tallyhook log verify`")
-    of_rows = sum([await _sealed(connection, *kind) for kind in _SEALED])
-    of_rows += await _count(connection, "log_leaves", f"WHERE kind = '{READING}'")
+    of_rows = sum([await _count(connection, *sealed) for sealed in _SEALED])
+    of_rows += await _count(
+        connection, "log_leaves", statement("WHERE kind = '{kind}'", kind=READING)
+    )
     if leaves != of_rows:
         found.append(
             f"the log has {counted(leaves, *LEAF)}, and the rows that are there have {of_rows:,}; "
@@ -514,10 +533,13 @@ async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
 
 
 _SEALED: Final = tuple(
-    (kind.table, f"'{kind.name}:' || " if kind.numbered else "", kind.columns[0]) for kind in KINDS
+    (
+        kind.table,
+        statement(
+            "JOIN log_leaves ON log_leaves.subject = {prefix}{key}",
+            prefix=f"'{kind.name}:' || " if kind.numbered else "",
+            key=kind.key_column,
+        ),
+    )
+    for kind in KINDS
 )
-
-
-async def _sealed(connection: AsyncConnection, table: str, prefix: str, key: str) -> int:
-    join = f"JOIN log_leaves ON log_leaves.subject = {prefix}{table}.{key}"
-    return await _count(connection, table, join)

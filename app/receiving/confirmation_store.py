@@ -12,30 +12,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, text
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    bindparam,
+    case,
+    column,
+    delete,
+    or_,
+    select,
+    table,
+    text,
+    tuple_,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.mapping import EVENT_COLUMNS, EVENT_SELECT, delivery_of
+from app.database.mapping import EVENT_COLUMNS, EVENTS, delivery_of
 from app.database.statements import PlainConnection, insert_rows
 from reconcile.instants import Duration, Instant
 from reconcile.ledger.events import UNCONFIRMED, Event
 
 _COLUMNS = ("source", "event_id", "digest", "asked_since", "due_at", "tries")
-_SAME = "source=:source AND event_id=:event_id AND digest=:digest"
-_TAKEN = f"{_SAME} AND due_at=:taken_until"
-_DUE = (
-    "confirmations.source=:source AND "
-    "(due_at <= :now OR due_at > :longest OR (tries=0 AND due_at > :leased))"
-)
-_OF_EVENT = (
+_CONFIRMATIONS = table("confirmations", *map(column, _COLUMNS))
+_MARKS = _CONFIRMATIONS.c
+
+_DROP_SETTLED = (
+    "DELETE FROM confirmations WHERE NOT EXISTS (SELECT 1 FROM events WHERE "
     "events.event_id=confirmations.event_id AND events.source=confirmations.source "
-    "AND events.digest=confirmations.digest"
+    "AND events.digest=confirmations.digest AND standing=:unconfirmed AND claim<>'ignored')"
 )
-_FINAL_ANSWER = (
-    "SELECT 1 FROM events AS answer WHERE answer.order_key=events.order_key "
+_ADD_UNSETTLED = (
+    "INSERT INTO confirmations (source, event_id, digest, asked_since, due_at, tries) "
+    "SELECT source, event_id, digest, :now, :now, 0 FROM events "
+    "WHERE standing=:unconfirmed AND claim<>'ignored' AND NOT EXISTS "
+    "(SELECT 1 FROM events AS answer WHERE answer.order_key=events.order_key "
     "AND answer.source=events.source AND answer.standing IN ('fetched', 'answered') "
     "AND answer.received_at >= events.received_at "
-    "AND (answer.claim NOT IN ('pending', 'unrecognized') OR answer.kind=:not_known)"
+    "AND (answer.claim NOT IN ('pending', 'unrecognized') OR answer.kind=:not_known)) "
+    "ON CONFLICT DO NOTHING"
 )
 
 
@@ -75,24 +90,23 @@ class Asking:
     lease: Duration
     longest: Duration
 
-    @property
-    def words(self) -> dict[str, str | int]:
-        """For a statement with _DUE."""
+    def due(self) -> ColumnElement[bool]:
+        """Of a row of `confirmations`: it is to be asked about. Beyond the lease, or the longest
+        pause, it was put off by a clock that was ahead."""
         leased = self.now + self.lease
-        return {
-            "source": self.source,
-            "now": self.now,
-            "leased": leased,
-            "longest": leased + self.longest,
-        }
+        return and_(
+            _MARKS.source == self.source,
+            or_(
+                _MARKS.due_at <= self.now,
+                _MARKS.due_at > leased + self.longest,
+                and_(_MARKS.tries == 0, _MARKS.due_at > leased),
+            ),
+        )
 
 
 async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
     """Whether there is anything to ask about, without taking it."""
-    found = await connection.execute(
-        text(f"SELECT 1 FROM confirmations WHERE {_DUE} LIMIT 1"),  # noqa: S608
-        asking.words,
-    )
+    found = await connection.execute(select(_MARKS.source).where(asking.due()).limit(1))
     return found.first() is not None
 
 
@@ -100,15 +114,15 @@ async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
     """Up to `limit` that are due, the least often asked first; theirs again after the lease."""
-    skip = "" if connection.dialect.name == "sqlite" else "FOR UPDATE OF confirmations SKIP LOCKED"
-    rows = await connection.execute(
-        text(
-            f"SELECT {EVENT_SELECT}, asked_since, tries FROM confirmations "  # noqa: S608
-            "JOIN events USING (event_id, source, digest) "
-            f"WHERE {_DUE} ORDER BY tries, due_at LIMIT :limit {skip}"
-        ),
-        {**asking.words, "limit": limit},
+    due = (
+        select(*EVENTS.c, _MARKS.asked_since, _MARKS.tries)
+        .join_from(_CONFIRMATIONS, EVENTS, and_(*(_MARKS[name] == EVENTS.c[name] for name in _KEY)))
+        .where(asking.due())
+        .order_by(_MARKS.tries, _MARKS.due_at)
+        .limit(limit)
     )
+    # SQLite, where one process writes, has no such lock, and SQLAlchemy leaves it out there.
+    rows = await connection.execute(due.with_for_update(of=_CONFIRMATIONS, skip_locked=True))
     width = len(EVENT_COLUMNS)
     taken = [
         Confirmation(
@@ -121,8 +135,7 @@ async def take_due(
     ]
     for each in taken:
         await connection.execute(
-            text(f"UPDATE confirmations SET due_at=:until WHERE {_SAME}"),  # noqa: S608
-            {"until": each.taken_until, **_key(each.event)},
+            update(_CONFIRMATIONS).where(_is(each.event)).values(due_at=each.taken_until)
         )
     return taken
 
@@ -130,37 +143,37 @@ async def take_due(
 async def put_off(connection: AsyncConnection, taken: Confirmation, *, until: Instant) -> None:
     """Ask again at `until`; at once where the event came again meanwhile."""
     await connection.execute(
-        text(
-            "UPDATE confirmations SET tries=tries+1, "  # noqa: S608
-            "due_at=CASE WHEN due_at=:taken_until THEN :until ELSE due_at END "
-            f"WHERE {_SAME}"
-        ),
-        {"until": until, **_held(taken)},
+        update(_CONFIRMATIONS)
+        .where(_is(taken.event))
+        .values(
+            tries=_MARKS.tries + 1,
+            due_at=case((_MARKS.due_at == taken.taken_until, until), else_=_MARKS.due_at),
+        )
     )
 
 
 async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
     """Ask no more about this event, unless it came again meanwhile."""
     await connection.execute(
-        text(f"DELETE FROM confirmations WHERE {_TAKEN}"),  # noqa: S608
-        _held(taken),
+        delete(_CONFIRMATIONS).where(_is(taken.event), _MARKS.due_at == taken.taken_until)
     )
 
 
 async def let_most_asked_go(connection: AsyncConnection, source: str, *, keep: int) -> int:
     """Ask no more about those beyond `keep` that were asked about most; how many those were."""
-    # What an arrival of this moment holds is let be: nobody waits for the other.
-    skip = "" if connection.dialect.name == "sqlite" else "FOR UPDATE SKIP LOCKED"
-    gone = await connection.execute(
-        text(
-            # Materialized, so that it is run once: see `claim_orders`.
-            "DELETE FROM confirmations WHERE (event_id, source, digest) IN "  # noqa: S608
-            "(WITH most AS MATERIALIZED (SELECT event_id, source, digest FROM confirmations "
-            f"WHERE source=:source ORDER BY tries, due_at LIMIT 1000000000 OFFSET :keep {skip}) "
-            "SELECT event_id, source, digest FROM most)"
-        ),
-        {"source": source, "keep": keep},
+    key = [_MARKS[name] for name in _KEY]
+    most = (
+        select(*key)
+        .where(_MARKS.source == source)
+        .order_by(_MARKS.tries, _MARKS.due_at)
+        .offset(keep)
+        # What an arrival of this moment holds is let be: nobody waits for the other.
+        .with_for_update(skip_locked=True)
+        # So that it is run once: see `claim_orders`.
+        .cte("most", nesting=True)
+        .prefix_with("MATERIALIZED")
     )
+    gone = await connection.execute(delete(_CONFIRMATIONS).where(tuple_(*key).in_(select(most))))
     return int(gone.rowcount)
 
 
@@ -173,20 +186,9 @@ async def await_again(
     not_known  the kind of an answer that is final though it claims nothing
     never      sources whose providers are not asked at all
     """
+    await connection.execute(text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
     await connection.execute(
-        text(
-            "DELETE FROM confirmations WHERE NOT EXISTS (SELECT 1 FROM events WHERE "  # noqa: S608
-            f"{_OF_EVENT} AND standing='{UNCONFIRMED}' AND claim<>'ignored')"
-        )
-    )
-    await connection.execute(
-        text(
-            f"INSERT INTO confirmations ({', '.join(_COLUMNS)}) "  # noqa: S608
-            "SELECT source, event_id, digest, :now, :now, 0 FROM events "
-            f"WHERE standing='{UNCONFIRMED}' AND claim<>'ignored' AND NOT EXISTS ({_FINAL_ANSWER}) "
-            "ON CONFLICT DO NOTHING"
-        ),
-        {"now": now, "not_known": not_known},
+        text(_ADD_UNSETTLED), {"now": now, "not_known": not_known, "unconfirmed": UNCONFIRMED}
     )
     if never:
         unasked = text("DELETE FROM confirmations WHERE source IN :never")
@@ -203,12 +205,11 @@ async def waiting_count(connection: AsyncConnection, source: str) -> int:
     return int(found.scalar_one())
 
 
-def _key(event: Event) -> dict[str, str]:
-    return {"source": event.source, "event_id": event.event_id, "digest": event.digest}
+_KEY = ("event_id", "source", "digest")
 
 
-def _held(taken: Confirmation) -> dict[str, str | int]:
-    return {**_key(taken.event), "taken_until": taken.taken_until}
+def _is(event: Event) -> ColumnElement[bool]:
+    return and_(*(_MARKS[name] == getattr(event, name) for name in _KEY))
 
 
 async def is_known(connection: AsyncConnection, event: Event) -> bool:

@@ -40,10 +40,11 @@ ADOPTED = (
 """Orphans by their rows, and the order that each belongs to: PostgreSQL's form, one statement."""
 
 _BROUGHT = (
-    'SELECT delivery_id FROM events WHERE "row" IN ({rows}) UNION SELECT deliveries.id FROM events '
-    "JOIN deliveries ON deliveries.event_id = events.event_id "
-    "AND deliveries.source = events.source AND deliveries.digest = events.digest "
-    "WHERE deliveries.verdict = 'duplicate' AND events.\"row\" IN ({rows}) ORDER BY 1"
+    "WITH adopted AS (SELECT delivery_id, event_id, source, digest FROM events "
+    'WHERE "row" IN ({})) SELECT delivery_id FROM adopted UNION SELECT deliveries.id FROM adopted '
+    "JOIN deliveries ON deliveries.event_id = adopted.event_id "
+    "AND deliveries.source = adopted.source AND deliveries.digest = adopted.digest "
+    "WHERE deliveries.verdict = 'duplicate'"
 )
 """The deliveries that brought some events."""
 
@@ -148,10 +149,8 @@ class Linking:
             )
         if self.adopted:
             self._write_adopted(connection)
-            # Whole numbers of ours, so they may stand in the text.
-            rows = ",".join(str(int(row)) for row in self.adopted)
-            brought = connection.ask(_BROUGHT.format(rows=rows))
-            mark_read_again(connection, [delivery for (delivery,) in brought])
+            brought = select_rows(connection, sql=_BROUGHT, values=self.adopted)
+            mark_read_again(connection, sorted({delivery for (delivery,) in brought}))
         if self.contested:
             insert_rows(
                 connection,

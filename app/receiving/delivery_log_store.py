@@ -6,19 +6,43 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    TextClause,
+    cast,
+    column,
+    func,
+    null,
+    or_,
+    select,
+    table,
+    text,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import EVENT_SELECT, delivery_of
-from app.database.statements import Rows, stream
+from app.database.statements import Rows, statement, stream
 from reconcile.instants import MILLISECOND, Instant
 from reconcile.ledger.events import Event
 
-_SHOWN = "id, received_at, source, verdict, digest, size, problem, headers"
-_BOTH = (
-    f"SELECT {_SHOWN}, event_id, pruned_at FROM deliveries UNION ALL "  # noqa: S608
-    f"SELECT {_SHOWN}, NULL AS event_id, CAST(NULL AS BIGINT) AS pruned_at FROM rejections"
+_SHOWN: Final[dict[str, ColumnElement[Any]]] = {
+    name: column(name)
+    for name in ("id", "received_at", "source", "verdict", "digest", "size", "problem", "headers")
+}
+_REFUSED_SHOWN: Final = (
+    *_SHOWN.values(),
+    null().label("event_id"),
+    cast(null(), BigInteger).label("pruned_at"),
 )
+_REJECTIONS: Final = table("rejections")
+
+_ACCEPTED_HALF: Final = select(
+    *_SHOWN.values(), column("event_id"), column("pruned_at")
+).select_from(table("deliveries"))
+_REFUSED_HALF: Final = select(*_REFUSED_SHOWN).select_from(_REJECTIONS)
+"""Rows of one shape, for `_entry`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,25 +100,10 @@ def _entry(row: Sequence[Any]) -> LogEntry:
     )
 
 
-_HALVES = (
-    (f"SELECT {_SHOWN}, event_id, pruned_at FROM deliveries", "deliveries"),  # noqa: S608
-    (
-        f"SELECT {_SHOWN}, NULL AS event_id, CAST(NULL AS BIGINT) AS pruned_at FROM rejections",  # noqa: S608
-        "rejections",
-    ),
-)
-
-
 _ACCEPTED: Final = ("stored", "duplicate", "duplicate_with_different_body", "unreadable")
 """Verdicts of the half that was accepted."""
 
-_CONDITIONS: Final = {
-    "verdict": "verdict = :verdict",
-    "source": "source = :source",
-    "before": "id < :before",
-}
-
-_UNUSUAL: Final = "verdict <> 'stored'"
+_UNUSUAL: Final = text("verdict <> 'stored'")
 """As in the text of the index that holds these alone: see `ix_deliveries_verdict`."""
 
 
@@ -113,25 +122,23 @@ async def list_log(
     Each half is cut by itself: a database that sorts both whole reads every arrival there is. A
     verdict stands in one of them alone.
     """
-    given = {"verdict": verdict, "source": source, "before": before}
-    values = {name: value for name, value in given.items() if value is not None}
-    conditions = [_CONDITIONS[name] for name in values]
-    if verdict is not None and verdict != "stored":
-        conditions.append(_UNUSUAL)
-    where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-    halves_of = _HALVES[: 2 if refused else 1]
+    conditions: list[ColumnElement[bool] | TextClause] = []
     if verdict is not None:
-        halves_of = _HALVES[:1] if verdict in _ACCEPTED else _HALVES[1:2] if refused else ()
-    if not halves_of:
+        conditions.append(_SHOWN["verdict"] == verdict)
+        if verdict != "stored":
+            conditions.append(_UNUSUAL)
+    if source is not None:
+        conditions.append(_SHOWN["source"] == source)
+    if before is not None:
+        conditions.append(_SHOWN["id"] < before)
+    accepted = verdict is None or verdict in _ACCEPTED
+    wanted = [_ACCEPTED_HALF] if accepted else []
+    wanted += [_REFUSED_HALF] if refused and (verdict is None or not accepted) else []
+    if not wanted:
         return []
-    halves = " UNION ALL ".join(
-        f"SELECT * FROM ({half} {where}ORDER BY id DESC LIMIT :limit) AS of_{name}"  # noqa: S608
-        for half, name in halves_of
-    )
-    rows = await connection.execute(
-        text(f"SELECT * FROM ({halves}) AS delivery_log ORDER BY id DESC LIMIT :limit"),  # noqa: S608
-        {"limit": limit, **values},
-    )
+    halves = [half.where(*conditions).order_by(_SHOWN["id"].desc()).limit(limit) for half in wanted]
+    log = union_all(*(select(half.subquery()) for half in halves)).subquery("delivery_log")
+    rows = await connection.execute(select(log).order_by(log.c.id.desc()).limit(limit))
     return [_entry(row) for row in rows]
 
 
@@ -171,50 +178,57 @@ async def refused_naming(
     connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
 ) -> list[LogEntry]:
     """Of the latest refused arrivals those whose body has one of these texts in it."""
-    sqlite = connection.dialect.name == "sqlite"
-    has = "instr(body, :{}) > 0" if sqlite else "position(:{} in body) > 0"
-    named = {f"name{place}": name.encode() for place, name in enumerate(names)}
+    place_of = func.instr if connection.dialect.name == "sqlite" else func.pg_catalog.position
+    body: ColumnElement[Any] = column("body")
+    latest = (
+        select(*_SHOWN.values(), body)
+        .select_from(_REJECTIONS)
+        .order_by(_SHOWN["id"].desc())
+        .limit(looked_at)
+    ).subquery("latest")
+    naming = select(*_REFUSED_SHOWN).select_from(latest).order_by(_SHOWN["id"].desc()).limit(limit)
     rows = await connection.execute(
-        text(
-            f"SELECT {_SHOWN}, NULL AS event_id, CAST(NULL AS BIGINT) AS pruned_at FROM "  # noqa: S608
-            "(SELECT * FROM rejections ORDER BY id DESC LIMIT :looked_at) AS latest "
-            f"WHERE {' OR '.join(has.format(name) for name in named)} ORDER BY id DESC LIMIT :limit"
-        ),
-        {"looked_at": looked_at, "limit": limit, **named},
+        naming.where(or_(*(place_of(body, name.encode()) > 0 for name in names)))
     )
     return [_entry(row) for row in rows]
 
 
 async def find_in_log(connection: AsyncConnection, delivery_id: str) -> LogEntry | None:
     """One arrival by its id."""
-    rows = await connection.execute(
-        text(f"SELECT * FROM ({_BOTH}) AS delivery_log WHERE id = :id"),  # noqa: S608
-        {"id": delivery_id},
-    )
-    row = rows.first()
+    halves = (half.where(_SHOWN["id"] == delivery_id) for half in (_ACCEPTED_HALF, _REFUSED_HALF))
+    row = (await connection.execute(union_all(*halves))).first()
     return None if row is None else _entry(row)
 
 
 # The join only where there is no body, or it would look up every delivery there is.
-_RAW = (
-    "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.verdict, "  # noqa: S608
+_RAW: Final = (
+    "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.verdict, "
     "deliveries.event_id, deliveries.digest, deliveries.headers, deliveries.body, "
     "envelopes.body, deliveries.pruned_at, "
     "CASE WHEN deliveries.envelope IS NOT NULL AND envelopes.body IS NULL THEN 1 ELSE 0 END, "
-    f"{EVENT_SELECT} FROM deliveries "
+    "{event} FROM deliveries "
     "LEFT JOIN envelopes ON envelopes.digest = deliveries.envelope LEFT JOIN events "
     "ON (deliveries.body IS NULL OR deliveries.envelope IS NOT NULL AND envelopes.body IS NULL) "
     "AND events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
-    "WHERE {} ORDER BY deliveries.id"
+    "WHERE {which} ORDER BY deliveries.id"
 )
-_FIRST = "deliveries.body IS NOT NULL OR deliveries.verdict <> 'duplicate'"
+_RAW_ONES: Final = statement(
+    _RAW,
+    event=EVENT_SELECT,
+    which="deliveries.body IS NOT NULL OR deliveries.verdict <> 'duplicate'",
+)
+_RAW_ONE: Final = statement(
+    _RAW,
+    event=EVENT_SELECT,
+    which="deliveries.id = :id "
+    "AND (deliveries.body IS NOT NULL OR deliveries.verdict <> 'duplicate')",
+)
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
     """One delivery with its own bytes; None where there is none, or another holds its body."""
-    sql = _RAW.replace("{}", f"deliveries.id = :id AND ({_FIRST})")
-    row = (await connection.execute(text(sql), {"id": delivery_id})).first()
+    row = (await connection.execute(text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
 
@@ -222,7 +236,7 @@ async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int
 ) -> AsyncIterator[list[RawDelivery]]:
     """Every delivery that first brought its body, by arrival, about `at_once` at a time."""
-    async for rows in _by_arrival(stream(connection, _RAW.replace("{}", _FIRST), at_once=at_once)):
+    async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once)):
         yield [_raw(row) for row in rows]
 
 

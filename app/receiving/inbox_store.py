@@ -35,7 +35,7 @@ from app.database.statements import PlainConnection, insert_rows, run
 from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import Instant
 
-_TRY: Final = text(f"SELECT pg_try_advisory_lock({READING})")
+_TRY: Final = text("SELECT pg_try_advisory_lock(:lock)")
 _ASK: Final = text("SELECT 1")
 
 
@@ -75,7 +75,7 @@ class ReadersTurn:
         try:
             # A transaction that lies idle for long is ended by the server.
             await connection.execution_options(isolation_level="AUTOCOMMIT")
-            if await connection.scalar(_TRY):
+            if await connection.scalar(_TRY, {"lock": READING}):
                 self._connection = connection
                 return True
         finally:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import LINKING, REFUSING, take_lock
@@ -25,6 +25,7 @@ _COLUMNS = (
     "body",
     "problem",
 )
+_REJECTIONS = table("rejections", *map(column, _COLUMNS))
 
 _SLACK = 0.9
 """When the ring is full it is emptied to this share, so that trimming is rare."""
@@ -114,8 +115,7 @@ class RejectionRing:
 async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejection | None:
     """A kept rejection by its id, its bytes included."""
     rows = await connection.execute(
-        text(f"SELECT {', '.join(_COLUMNS)} FROM rejections WHERE id = :id"),  # noqa: S608
-        {"id": delivery_id},
+        select(_REJECTIONS).where(_REJECTIONS.c.id == delivery_id),
     )
     row = rows.first()
     return None if row is None else _rejection(row)
@@ -125,13 +125,8 @@ async def kept_rejections(
     connection: AsyncConnection, *, after: str, at_once: int
 ) -> list[Rejection]:
     """The next rejections in the order of their arrival, their bytes included."""
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(_COLUMNS)} FROM rejections "  # noqa: S608
-            "WHERE id > :after ORDER BY id LIMIT :at_once"
-        ),
-        {"after": after, "at_once": at_once},
-    )
+    listing = select(_REJECTIONS).where(_REJECTIONS.c.id > after)
+    rows = await connection.execute(listing.order_by(_REJECTIONS.c.id).limit(at_once))
     return [_rejection(row) for row in rows]
 
 

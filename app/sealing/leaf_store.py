@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from app.database.mapping import EVENT_COLUMNS, RECORD_COLUMNS, delivery_of
+from app.database.statements import statement
 from reconcile.canonical import canonical_json
 from reconcile.ledger.events import Event
 from reconcile.transparency.merkle import Hash, leaf_hash
@@ -98,7 +99,17 @@ class Kind:
     def selected(self) -> str:
         """What a query of its rows selects, and from where."""
         columns = (*(f'{self.table}."{name}"' for name in self.columns), *self.beside)
-        return f"{', '.join(columns)} FROM {self.table} {self.joined}"
+        return statement(
+            "{columns} FROM {table} {joined}",
+            columns=", ".join(columns),
+            table=self.table,
+            joined=self.joined,
+        )
+
+    @property
+    def key_column(self) -> str:
+        """The column by which its rows are named, with its table."""
+        return f"{self.table}.{self.columns[0]}"
 
     def subject(self, key: str | int) -> str:
         """How a row of this kind is named: its id, or `revision:7`."""

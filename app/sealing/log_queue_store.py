@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, Rows, insert_rows, run, select_in
+from app.database.statements import PlainConnection, Rows, insert_rows, run, select_in, statement
 from app.sealing.leaf_store import (
     DELIVERY,
     KIND_OF,
@@ -32,6 +32,9 @@ from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
 """Marks read in one go; each stands for the rows of one transaction, some thousands at most."""
+
+ALL: Final = 2**62
+"""More rows than there can be."""
 
 SWEPT: Final = "sealed ids"
 """In `meta`, beside a kind's name: the id that the sweep has reached; "" when it is over."""
@@ -133,15 +136,25 @@ async def _marked(connection: AsyncConnection, found: Found, *, limit: int) -> l
 
 async def _by_ids(connection: AsyncConnection, kind: Kind, ids: Sequence[str]) -> list[Sealable]:
     """In the order of the ids as they are given, which is the order of their writing."""
-    key = kind.columns[0]
-    sql = f"{_selecting(kind)} WHERE log_leaves.number IS NULL AND {kind.table}.{key} IN ({{}})"
+    sql = _of(kind, _UNSEALED_OF)
     rows = {row[0]: row for row in await select_in(connection, sql=sql, values=ids)}
     return [kind.sealable(rows[each]) for each in ids if each in rows]
 
 
-def _selecting(kind: Kind) -> str:
-    key = kind.columns[0]
-    return f"SELECT {kind.selected} LEFT JOIN log_leaves ON log_leaves.subject = {kind.table}.{key}"
+_UNSEALED_OF: Final = (
+    "SELECT {rows} LEFT JOIN log_leaves ON log_leaves.subject = {key} "
+    "WHERE log_leaves.number IS NULL AND {key} IN ({})"
+)
+_UNSEALED_AFTER: Final = (
+    "SELECT {rows} LEFT JOIN log_leaves ON log_leaves.subject = {key} "
+    "WHERE {key} > :after AND log_leaves.number IS NULL ORDER BY {key} LIMIT :limit"
+)
+_NUMBERED_AFTER: Final = "SELECT {rows} WHERE {key} > :after ORDER BY {key} LIMIT :limit"
+_ROWS_OF: Final = "SELECT {rows} WHERE {key} IN ({})"
+
+
+def _of(kind: Kind, template: str) -> str:
+    return statement(template, rows=kind.selected, key=kind.key_column)
 
 
 async def _numbered(
@@ -149,10 +162,8 @@ async def _numbered(
 ) -> list[Sealable]:
     name = f"{SEALED} {kind.name}"
     after = await _counter(connection, name)
-    key = kind.columns[0]
     rows = await connection.execute(
-        text(f"SELECT {kind.selected} WHERE {key} > :after ORDER BY {key} LIMIT :limit"),
-        {"after": after, "limit": limit},
+        text(_of(kind, _NUMBERED_AFTER)), {"after": after, "limit": limit}
     )
     sealed = [kind.sealable(tuple(row)) for row in rows]
     if sealed:
@@ -176,13 +187,8 @@ async def _swept(
 async def _unsealed_after(
     connection: AsyncConnection, kind: Kind, *, after: str, limit: int
 ) -> Rows:
-    key = f"{kind.table}.{kind.columns[0]}"
     rows = await connection.execute(
-        text(
-            f"{_selecting(kind)} WHERE {key} > :after AND log_leaves.number IS NULL "
-            f"ORDER BY {key} LIMIT :limit"
-        ),
-        {"after": after, "limit": limit},
+        text(_of(kind, _UNSEALED_AFTER)), {"after": after, "limit": limit}
     )
     return [tuple(row) for row in rows]
 
@@ -212,34 +218,40 @@ async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> 
     return wanted - {row[0] for row in rows}
 
 
-async def count_unsealed(connection: AsyncConnection) -> int:
-    """How many rows wait for a leaf, without those that only a sweep will find."""
-    marked: Any = await connection.scalar(text("SELECT sum(count) FROM unsealed"))
+_COUNT_NUMBERED: Final = (
+    "SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {key} > :sealed LIMIT :enough) AS found"
+)
+
+
+async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
+    """How many rows wait for a leaf, without those that only a sweep will find; `enough` where
+    there are more, which are not counted."""
+    marked: Any = await connection.scalar(
+        text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
+        {"enough": enough},
+    )
     waiting = int(marked or 0)
     for kind in KINDS:
-        if kind.numbered:
-            key = kind.columns[0]
+        if kind.numbered and waiting < enough:
             # Counted, not subtracted: a restore leaves numbers out.
+            sql = statement(_COUNT_NUMBERED, table=kind.table, key=kind.key_column)
             later: Any = await connection.scalar(
-                text(f"SELECT count(*) FROM {kind.table} WHERE {key} > :sealed"),  # noqa: S608
-                {"sealed": await _counter(connection, f"{SEALED} {kind.name}")},
+                text(sql),
+                {
+                    "sealed": await _counter(connection, f"{SEALED} {kind.name}"),
+                    "enough": enough - waiting,
+                },
             )
             waiting += int(later)
-    return waiting
+    return min(waiting, enough)
 
 
 async def rows_to_seal(
     connection: AsyncConnection, kind: Kind, subjects: Iterable[str]
 ) -> dict[str, Sealable]:
     """What the rows that these subjects name say now, sealed or not; none for a missing one."""
-    key = f"{kind.table}.{kind.columns[0]}"
     wanted = [kind.key(each) for each in subjects]
-    sql = f"SELECT {kind.selected} WHERE {key} IN ({{}})"
-    if kind.numbered:  # whole numbers of ours, so they may stand in the text
-        numbers = ",".join(str(int(each)) for each in wanted) or "NULL"
-        rows = [tuple(r) for r in await connection.execute(text(sql.format(numbers)))]
-    else:
-        rows = await select_in(connection, sql=sql, values=wanted)
+    rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
 
 

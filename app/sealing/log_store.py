@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import SEALING, take_lock
-from app.database.statements import PlainConnection, insert_rows, select_in
+from app.database.statements import (
+    PlainConnection,
+    Rows,
+    insert_rows,
+    run,
+    select_in,
+    select_rows,
+    statement,
+)
 from app.sealing.leaf_store import Leaf
 from app.sealing.log_queue_store import Found
 from app.sealing.order_store import OrderBook
@@ -52,7 +61,7 @@ def grow_log(connection: PlainConnection, growth: Growth) -> bool:
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
         return False
-    insert_rows(connection, table="log_leaves", columns=_LEAF, rows=growth.leaves)
+    insert_rows(connection, table="log_leaves", columns=Leaf._fields, rows=growth.leaves)
     insert_rows(
         connection,
         table="log_nodes",
@@ -75,20 +84,22 @@ def grow_log(connection: PlainConnection, growth: Growth) -> bool:
 def _note_found(connection: PlainConnection, found: Found) -> None:
     """That marks are used up, and how far numbers and sweeps have come."""
     if found.marks:
-        # Whole numbers of ours, so they may stand in the text.
-        numbers = ",".join(str(int(mark)) for mark in found.marks)
-        connection.ask(f'DELETE FROM unsealed WHERE "row" IN ({numbers})')  # noqa: S608
-    for table, values in (("counters", found.counters), ("meta", found.swept)):
+        sql = 'DELETE FROM unsealed WHERE "row" IN ({})'
+        select_rows(connection, sql=sql, values=found.marks)
+    for name, values in (("counters", found.counters), ("meta", found.swept)):
         insert_rows(
             connection,
-            table=table,
+            table=name,
             columns=("name", "value"),
             rows=list(values.items()),
             conflict="ON CONFLICT (name) DO UPDATE SET value=excluded.value",
         )
 
 
-_LEAF: Final = ("number", "kind", "subject", "document", "hash")
+_LEAVES: Final = table("log_leaves", *map(column, Leaf._fields))
+_LEAVES_OF: Final = statement(
+    "SELECT {leaf} FROM log_leaves WHERE subject IN ({})", leaf=", ".join(Leaf._fields)
+)
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -96,47 +107,38 @@ _LEAF: Final = ("number", "kind", "subject", "document", "hash")
 
 async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dict[str, Leaf]:
     """The leaves of these subjects; none for one that is not sealed."""
-    rows = await select_in(
-        connection,
-        sql=f"SELECT {', '.join(_LEAF)} FROM log_leaves WHERE subject IN ({{}})",  # noqa: S608
-        values=set(subjects),
-    )
+    rows = await select_in(connection, sql=_LEAVES_OF, values=set(subjects))
     return {leaf.subject: leaf for leaf in (Leaf(*row) for row in rows)}
 
 
 async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) -> list[Leaf]:
     """The leaves from a number on, in the log's order."""
-    rows = await connection.execute(
-        text(
-            f"SELECT {', '.join(_LEAF)} FROM log_leaves "  # noqa: S608
-            "WHERE number >= :number ORDER BY number LIMIT :limit"
-        ),
-        {"number": number, "limit": limit},
-    )
+    from_there = select(_LEAVES).where(_LEAVES.c.number >= number)
+    rows = await connection.execute(from_there.order_by(_LEAVES.c.number).limit(limit))
     return [Leaf(*row) for row in rows]
 
 
 async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:
     """The kept hashes of these ranges, in two queries. One that is missing is left out."""
-    merged = _merged(ranges)
-    found: dict[Node, Hash] = {}
-    for sql, parts in (
+    rows = await run(connection, _kept_in, _merged(ranges))
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+def _kept_in(connection: PlainConnection, merged: Sequence[tuple[int, int, int]]) -> Rows:
+    leaves = [(start, end - 1) for level, start, end in merged if level == 0]
+    nodes = [(level, start, end - 1) for level, start, end in merged if level > 0]
+    found: Rows = []
+    for sql, one, parts in (
+        ("SELECT 0, number, hash FROM log_leaves WHERE {ranges}", "number BETWEEN ? AND ?", leaves),
         (
-            "SELECT 0, number, hash FROM log_leaves WHERE ",
-            [f"number BETWEEN {a} AND {b - 1}" for level, a, b in merged if level == 0],
-        ),
-        (
-            "SELECT level, place, hash FROM log_nodes WHERE ",
-            [
-                f"(level = {level} AND place BETWEEN {a} AND {b - 1})"
-                for level, a, b in merged
-                if level > 0
-            ],
+            "SELECT level, place, hash FROM log_nodes WHERE {ranges}",
+            "(level = ? AND place BETWEEN ? AND ?)",
+            nodes,
         ),
     ):
-        if parts:  # whole numbers of ours, so they may stand in the text
-            rows = await connection.execute(text(sql + " OR ".join(parts)))
-            found |= {(row[0], row[1]): row[2] for row in rows}
+        if parts:
+            ranges = " OR ".join([one] * len(parts))
+            found += connection.ask(statement(sql, ranges=ranges), [*chain.from_iterable(parts)])
     return found
 
 
@@ -151,7 +153,7 @@ def _merged(ranges: Ranges) -> list[tuple[int, int, int]]:
     return merged
 
 
-_SIGNED = "SELECT size, head, at, note FROM log_checkpoints"
+_CHECKPOINTS: Final = table("log_checkpoints", *map(column, ("size", "head", "at", "note")))
 
 
 def _signed_of(row: Sequence[Any]) -> SignedHead:
@@ -162,32 +164,29 @@ async def newest_head(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SignedHead | None:
     """The newest checkpoint, or that of an instant; None while nothing is sealed."""
-    where = "" if until is None else "WHERE at <= :until "
-    sql = f"{_SIGNED} {where}ORDER BY size DESC LIMIT 1"
-    given = {} if until is None else {"until": until}
-    row = (await connection.execute(text(sql), given)).first()
+    newest = select(_CHECKPOINTS).order_by(_CHECKPOINTS.c.size.desc()).limit(1)
+    if until is not None:
+        newest = newest.where(_CHECKPOINTS.c.at <= until)
+    row = (await connection.execute(newest)).first()
     return None if row is None else _signed_of(row)
 
 
 async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
     """The checkpoint of exactly so many leaves, if one was signed."""
-    row = (await connection.execute(text(f"{_SIGNED} WHERE size = :size"), {"size": size})).first()
+    of_size = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size == size)
+    row = (await connection.execute(of_size)).first()
     return None if row is None else _signed_of(row)
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
     """The first checkpoint that covers a leaf: always the same one, however long the log is."""
-    sql = f"{_SIGNED} WHERE size > :number ORDER BY size LIMIT 1"
-    row = (await connection.execute(text(sql), {"number": number})).first()
-    return None if row is None else _signed_of(row)
+    return next(iter(await heads_after(connection, number, limit=1)), None)
 
 
 async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> list[SignedHead]:
     """Checkpoints of more than `size` leaves, the smallest first."""
-    rows = await connection.execute(
-        text(f"{_SIGNED} WHERE size > :size ORDER BY size LIMIT :limit"),
-        {"size": size, "limit": limit},
-    )
+    larger = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size > size)
+    rows = await connection.execute(larger.order_by(_CHECKPOINTS.c.size).limit(limit))
     return [_signed_of(row) for row in rows]
 
 

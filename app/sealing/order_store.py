@@ -136,7 +136,8 @@ async def named_orders(
     """These orders as leaves name them, each with its key; none for one that no leaf names."""
     rows = await select_in(
         connection,
-        sql=f"SELECT {', '.join(_ROW)} FROM order_keys WHERE order_key IN ({{}})",  # noqa: S608
+        sql="SELECT number, order_key, key, commitment, leaves, last FROM order_keys "
+        "WHERE order_key IN ({})",
         values=orders,
     )
     return {
@@ -167,11 +168,11 @@ async def forget_order(connection: AsyncConnection, order: str) -> None:
     )
 
 
-_LEAF: Final = "number, kind, subject, document, hash"
 _READ_AGAIN: Final = (
-    f"SELECT {_LEAF} FROM log_leaves WHERE subject >= ? AND subject < ? ORDER BY number"  # noqa: S608
+    "SELECT number, kind, subject, document, hash FROM log_leaves "
+    "WHERE subject >= ? AND subject < ? ORDER BY number"
 )
-_FIRST: Final = f"SELECT {_LEAF} FROM log_leaves WHERE subject = ?"  # noqa: S608
+_FIRST: Final = "SELECT number, kind, subject, document, hash FROM log_leaves WHERE subject = ?"
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
@@ -187,7 +188,7 @@ def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[
     return found
 
 
-_NUMBERED: Final = f"SELECT {_LEAF} FROM log_leaves WHERE number = ?"  # noqa: S608
+_NUMBERED: Final = "SELECT number, kind, subject, document, hash FROM log_leaves WHERE number = ?"
 
 
 def chain_of(connection: PlainConnection, named: NamedOrder) -> list[Leaf]:

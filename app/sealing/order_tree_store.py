@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import SEALING, take_lock
@@ -22,6 +22,7 @@ from reconcile.transparency.order_tree import (
     BITS,
     GROUPED,
     LEVELS,
+    Counted,
     Keyed,
     OrderEntry,
     group_of,
@@ -47,7 +48,7 @@ class SealedTree:
     root: Hash
 
 
-_TREE: Final = "SELECT number, at, size, orders, root FROM order_trees"
+_TREES: Final = table("order_trees", *map(column, ("number", "at", "size", "orders", "root")))
 
 
 def _tree_of(row: Sequence[Any]) -> SealedTree:
@@ -59,16 +60,16 @@ async def newest_tree(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SealedTree | None:
     """The newest tree, or that of an instant; None before there was one."""
-    where = "" if until is None else "WHERE at <= :until "
-    given = {} if until is None else {"until": until}
-    sql = f"{_TREE} {where}ORDER BY number DESC LIMIT 1"
-    row = (await connection.execute(text(sql), given)).first()
+    newest = select(_TREES).order_by(_TREES.c.number.desc()).limit(1)
+    if until is not None:
+        newest = newest.where(_TREES.c.at <= until)
+    row = (await connection.execute(newest)).first()
     return None if row is None else _tree_of(row)
 
 
 async def all_trees(connection: AsyncConnection) -> list[SealedTree]:
     """Every tree, the oldest first."""
-    rows = await connection.execute(text(f"{_TREE} ORDER BY number"))
+    rows = await connection.execute(select(_TREES).order_by(_TREES.c.number))
     return [_tree_of(row) for row in rows]
 
 
@@ -82,13 +83,13 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 # --- keeping -------------------------------------------------------------------------------------
 
 
-def keep_states(connection: PlainConnection, size: int, entries: Sequence[OrderEntry]) -> None:
+def keep_states(connection: PlainConnection, size: int, entries: Sequence[Counted]) -> None:
     """Keep how many leaves some orders have in the log of that size."""
     insert_rows(
         connection,
         table="order_states",
         columns=("commitment", "size", "leaves", "last"),
-        rows=[(each.commitment, size, each.leaves, each.last) for each in entries],
+        rows=[(of, size, leaves, last) for of, leaves, last in entries],
         conflict="ON CONFLICT DO NOTHING",
     )
 
@@ -122,10 +123,10 @@ def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
 # --- asking --------------------------------------------------------------------------------------
 
 _HASHES: Final = (
-    "WITH RECURSIVE places(place) AS (SELECT {first} UNION ALL "
-    "SELECT place + 1 FROM places WHERE place < {last}) "
-    "SELECT place, (SELECT hash FROM order_nodes WHERE level = {level} "
-    "AND order_nodes.place = places.place AND size <= {size} ORDER BY size DESC LIMIT 1) "
+    "WITH RECURSIVE places(place) AS (SELECT CAST(:first AS BIGINT) UNION ALL "
+    "SELECT place + 1 FROM places WHERE place < :last) "
+    "SELECT place, (SELECT hash FROM order_nodes WHERE level = :level "
+    "AND order_nodes.place = places.place AND size <= :size ORDER BY size DESC LIMIT 1) "
     "FROM places"
 )
 
@@ -134,9 +135,8 @@ async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
     """The hashes of these groups in the tree of the log of that size, where they have orders."""
-    # Whole numbers of ours, so they may stand in the text.
-    sql = _HASHES.format(first=places[0], last=places[-1], level=bits, size=int(size))
-    rows = await connection.execute(text(sql))
+    values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
+    rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows if found is not None}
 
 

@@ -92,7 +92,7 @@ class LedgerLine:
 # --- taking ---------------------------------------------------------------------------------------
 
 
-def taking(ledger: Ledger) -> LedgerLine | None:
+def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
     """The order's money as of the ledger's instant; None for an order nobody had spoken of."""
     opened = min(_dates(ledger.case), default=None)
     if opened is None:

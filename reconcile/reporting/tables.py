@@ -268,9 +268,8 @@ changed late and what it cost; then what proves it, in full; the lists of single
 # --- the report as JSON values, and back ----------------------------------------------------------
 
 
-def report_document(report: PeriodReport) -> dict[str, Any]:
-    """The report as JSON values: what it is of, whether the ties hold, then each table's rows."""
-    scope = report.scope
+def scope_document(scope: Scope) -> dict[str, Any]:
+    """What a report or a journal is of, as JSON values."""
     return {
         "from": format_instant(scope.start),
         "to": format_instant(scope.end),
@@ -280,6 +279,13 @@ def report_document(report: PeriodReport) -> dict[str, Any]:
         **({} if scope.zone == "UTC" else {"zone": scope.zone}),
         **({"merchant": scope.merchant} if scope.merchant else {}),
         **_closed(scope),
+    }
+
+
+def report_document(report: PeriodReport) -> dict[str, Any]:
+    """The report as JSON values: what it is of, whether the ties hold, then each table's rows."""
+    return {
+        **scope_document(report.scope),
         "ties_hold": report.ties_hold,
         **{
             table.name: [_row(table, row) for row in getattr(report, table.name)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,17 @@ import httpx2
 import pytest
 from openapi_spec_validator import validate
 
+from app import bootstrap_reports
 from app.access.operators import Proven
 from app.access.tokens import TOKEN_SCOPES, issue_token
 from app.api.openapi import API_DOCUMENT, api_document
+from app.api.report_routes import Makes
+from app.config.settings import Settings
 from app.core.problems import TYPE, problem_body
 from app.finance import closed_periods
 from app.finance.match_rules import rules_document, save_rules
 from app.finance.period_store import Closed
+from app.finance.verify_periods import VerifiedPeriods
 from app.orders.notify_shop import notification_body
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
@@ -194,7 +199,7 @@ async def _orders(asking: _Asking, driver: Driver) -> None:
     await asking.ask("outcomes?after=99999", 410)
 
 
-REPORT = "reports?from=2019-12-01&to=2019-12-31&as_of=2020-01-01T00:00:00Z"
+PERIOD = "from=2019-12-01&to=2019-12-31&as_of=2020-01-01T00:00:00Z"
 """Of a time before everything: it is made in another process, which has the machine's clock."""
 
 
@@ -211,10 +216,20 @@ async def _finance(asking: _Asking) -> None:
         for each in listed if one else ():
             await asking.ask(f"{path}/{each[one]}")
     await asking.ask("rules")
-    while (await asking.ask(REPORT, None)).get("state") == "under_way":
-        pass
-    await asking.ask("reports?from=x&to=2019-12-31", 422)
-    for path in ("runs/x", "breaks/x", "bank/lines/x", "periods/2020-01"):
+    for path in (
+        f"reports?{PERIOD}", f"journals?{PERIOD}", "periods/verification",
+        "periods/2026-10/verification",
+    ):  # fmt: skip
+        while (await asking.ask(path, None)).get("state") == "under_way":
+            pass
+    rules = {"toml": '[tolerance]\nKES = "100.00"\n'}
+    assert (await asking.ask("rules/preview", method="POST", json=rules))["changes"]
+    for status, body in ((422, {"toml": "x"}), (422, {}), (400, [])):
+        await asking.ask("rules/preview", status, method="POST", json=body)
+    for path in ("reports", "journals"):
+        await asking.ask(f"{path}?from=x&to=2019-12-31", 422)
+    for path in ("runs/x", "breaks/x", "bank/lines/x", "periods/2020-01",
+                 "periods/2020-01/verification"):  # fmt: skip
         await asking.ask(path, 404)
 
 
@@ -298,6 +313,24 @@ async def _misspelled(asking: _Asking) -> None:
             assert twice["code"] == "parameter_invalid"
 
 
+def _making(driver: Driver) -> Callable[[Settings], Makes]:
+    """As ever, but here what would see the machine's clock, or that no month was closed."""
+    makes = bootstrap_reports.making_reports
+
+    async def verification(period: str | None) -> list[dict[str, Any]]:
+        found = VerifiedPeriods(period="2026-10", step="chain", passed=True, sentence="It is.")
+        return [found.document()]
+
+    def making(settings: Settings) -> Makes:
+        return replace(
+            makes(settings),
+            preview=lambda rules: bootstrap_reports.preview(driver.context, settings, rules),
+            verification=verification,
+        )
+
+    return making
+
+
 async def test_every_operation_answers_as_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +350,7 @@ async def test_every_operation_answers_as_described(
     monkeypatch.setattr(closed_periods, "closed_periods", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}
     async with shop(tmp_path, opened(), **settings) as (driver, _):
+        monkeypatch.setattr(bootstrap_reports, "making_reports", _making(driver))
         token = await issue_token(driver.context, name="all", scopes=TOKEN_SCOPES)
         asking = _Asking(driver, token)
         await _checkout(asking)

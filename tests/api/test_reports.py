@@ -1,57 +1,87 @@
-"""Reports of any period by the API: made beside what is served, and the command's document."""
+"""What finance has made by the API when it is asked for: reports and journals of any period, the
+proof of closed months, a preview of rules: beside what is served, and as the commands write it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 from app import bootstrap_reports
 from app.access.tokens import issue_token
+from app.api.finance_schemas import MOST_RULES
+from app.api.report_routes import Makes
+from app.bootstrap_elsewhere import Use
 from app.cli import main
 from app.config.load import load_settings
 from app.core.clock import SystemClock
 from app.core.errors import UnreachableError, UsageError
-from app.finance.report_period import report_period
-from app.finance.reports.render import render
+from app.finance import close_period, match_rules
+from app.finance.match_rules import save_rules
 from reconcile.instants import MINUTE, Instant
+from reconcile.reporting.closing import Closing
 from reconcile.reporting.report import Scope
+from tests.api.described import not_as_described
 from tests.api.driving import Driver, environ
 from tests.api.test_finance import Books, keep_books
 from tests.reconcile.build import T
 
 Ask = Callable[..., Awaitable[httpx2.Response]]
+Post = Callable[[Any], Awaitable[httpx2.Response]]
 
 PERIOD = "reports?from=2026-01-01&to=2026-12-31"
 
 
 class Maker:
-    """Makes reports in this process, and waits before each where it is told to."""
+    """Makes them in this process, and waits before each where it is told to.
+
+    asked   the periods of which there was a report or a journal
+    words   what else each was asked with: a journal's form, a month, rules
+    """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self.asked: list[Scope] = []
+        self.words: list[Any] = []
         self.go_on = asyncio.Event()
         self.go_on.set()
         self.refuses = ""
+        self.makes = Makes(
+            report=lambda scope: self._scoped(bootstrap_reports.made_report, scope, "json"),
+            journal=lambda scope, *words: self._scoped(bootstrap_reports.journal, scope, *words),
+            verification=lambda period: self._does(bootstrap_reports.verification, period),
+            preview=lambda rules: self._does(bootstrap_reports.preview, rules),
+        )
 
-    async def __call__(self, scope: Scope) -> bytes:
+    async def _scoped(self, use: Use, scope: Scope, *words: Any) -> Any:
         self.asked.append(scope)
+        return await self._does(use, scope, *words)
+
+    async def _does(self, use: Use, *words: Any) -> Any:
+        self.words.append(words[-1] if len(words) < 3 else words[1])
         await self.go_on.wait()
         if self.refuses:
             raise UsageError(self.refuses)
-        report = await report_period(self._driver.context, scope, progress=lambda _: None)
-        return render(report, "json")
+        return await use(self._driver.context, None, *words)
+
+
+def as_described(answer: httpx2.Response) -> httpx2.Response:
+    """The same, which is what the description says."""
+    assert not_as_described(answer) == [], answer.text
+    return answer
 
 
 @pytest.fixture
 def maker(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Maker:
     made = Maker(driver)
-    monkeypatch.setattr("app.bootstrap_reports.making_reports", lambda settings: made)
+    monkeypatch.setattr("app.bootstrap_reports.making_reports", lambda settings: made.makes)
     return made
 
 
@@ -62,9 +92,24 @@ async def ask(driver: Driver, maker: Maker) -> Ask:
 
     async def asking(path: str = PERIOD, token: str = token) -> httpx2.Response:
         bearer = {"Authorization": f"Bearer {token}"}
-        return await driver.client.get(f"/api/v1/{path}", headers=bearer)
+        return as_described(await driver.client.get(f"/api/v1/{path}", headers=bearer))
 
     return asking
+
+
+@pytest.fixture
+async def post(driver: Driver, maker: Maker) -> Post:
+    """Sends rules to be tried, with a token of finance."""
+    token = await issue_token(driver.context, name="rules", scopes=["finance"])
+
+    async def posting(body: Any) -> httpx2.Response:
+        bearer = {"Authorization": f"Bearer {token}"}
+        path = "/api/v1/rules/preview"
+        return as_described(
+            await driver.client.post(path, headers=bearer, content=json.dumps(body))
+        )
+
+    return posting
 
 
 async def test_it_is_the_document_of_the_command(
@@ -151,16 +196,157 @@ async def test_a_report_that_takes_too_long_is_ended(
         start=Instant(T - MINUTE), end=T, as_of=T, basis="captured", environment="sandbox"
     )
     with pytest.raises(UnreachableError, match="ask for a shorter period"):
-        await make(scope)
+        await make.report(scope)
 
 
 async def test_a_process_of_its_own_makes_it(driver: Driver) -> None:
     """Of a time before everything: that process has the machine's clock."""
     token = await issue_token(driver.context, name="reports", scopes=["finance"])
-    period = "reports?from=2019-12-01&to=2019-12-31&as_of=2020-01-01T00:00:00Z"
-    bearer, code = {"Authorization": f"Bearer {token}"}, 202
-    while code == 202:
-        answer = await driver.client.get(f"/api/v1/{period}", headers=bearer)
-        code = answer.status_code
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["to"] == "2020-01-01T00:00:00Z"
+    bearer = {"Authorization": f"Bearer {token}"}
+    period = "from=2019-12-01&to=2019-12-31&as_of=2020-01-01T00:00:00Z"
+
+    async def made(method: str, path: str, body: Any = None) -> Any:
+        code = 202
+        while code == 202:
+            answer = await driver.client.request(
+                method, f"/api/v1/{path}", headers=bearer, json=body
+            )
+            code = answer.status_code
+        return as_described(answer).json()
+
+    assert (await made("GET", f"reports?{period}"))["to"] == "2020-01-01T00:00:00Z"
+    assert (await made("GET", f"journals?{period}"))["transactions"] == []
+    assert await made("GET", "periods/verification") == {"passed": True, "steps": []}
+    assert (await made("POST", "rules/preview", {"toml": ""}))["changes"] == []
+    assert (await made("POST", "rules/preview", {"toml": "x"}))["code"] == "rules_invalid"
+
+
+JOURNAL = "journals?from=2026-01-01&to=2026-12-31"
+
+
+def _written(words: Sequence[str], path: Path) -> bytes:
+    """What a command writes into a file."""
+    assert main.run((*words, "-o", str(path))) == 0
+    return path.read_bytes()
+
+
+async def test_a_journal_is_that_of_the_command(
+    ask: Ask, driver: Driver, maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each form, byte for byte; JSON where none is said."""
+    await keep_books(driver, tmp_path, monkeypatch)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    words = ("report", "journal", "--from", "2026-01-01", "--to", "2026-12-31", "--format")
+    for form, kind in (
+        ("json", "application/json"),
+        ("csv", "text/csv; charset=utf-8"),
+        ("beancount", "text/plain; charset=utf-8"),
+    ):
+        written = await asyncio.to_thread(_written, (*words, form), tmp_path / form)
+        for _ in range(2):  # the second is given from what was made
+            answer = await ask(f"{JOURNAL}&format={form}")
+            assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
+            assert answer.content == written
+    assert (await ask(JOURNAL)).json()["count"] > 3
+    assert len(maker.asked) == 3
+    assert os.listdir(folder) == []
+
+
+async def test_a_journal_that_is_too_long_is_refused(
+    ask: Ask, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is whole: nothing of it is answered."""
+    monkeypatch.setattr(bootstrap_reports, "MAX_JOURNAL_BYTES", 100)
+    refused = await ask(JOURNAL)
+    assert (refused.status_code, refused.json()["code"]) == (409, "report_not_made")
+    assert "`tallyhook report journal` write it" in refused.json()["detail"]
+    for query, word in (("&format=pdf", "format is one of json, csv"), ("&as_of=x", "as_of: ")):
+        refused = await ask(JOURNAL + query)
+        assert (refused.status_code, refused.json()["code"]) == (422, "parameter_invalid")
+        assert word in refused.json()["detail"]
+
+
+async def test_one_is_made_at_once_whatever_it_is(
+    ask: Ask, post: Post, maker: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.core.jobs.PATIENCE_S", 0.0)
+    maker.go_on.clear()
+    first = await ask(JOURNAL)
+    assert (first.status_code, first.json()["detail"][:11]) == (202, "The journal")
+    for other in (await ask(), await ask("periods/verification"), await post({"toml": ""})):
+        assert (other.status_code, other.json()["code"]) == (503, "reports_busy")
+    maker.go_on.set()
+
+
+async def test_the_proof_of_closed_months_is_that_of_the_command(
+    ask: Ask, driver: Driver, maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all, or of one; where a step fails, it says so; of none that is not closed."""
+    books = await keep_books(driver, tmp_path, monkeypatch)
+    nothing = (await ask("periods/verification")).json()
+    assert nothing == {"passed": True, "steps": []}
+    monkeypatch.setattr(close_period, "REPORT_FORMATS", ("table", "json", "csv"))
+    for month in ("2026-08", "2026-09"):
+        asked = close_period.CloseRequest(
+            period=month, by=None, as_of=None, margin_days=10, sources={}, still_s=0.0
+        )
+        done = await close_period.close_period(driver.context, asked, progress=lambda _: None)
+        assert isinstance(done, Closing), done
+    told = await books.told("period", "verify")
+    assert [each["period"] for each in told] == ["2026-08"] * 4 + ["2026-09"] * 4
+    assert (await ask("periods/verification")).json() == {"passed": True, "steps": told}
+    one = (await ask("periods/2026-09/verification")).json()
+    assert one == {"passed": True, "steps": told[4:]}
+    unknown = await ask("periods/2026-10/verification")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "period_not_closed")
+    assert maker.words == [None, None, "2026-09"]
+
+
+async def test_a_step_that_fails_is_said_before_all_steps(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [
+        {"period": "2026-09", "step": step, "passed": step == "chain", "sentence": "…"}
+        for step in ("chain", "prints")
+    ]
+
+    async def verification(*_: Any) -> list[dict[str, Any]]:
+        return steps
+
+    monkeypatch.setattr(bootstrap_reports, "verification", verification)
+    assert (await ask("periods/verification")).json() == {"passed": False, "steps": steps}
+
+
+async def test_a_preview_of_rules_is_that_of_the_command(
+    post: Post, driver: Driver, maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It puts nothing in force; after other rules were, it is made anew."""
+    books = await keep_books(driver, tmp_path, monkeypatch)
+    rules, file = '[tolerance]\nKES = "100.00"\n', tmp_path / "rules.toml"
+    file.write_text(rules)
+    before = await books.get("rules")
+    told = await books.told("reconcile", "preview", "--rules", str(file))
+    assert told["changes"]
+    for _ in range(2):
+        assert (await post({"toml": rules})).json() == told
+    assert await books.get("rules") == before
+    assert maker.words == [rules]
+    await save_rules(driver.context, rules, by=None)
+    assert (await post({"toml": rules})).json()["changes"] == []
+
+
+async def test_rules_that_are_none_are_refused(post: Post, maker: Maker) -> None:
+    """By every mistake; and a body that is anything else."""
+    refused = await post({"toml": "bank_margin = 3\n[tolerance]\nKES = 'x'\n"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "rules_invalid")
+    assert "bank_margin" in refused.json()["detail"]
+    assert "tolerance.KES" in refused.json()["detail"]
+    assert (await post({"toml": "\ud800"})).json()["code"] == "rules_invalid"
+    for body in ({}, {"toml": 3}, {"toml": "", "by": "Ann"}):
+        assert (await post(body)).json()["code"] == "request_invalid"
+    assert (await post([])).json()["code"] == "json_invalid"
+    assert (await post({"toml": "#" * (2 * MOST_RULES)})).status_code == 413
+    assert len(maker.words) == 2
+    assert MOST_RULES == match_rules.MAX_BYTES

@@ -215,6 +215,31 @@ def _names(node: ast.expr) -> list[str]:
     return _names(node.func) if isinstance(node, ast.Call) else []
 
 
+_TAKES_SQL = frozenset({"text", "ask", "statement", "stream", "select_in", "select_rows"})
+"""Functions and methods of which an argument is SQL."""
+
+
+def sql_is_put_together_in_one_place(module: Module) -> Iterator[str]:
+    """A statement is whole: what it shares with others comes into it by `statement`, values by its
+    parameters, and lists with conditions are SQLAlchemy's to compose. What a migration did stays
+    as it was."""
+    if not module.within("app") or module.within(MIGRATIONS):
+        return
+    for number, line in enumerate(module.text.splitlines(), 1):
+        if "S608" in line:
+            yield f"{module.path}:{number}: puts SQL together: use app.database.statements"
+    for node in module.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        if ast.unparse(node.func).rpartition(".")[2] not in _TAKES_SQL:
+            continue
+        sql = [*node.args[:2], *(word.value for word in node.keywords if word.arg == "sql")]
+        for argument in sql:
+            glued = isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Add)
+            if isinstance(argument, ast.JoinedStr) or glued:
+                yield module.at(node, f"glues SQL: {ast.unparse(argument)}")
+
+
 RULES = (
     files_are_short,
     functions_are_short,
@@ -225,4 +250,5 @@ RULES = (
     errors_are_not_swallowed,
     log_lines_are_fixed_texts_with_known_fields,
     secrets_are_compared_in_constant_time,
+    sql_is_put_together_in_one_place,
 )

@@ -90,6 +90,13 @@ BAD: list[tuple[Rule, str, str]] = [
     (form.secrets_are_compared_in_constant_time, "app/api/routes.py", "0 < x == client_secret"),
     (form.secrets_are_compared_in_constant_time, "app/access/operator_store.py",
      "row[0] == token.encode()"),
+    (form.sql_is_put_together_in_one_place, "app/orders/a_store.py", "sql = x  # noqa: S608"),
+    (form.sql_is_put_together_in_one_place, "app/orders/a_store.py", "text(f'SELECT 1 {x}')"),
+    (form.sql_is_put_together_in_one_place, "app/a.py", "sqlalchemy.text('SELECT 1 ' + x)"),
+    (form.sql_is_put_together_in_one_place, "app/a.py", "statement(f'SELECT {x}', y=z)"),
+    (form.sql_is_put_together_in_one_place, "app/a.py", "connection.ask(f'{x}', (1,))"),
+    (form.sql_is_put_together_in_one_place, "app/a.py",
+     "select_in(connection, sql=x + ' IN ({})', values=y)"),
 ]  # fmt: skip
 
 GOOD: list[tuple[Rule, str, str]] = [
@@ -121,6 +128,10 @@ GOOD: list[tuple[Rule, str, str]] = [
      "hmac.compare_digest(expected, x)\nx == y\nlen(signature) != n\nmac == 'basic'\n"
      "mac in SCHEMES\nname == DIGEST.encode()\nheader in signatures"),
     (form.secrets_are_compared_in_constant_time, "app/evidence/a.py", "digest == x"),
+    (form.sql_is_put_together_in_one_place, "app/database/migrations/versions/0001_a.py",
+     "text(f'SELECT {x}')  # noqa: S608"),
+    (form.sql_is_put_together_in_one_place, "app/a.py",
+     "text(statement('SELECT {columns}', columns=f'{x}, {y}'))"),
 ]  # fmt: skip
 
 

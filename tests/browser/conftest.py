@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,8 +28,9 @@ def new_context(browser: Any, **words: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def look() -> Looking[Any]:
-    """Opens Chromium, without a window, for a function that returns what it saw there.
+def look() -> Iterator[Looking[Any]]:
+    """Gives Chromium, without a window, to a function that returns what it saw there: one browser
+    for all, each of whose contexts begins with nothing.
 
     In a thread of its own: the driver's event loop must not be that of the tests. Skips where no
     browser is installed.
@@ -36,21 +38,23 @@ def look() -> Looking[Any]:
     if not CHROMIUM.exists():
         pytest.skip(f"no browser: {CHROMIUM} is not installed")
     driver = pytest.importorskip("playwright.sync_api")
-
-    def looking(use: Callable[[Any], Any]) -> Any:
+    with ThreadPoolExecutor(1) as thread:
+        playwright = thread.submit(driver.sync_playwright().start).result()
         # A root user's browser has no sandbox of its own; it only opens files that tests made.
         words = ["--no-sandbox"] if os.geteuid() == 0 else []
-        with driver.sync_playwright() as playwright:
-            browser = playwright.chromium.launch(
-                executable_path=str(CHROMIUM), args=words, timeout=PATIENCE_S * 1_000
-            )
+        opening = partial(
+            playwright.chromium.launch, executable_path=str(CHROMIUM), args=words,
+            timeout=PATIENCE_S * 1_000,
+        )  # fmt: skip
+        browser = thread.submit(opening).result()
+
+        def looking(use: Callable[[Any], Any]) -> Any:
             try:
                 return use(browser)
             finally:
-                browser.close()
+                for context in browser.contexts:
+                    context.close()
 
-    def in_a_thread(use: Callable[[Any], Any]) -> Any:
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(looking, use).result()  # a hang ends with its test
-
-    return in_a_thread
+        yield lambda use: thread.submit(looking, use).result()  # a hang ends with its test
+        thread.submit(browser.close).result()
+        thread.submit(playwright.stop).result()

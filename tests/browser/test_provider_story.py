@@ -119,7 +119,7 @@ def test_a_provider_is_connected_from_pages_alone(seen: Seen) -> None:
 
 
 def test_its_pages_fit_and_have_nothing_to_complain_of(seen: Seen) -> None:
-    """Wide and narrow, light and dark, under the real content security policy."""
+    """Wide and narrow, under the real content security policy."""
     assert {name: wide for name, wide in seen.wide.items() if wide > 0} == {}
     assert (seen.said, seen.elsewhere) == ([], [])
     assert {name: each for name, each in seen.violations.items() if each} == {}

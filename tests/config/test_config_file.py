@@ -13,6 +13,7 @@ from app.config import config_file
 from app.config.config_file import plan_settings, write_plan
 from app.config.load import load_settings
 from app.core.errors import ConfigurationError
+from tests.searching import examples
 
 ONE = "TALLYHOOK_SOURCES__SHOP__SECRETS"
 
@@ -95,7 +96,7 @@ def test_who_may_not_give_it_back_writes_nothing(
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"), min_size=1))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_every_value_comes_back(value: str) -> None:
     """Quotes, backslashes, dollars, hashes, line ends: the file's reader gives back all of it."""
     written = config_file._written(value)

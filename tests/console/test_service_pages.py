@@ -44,6 +44,22 @@ def test_a_sentence_of_a_page_has_commands_as_code_and_moments_in_its_zone() -> 
     assert prose("a ` and <b>") == "a ` and &lt;b&gt;"
 
 
+async def test_what_waits_is_counted_so_far_and_no_further(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is sealed yet; where more wait than are counted, the page says so."""
+    async with console.signed_in("support") as client:
+        whole = (await client.get("/now.json")).json()["state"]["unsealed"]
+        monkeypatch.setattr("app.monitoring.health.COUNTED", whole)
+        monkeypatch.setattr("app.console.now_page.COUNTED", whole)
+        more = shown((await client.get("/")).text)
+        monkeypatch.setattr("app.console.now_page.COUNTED", whole + 1)
+        all_of_them = shown((await client.get("/")).text)
+    assert whole > 0
+    assert f"{whole} or more waiting" in more
+    assert f"{whole} waiting" in all_of_them
+
+
 async def test_the_trail_is_newest_first_and_pages_without_gap(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,18 @@ from typing import Literal
 import pytest
 from pydantic import Field
 
+from app.core import toml_file
 from app.core.errors import ConfigurationError
-from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, line_of, read_toml
+from app.core.toml_file import (
+    EMPTY,
+    MOST_TOLD,
+    Mistake,
+    TomlTable,
+    Values,
+    line_of,
+    lines_of,
+    read_toml,
+)
 
 TEXT = """\
 top = 1 # [not.a.header]
@@ -42,7 +52,7 @@ w = 8
     ],
 )  # fmt: skip
 def test_a_key_is_found_on_its_line_and_a_missing_one_on_its_tables(key: str, line: int) -> None:
-    assert line_of(TEXT, key) == line
+    assert line_of(lines_of(TEXT), key) == line
 
 
 class Inner(TomlTable):
@@ -97,11 +107,31 @@ def test_a_table_that_is_left_out_lacks_its_keys() -> None:
         ("é" * 501, "a.toml: is larger than 1,000 bytes"),
         ("x = " + "[" * 990, "a.toml:1: is not TOML"),
         ("\nx = ", "a.toml:2: is not TOML"),
+        ("x = '\ud800'", "a.toml: is not UTF-8"),
     ],
 )
 def test_what_is_no_such_file_is_one_mistake(content: bytes | str, said: str) -> None:
     (told,) = mistakes(content)
     assert told.startswith(said)
+
+
+def test_of_very_many_mistakes_some_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first lines, and how many more there are; the file is gone through once for all."""
+    gone_through, entries = [], toml_file._entries
+
+    def counted(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+        gone_through.append(text)
+        return entries(text)
+
+    monkeypatch.setattr(toml_file, "_entries", counted)
+    with pytest.raises(ConfigurationError) as caught:
+        read_toml("[[several]]\n" * 1_000, File, name="a.toml", most_bytes=20_000)
+    *told, last = caught.value.problems
+    assert len(told) == MOST_TOLD
+    assert [each.partition(" ")[0] for each in told[:2]] == ["a.toml:1:", "a.toml:2:"]
+    # Each table lacks its key; so does the one that is left out.
+    assert last == f"a.toml: {1_001 - MOST_TOLD} more mistakes"
+    assert len(gone_through) == 1
 
 
 def test_a_number_of_thousands_of_digits_is_no_crash() -> None:

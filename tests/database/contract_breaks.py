@@ -143,6 +143,7 @@ async def show(store: Store, found: Break) -> SeenBreak:
 class BreakContract:
     """Breaks keep their identity, and everything that happened to them. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_a_break_lives_from_run_to_run(self, store: Store) -> None:
         """It opens once, stands while it is seen, closes when it is not, and reopens with its
         history; a look touches none of it."""
@@ -187,6 +188,7 @@ class BreakContract:
             assert [one.identity for one in found] == sorted(one.identity for one in found)
             assert "".join(sorted(str(one.seen.order) for one in found)) == orders, words
 
+    @pytest.mark.alike
     async def test_a_break_without_a_date_ages_from_when_it_was_seen_first(
         self, store: Store
     ) -> None:
@@ -211,6 +213,7 @@ class BreakContract:
         versions = await rows(store, "SELECT break_id, version FROM break_versions")
         assert len(versions) == 3
 
+    @pytest.mark.alike
     async def test_a_run_that_another_overtook_gives_life_to_nothing(self, store: Store) -> None:
         """It saw what the later one no longer did, and no run would ever close that; what only
         looked is kept, for it moves no lives."""
@@ -224,6 +227,7 @@ class BreakContract:
         await finish(context(store, at=3), finished(early[1], at=1, lived=False))
         assert (await living(store), await saw(store, early[1])) == ({}, [missing("A")])
 
+    @pytest.mark.alike
     async def test_what_a_refused_run_closed_hides_nothing(self, store: Store) -> None:
         """It began later than the one that overtook it, and was at its end already."""
         await run(store, missing("A"), at=1)
@@ -235,6 +239,7 @@ class BreakContract:
         found = await show(store, missing("A"))
         assert (found.seen.money.minor, found.life.state) == (7, "open")
 
+    @pytest.mark.alike
     async def test_a_run_is_dated_when_it_is_seen(self, store: Store) -> None:
         """So that what people did while it was at work stands before what it found."""
         await run(store, missing("A"), at=1)
@@ -262,6 +267,7 @@ class BreakContract:
         assert await turns(store, missing("A")) == ["opened"]
         assert await turns(store, missing("B")) == ["opened"]
 
+    @pytest.mark.alike
     async def test_a_break_that_closes_cites_what_came_since(self, store: Store) -> None:
         """Events of its order under any spelling, and new rules; not what came before, nor what
         came of others."""
@@ -276,6 +282,7 @@ class BreakContract:
         await run(store, at=5, rules=1)
         assert (await show(store, missing("X"))).life.closed_by == ("rules 1",)
 
+    @pytest.mark.alike
     async def test_deeds_are_only_added_and_stand_in_the_trail(self, store: Store) -> None:
         """Assigned, commented, accepted: each with a name, a reason and the money of that hour."""
         await run(store, missing("A"), at=1)
@@ -302,6 +309,7 @@ class BreakContract:
         assert trail[-1].facts["amount"] == "1500.00"
         assert [step.kind for step in earlier[name]] == ["opened"]
 
+    @pytest.mark.alike
     async def test_above_the_limit_two_operators_accept(self, store: Store) -> None:
         """One proposes and another approves, each having proved who they are; the same one twice is
         refused, and so is one who may not."""
@@ -338,6 +346,7 @@ class BreakContract:
             ("break_accepted", "ann", "bob")
         ]
 
+    @pytest.mark.alike
     async def test_what_has_changed_since_is_not_approved(self, store: Store) -> None:
         """Another sum, or a break that was accepted meanwhile; a name or a note changes nothing."""
         at = context(store, at=9)
@@ -360,6 +369,7 @@ class BreakContract:
             await proposals.approve(first, by=Proven("bob"), reason="x")
         assert await living(store) == {"A": "accepted", "B": "open"}
 
+    @pytest.mark.alike
     async def test_what_nobody_knows_is_above_every_limit(self, store: Store) -> None:
         """An unresolved order of which neither amount nor price was told, in whatever currency;
         where no limit is set, it takes one."""
@@ -372,6 +382,7 @@ class BreakContract:
         with pytest.raises(UsageError, match="is not known"):
             await accept_break(at, name, reason="a gift", by="ann")
 
+    @pytest.mark.alike
     async def test_rules_with_a_limit_are_changed_by_two(self, store: Store) -> None:
         """Whatever changes: a wide tolerance hides a difference as well as a high limit does. One
         person sets the first limit; what comes between a proposal and its approval ends it."""
@@ -396,6 +407,7 @@ class BreakContract:
             trail = await audit_entries(connection, limit=9, action="rules_saved")
         assert [each.facts.get("second") for each in trail] == [None, None, "bob"]
 
+    @pytest.mark.alike
     async def test_late_money_is_settled_by_whoever_may(self, store: Store) -> None:
         """A refund is owed until evidence ends it; what is accepted is open no more."""
         at = context(store, at=2)

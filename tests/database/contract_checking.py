@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from app.finance.ledger_lines import refresh_ledger_lines
@@ -25,6 +26,7 @@ def of_the_builders(problem: str) -> bool:
 class CheckingContract:
     """The check on whatever can be told. A subclass gives `url`."""
 
+    @pytest.mark.alike
     @settings(
         max_examples=6,
         suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -84,6 +84,7 @@ class ClosingContract:
             assert await print_of(connection, "2026-10", "json") == b"{}"
             assert await print_of(connection, "2026-10", "pdf") is None
 
+    @pytest.mark.alike
     async def test_a_period_is_closed_once(self, store: Store) -> None:
         """The database itself takes no second closing of it."""
         async with store.writing() as connection:
@@ -104,6 +105,7 @@ class ClosingContract:
             async with store.writing() as connection:
                 await connection.exec_driver_sql(change.format(table))
 
+    @pytest.mark.alike
     async def test_digests_are_by_kind_and_day_and_of_what_was_known(self, store: Store) -> None:
         """A stretch holds what became known after its first instant, up to its last."""
         await evidence(store)
@@ -160,6 +162,7 @@ class ClosingContract:
         await tamper(store, change.split()[1 if change.startswith("UPDATE") else 2], change)
         assert first_difference(before, await digests(store)) == told
 
+    @pytest.mark.alike
     def test_parts_have_names_of_their_own(self) -> None:
         """No two kinds of evidence share one."""
         assert len({part.name for part in PARTS}) == len(PARTS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from app.receiving.append_store import keep_arrivals
 from app.receiving.confirmation_store import (
     Asking,
@@ -67,6 +69,7 @@ class ConfirmingContract:
             assert not await any_due(connection, asking(at=124))
             assert await waiting_count(connection, "shop") == 2
 
+    @pytest.mark.alike
     async def test_a_clock_that_was_ahead_puts_nothing_off(self, store: Store) -> None:
         """Neither what was heard by it, which is asked about at once, nor what was put off."""
         await tell(store, "asked")
@@ -79,6 +82,7 @@ class ConfirmingContract:
         assert names(await take(store, at=10)) == ["heard", "asked"]
         assert await take(store, at=10) == []
 
+    @pytest.mark.alike
     async def test_the_least_asked_come_first(self, store: Store) -> None:
         """So what is asked about in vain holds up nothing new."""
         await tell(store, "old")
@@ -105,6 +109,7 @@ class ConfirmingContract:
         await tell(store, "e1", at=9)
         assert names(await take(store, at=9)) == ["e1"]
 
+    @pytest.mark.alike
     async def test_what_means_nothing_is_not_asked_about(self, store: Store) -> None:
         """Neither when it arrives nor after the index was rebuilt."""
         await tell(store, "noise", claim="ignored")
@@ -113,6 +118,7 @@ class ConfirmingContract:
             await await_again(connection, now=seconds(1), not_known="not_found")
         assert await take(store, at=2) == []
 
+    @pytest.mark.alike
     async def test_one_word_in_one_batch_twice(self, store: Store) -> None:
         """Two arrivals of one event in one transaction are one question."""
         event = said("e1", order="O", standing="unconfirmed")
@@ -133,6 +139,7 @@ class ConfirmingContract:
         left = await rows(store, "SELECT event_id FROM confirmations ORDER BY event_id")
         assert [row[0] for row in left] == ["e2", "e3", "e4", "other"]
 
+    @pytest.mark.alike
     async def test_after_a_rebuild_what_has_no_final_answer_waits(self, store: Store) -> None:
         """An answer that is final is so for what was said before it, of its order and source."""
         for name in ("final", "denied", "open", "later"):
@@ -153,6 +160,7 @@ class ConfirmingContract:
             await await_again(connection, now=seconds(40), not_known="not_found")
         assert sorted(names(await take(store, at=40))) == ["later", "open"]
 
+    @pytest.mark.alike
     async def test_a_command_that_keeps_arrivals_notes_them_too(self, url: str) -> None:
         """Judged again is as good as at the door: see `keep_arrivals`."""
         async with opened(url) as store:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
+import pytest
+
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.gather_evidence import Providers
 from app.evidence.store import arrived, bytes_of, details_of_records, revisions_of
@@ -33,6 +35,7 @@ PLACED = Record(
 class EvidenceContract:
     """Deliveries with their bytes, records with what is beside them. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_what_arrived_is_given_with_its_bytes(self, store: Store) -> None:
         """In the order of arrival; a repeat without the body, a part with the whole."""
         event = said("e1", order="A", payment="p")
@@ -54,6 +57,7 @@ class EvidenceContract:
         assert found[1].whole is None
         assert size == sum(each.size + len(each.headers) for each in found) + len(whole)
 
+    @pytest.mark.alike
     async def test_what_was_told_by_then(self, store: Store) -> None:
         """Revisions up to an instant, that instant included; details of those that have some."""
         async with store.writing() as connection:

@@ -43,6 +43,7 @@ class HandMatchContract:
         with pytest.raises(UsageError, match="is closed"):
             await match_break(at, name, line="stm_9.1", reason="again", by="ann")
 
+    @pytest.mark.alike
     async def test_a_match_by_hand_is_taken_back(self, store: Store) -> None:
         """By what it was called, or because it is the only one; then the line is free again. What
         was known before stays known."""
@@ -99,6 +100,7 @@ class HandMatchContract:
         await run(store, at=3)
         assert (await show(store, missing("A"))).life.closed_by == ()
 
+    @pytest.mark.alike
     async def test_a_match_speaks_of_the_order_where_its_break_is_about_no_line(
         self, store: Store
     ) -> None:

@@ -37,6 +37,7 @@ from tests.database.builders import (
 )
 from tests.database.history_tables import TABLES
 from tests.reconcile.build import POLICY, seconds
+from tests.searching import examples
 
 Part = Event | Record
 Content = tuple[set[tuple[str, str, str]], set[str]]
@@ -59,6 +60,9 @@ async def tell(store: Store, parts: Sequence[Part], *, cuts: frozenset[int] = fr
                 await keep(store, *waiting)
                 waiting = []
     await keep(store, *waiting)
+
+
+OF_ONE_STORE = [HealthCheck.function_scoped_fixture]
 
 
 class HistoryContract:
@@ -85,7 +89,9 @@ class HistoryContract:
                     assert content(found)[tag + reference] == wanted, (order, cuts, reference)
 
     @given(told=st.deferred(lambda: TWICE_TOLD))
-    @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     async def test_two_arrival_orders_agree(self, store: Store, told: list[Telling]) -> None:
         """Random evidence in two arrival orders gives every order equal histories."""
         found = []
@@ -97,7 +103,9 @@ class HistoryContract:
         assert found[0] == found[1]
 
     @given(parts=st.deferred(lambda: PARTS))
-    @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     async def test_scan_finds_what_gather_finds(self, store: Store, parts: list[Part]) -> None:
         """Scanning all orders gives the very histories that gathering each by key gives."""
         tag = f"{next(_tags)}-"
@@ -109,7 +117,9 @@ class HistoryContract:
         assert {tag + part.order for part in parts if part.order is not None} <= scanned.keys()
 
     @given(parts=st.deferred(lambda: CROSSING))
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     async def test_no_payment_pays_two_orders(self, store: Store, parts: list[Part]) -> None:
         """Where two orders hear of one success as their own, neither is paid."""
         tag = f"{next(_tags)}-"

@@ -97,6 +97,7 @@ def is_held(ledger: Ledger) -> bool:
 class HoldContract:
     """Holds and releases. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_what_only_new_rules_make_fulfillable_is_held(self, store: Store) -> None:
         """It is published as paid and held, never as fulfillable; further starts and a rebuild add
         no second hold, and it is found by its finding."""
@@ -113,6 +114,7 @@ class HoldContract:
         assert found.order == "A"
         assert is_held(found)
 
+    @pytest.mark.alike
     async def test_a_rebuild_holds_as_well(self, store: Store) -> None:
         """`refold --all` right after the upgrade, before any worker."""
         await before_the_upgrade(store, "A", "B")
@@ -122,6 +124,7 @@ class HoldContract:
         await started(context(store, at=30))
         assert len(await told(store)) == 4
 
+    @pytest.mark.alike
     async def test_news_is_not_held(self, store: Store) -> None:
         """What was known before is not fulfillable by the new rules either, and what comes after
         the upgrade makes it so: the shop is told at once."""
@@ -146,6 +149,7 @@ class HoldContract:
         assert await hold_records(store) == []
         assert (await told(store))[-2:] == [("A", "succeeded", 1), ("B", "succeeded", 1)]
 
+    @pytest.mark.alike
     async def test_news_beside_what_is_held_changes_nothing(self, store: Store) -> None:
         """A redelivery between the upgrade and the fold does not make old knowledge new."""
         await before_the_upgrade(store, "A")
@@ -154,6 +158,7 @@ class HoldContract:
         assert await hold_records(store) == [HELD_A]
         assert await told(store) == [OF_BEFORE, AS_HELD]
 
+    @pytest.mark.alike
     async def test_an_order_that_was_never_published_is_not_held(self, store: Store) -> None:
         """It came just before the upgrade, and no earlier version has folded it."""
         await before_the_upgrade(store)
@@ -162,6 +167,7 @@ class HoldContract:
         assert await told(store) == [AS_RELEASED]
         assert await hold_records(store) == []
 
+    @pytest.mark.alike
     async def test_what_was_fulfillable_before_stays_so(self, store: Store) -> None:
         """The shop was told; nothing is taken back by a hold."""
         await keep(store, arrival(paid("A")))
@@ -171,6 +177,7 @@ class HoldContract:
         await started(context(store, at=20))
         assert await told(store) == [AS_RELEASED]
 
+    @pytest.mark.alike
     async def test_evidence_that_is_read_late_is_not_held(self, store: Store) -> None:
         """Once an order was folded by the new rules, what only then is read of an earlier arrival
         is news, though it is dated before: the rules have not changed since."""
@@ -184,6 +191,7 @@ class HoldContract:
         assert await hold_records(store) == []
         assert (await told(store))[-1] == AS_RELEASED
 
+    @pytest.mark.alike
     async def test_dropped_ledgers_hold_too_much_and_never_too_little(self, store: Store) -> None:
         """Without its ledger it is not known by which rules an order was folded."""
         await before_the_upgrade(store, "A")
@@ -250,6 +258,7 @@ class HoldContract:
         await started(at)
         assert is_held(await explain_order(context(store, at=21), "A"))
 
+    @pytest.mark.alike
     async def test_who_needs_the_hold_before_the_worker_comes(self, store: Store) -> None:
         """It is recorded once, and the fold that comes later publishes what it sees."""
         await before_the_upgrade(store, "A")
@@ -298,6 +307,7 @@ class HoldContract:
         with pytest.raises(NotFoundError, match=r"^A, B are not held \(rules_changed\)"):
             await release(at, ["A", "B"], reason="rules_changed")
 
+    @pytest.mark.alike
     async def test_a_release_before_the_worker_came(self, store: Store) -> None:
         """What reads as held can be released: hold and release stand beside each other."""
         await before_the_upgrade(store, "A")

@@ -108,6 +108,7 @@ class ImportContract:
         rest = await streamed(store, book_rows, first="a2")
         assert (len(first), first + rest) == (1, found)
 
+    @pytest.mark.alike
     async def test_the_same_book_again_changes_nothing_and_a_changed_row_is_a_new_version(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -256,6 +257,7 @@ class ImportContract:
         told = await rows(store, "SELECT told FROM bank_lines ORDER BY minor")
         assert told == [("PO-1 of •",), ("PO-2547112233449",)]
 
+    @pytest.mark.alike
     async def test_a_payout_is_the_sum_of_the_lines_that_name_it(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -274,6 +276,7 @@ class ImportContract:
         async with store.reading() as connection:
             assert await payouts(connection, as_of=EARLIEST) == []
 
+    @pytest.mark.alike
     async def test_an_erased_phone_does_not_come_back(self, store: Store, tmp_path: Path) -> None:
         """Neither with the same file nor with a new version."""
         line = "A,1.00,KES,unpaid,254700000001,"
@@ -367,6 +370,7 @@ class ImportContract:
                 after = page[-1]
         assert found == [("a", "order", 1), ("a", "order", 2), ("b", "order", 3)]
 
+    @pytest.mark.alike
     async def test_imports_are_listed_newest_first_each_after_the_one_before(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -382,6 +386,7 @@ class ImportContract:
 
     # --- taken back ------------------------------------------------------------------------------
 
+    @pytest.mark.alike
     @pytest.mark.parametrize(
         ("files", "withdrawn", "left", "restored"),
         [
@@ -448,6 +453,7 @@ class ImportContract:
         found = await streamed(store, read, at=at)
         return " ".join(sorted(f"{row[name]}={row[minor] // 100}" for row in found))
 
+    @pytest.mark.alike
     async def test_a_withdrawal_is_refused_where_there_is_nothing_to_take_back(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -471,6 +477,7 @@ class ImportContract:
         await book(store, tmp_path, "A,1.00,KES,paid,,", at=100)
         assert await self._standing(store, "book", at=199) == "A=1 B=1"
 
+    @pytest.mark.alike
     async def test_no_import_begins_while_one_is_taken_back(
         self, store: Store, tmp_path: Path, monkeypatch: Any
     ) -> None:
@@ -508,6 +515,7 @@ class ImportContract:
             (entry,) = await audit_entries(connection, limit=9, action="statement_withdrawn")
         assert entry.facts["later_imports"] == "2"
 
+    @pytest.mark.alike
     async def test_more_than_one_person_may_accept_is_taken_back_by_two(
         self, store: Store, tmp_path: Path
     ) -> None:

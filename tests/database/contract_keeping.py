@@ -143,6 +143,7 @@ class KeepingContract:
                 assert names == [each.delivery_id for each in kept[len(kept) - count :]]
                 assert names, "the ring was emptied"
 
+    @pytest.mark.alike
     async def test_the_ring_keeps_what_fits(self, url: str) -> None:
         """A ring that is not over a bound lets nothing go, also after it was opened again."""
         for _ in range(2):
@@ -173,6 +174,7 @@ class KeepingContract:
             await run(connection, ring.append, [rejection()])
         assert (await kept_in_ring(store))[0] == 6
 
+    @pytest.mark.alike
     async def test_tokens(self, store: Store) -> None:
         """A token opens until it is revoked; its name is used once; no other text opens."""
         at = context(store)
@@ -198,6 +200,7 @@ class KeepingContract:
         assert (entry.name, entry.revoked_at) == ("shop", at.clock.now())
         assert entry.changed_at == entry.revoked_at
 
+    @pytest.mark.alike
     async def test_what_a_token_is_for(self, store: Store) -> None:
         """Without a name for them, three scopes; named, those alone; making and revoking one is in
         the trail with them."""
@@ -231,6 +234,7 @@ class KeepingContract:
         assert entry.in_force(now + 2 * HOUR - TICK)
         assert not entry.in_force(now + 2 * HOUR)
 
+    @pytest.mark.alike
     @pytest.mark.parametrize(
         "until",
         ["", "0d", "90", "d", "-1d", "2020-01-01T00:00:00Z", "2027-01-01", "1d ", "99999999d"],
@@ -240,12 +244,14 @@ class KeepingContract:
             await issue_token(context(store), name="shop", until=until)
         assert await known_tokens(context(store)) == []
 
+    @pytest.mark.alike
     @pytest.mark.parametrize("name", ["", "a b", "x" * 61, "é", "a\n"])
     async def test_token_names(self, store: Store, name: str) -> None:
         """A name that could not be typed or listed is refused."""
         with pytest.raises(UsageError):
             await issue_token(context(store), name=name)
 
+    @pytest.mark.alike
     @pytest.mark.parametrize(("own", "other"), [("sandbox", "live"), ("live", "sandbox")])
     @pytest.mark.parametrize("purpose", ["serving", "writing", "reading"])
     async def test_the_stamp(self, url: str, own: str, other: str, purpose: Purpose) -> None:
@@ -258,6 +264,7 @@ class KeepingContract:
         async with open_store(StoreSettings(url=url), purpose=purpose) as store:
             assert store.environment == own
 
+    @pytest.mark.alike
     async def test_a_new_database_must_be_given_an_environment(self, url: str) -> None:
         """A new database is not made without saying what it is for."""
         with pytest.raises(ConfigurationError, match="TALLYHOOK_ENVIRONMENT"):

@@ -23,7 +23,7 @@ from app.privacy.check import Rebuilding, check_database
 from app.receiving.store import Store
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
-from reconcile.matching.ledger_lines import taking
+from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.rows import LedgerLineRow, ledger_line_row
 from reconcile.money import Money
 from tests.database.builders import SOURCES, arrival, context, keep, rows, said
@@ -38,7 +38,7 @@ async def folded(store: Store, *, at: int) -> list[LedgerLineRow]:
         async for part in scan(connection):
             for history in part:
                 ledger = fold(history, policy=Policy(), as_of=seconds(at))
-                if (one := taking(ledger)) is not None:
+                if (one := ledger_line_of(ledger)) is not None:
                     found.append(ledger_line_row(one))
     return sorted(found, key=lambda row: row[:2])
 
@@ -50,7 +50,7 @@ async def cached(store: Store, *, at: int, within: Any = None) -> list[LedgerLin
         overlay = await overlay_of(context(store, at=at), connection, now=now)
         ranged = {} if within is None else {"within": within}
         async for part in ledger_lines_now(connection, overlay, as_of=now, **ranged):
-            found += [LedgerLineRow(*row) for row in part]
+            found += part
     return found
 
 
@@ -61,7 +61,7 @@ async def then(store: Store, *, at: int) -> list[LedgerLineRow]:
         context(store, at=99_999), as_of=seconds(at), progress=quiet
     ) as scratch:
         async for part in flat_ledger_lines(scratch, as_of=seconds(at)):
-            found += [LedgerLineRow(*row) for row in part]
+            found += part
     return found
 
 
@@ -83,6 +83,7 @@ async def several(store: Store) -> None:
 class LedgerLinesContract:
     """A cache that is never wrong. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_takings_read_from_the_cache_are_those_that_folding_gives(
         self, store: Store
     ) -> None:
@@ -113,6 +114,7 @@ class LedgerLinesContract:
         assert await refresh_ledger_lines(context(store, at=WINDOW_S), progress=quiet) == 1
         assert "timed_out" in (await rows(store, "SELECT told FROM takings"))[0][0]
 
+    @pytest.mark.alike
     async def test_an_order_that_shares_evidence_is_folded_with_it(self, store: Store) -> None:
         """A payment that two orders claim pays neither, though only one of them was spoken of."""
         await keep(store, arrival(paid("A"), at=1))
@@ -125,6 +127,7 @@ class LedgerLinesContract:
         assert await cached(store, at=4) == await folded(store, at=4)
         assert [row.whole is None for row in await cached(store, at=4)] == [False, False]
 
+    @pytest.mark.alike
     async def test_an_event_that_names_no_order_reaches_all_that_share_its_payment(
         self, store: Store
     ) -> None:
@@ -139,6 +142,7 @@ class LedgerLinesContract:
         assert after == await folded(store, at=3)
         assert [old != new for old, new in zip(before, after, strict=True)] == [True, True]
 
+    @pytest.mark.alike
     async def test_takings_of_the_past_are_those_of_what_was_known(self, store: Store) -> None:
         """An order of which nothing had arrived is not among them."""
         await several(store)
@@ -156,6 +160,7 @@ class LedgerLinesContract:
         assert low + high == await cached(store, at=12)
         assert len(low) == 3
 
+    @pytest.mark.alike
     async def test_a_rebuild_drops_the_cache(self, store: Store) -> None:
         """A changed policy shows in a rebuild of all ledgers, so takings are made anew after it."""
         await several(store)
@@ -195,6 +200,7 @@ class LedgerLinesContract:
         await refresh_ledger_lines(context(store, at=9), progress=quiet)
         assert await cached(store, at=9) == before
 
+    @pytest.mark.alike
     async def test_an_order_that_cannot_be_folded_stops_no_other(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -87,6 +87,7 @@ class OutboxContract:
         await refold_all(context(store, at=101), progress=quiet)
         assert sorted(await rows(store, both)) == [(1,), (1,), (2,)]
 
+    @pytest.mark.alike
     async def test_an_order_is_told_in_order(self, store: Store) -> None:
         """Only the first of an order is given out, until it was delivered or given up."""
         await told(store, "A", "B")

@@ -126,6 +126,7 @@ FOUND_BY |= ORPHANED | {"events of an order": (OF_ORDERS, {}, "ix_events_order_k
 class PersonalContract:
     """Phones by digest, erasure, and tables that are only added to; `store` is the fixture."""
 
+    @pytest.mark.alike
     async def test_an_order_is_found_by_its_customers_digest(self, store: Store) -> None:
         """Of its own event, and of one that found its order later."""
         await keep(store, of_customer("e1", order="A", payment="p1"))
@@ -238,6 +239,7 @@ class PersonalContract:
             await keep(store, *again)
             assert await rows(store, "SELECT count(body) FROM envelopes") == [(kept,)]
 
+    @pytest.mark.alike
     async def test_nobody_is_erased_without_a_journal(self, store: Store) -> None:
         """On PostgreSQL it has no place unless it is given one."""
         await keep(store, of_customer("e1", order="A"))

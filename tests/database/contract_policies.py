@@ -60,6 +60,7 @@ async def orders(store: Store) -> None:
 class PolicyContract:
     """LedgerLine up a policy. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_a_changed_policy_sets_every_order_due(self, store: Store) -> None:
         """Those that were settled and those that waited, each one generation on; then it is noted,
         and the next start sets none due."""
@@ -72,6 +73,7 @@ class PolicyContract:
         await refold_until_quiet(waiting_long(store, at=30), limit=2, progress=quiet)
         assert [mark[1] for mark in await marks(store)] == [T + 125 * MINUTE, *[None] * 4]
 
+    @pytest.mark.alike
     async def test_what_is_due_already_keeps_its_place(self, store: Store) -> None:
         """New evidence from before the change is folded before what the change sets due."""
         await orders(store)
@@ -89,6 +91,7 @@ class PolicyContract:
         assert await taken_up(context(store, at=20)) == []
         assert await marks(store) == before
 
+    @pytest.mark.alike
     async def test_a_store_that_notes_no_policy_is_folded_once(self, store: Store) -> None:
         """By which policy an earlier release has folded is not known."""
         await orders(store)
@@ -115,6 +118,7 @@ class PolicyContract:
             assert {o: n for o, _, n in await marks(store)} == {o: n + 1 for o, n in before.items()}
         assert await noted(store) == policy_text(at.policy)
 
+    @pytest.mark.alike
     async def test_going_back_in_the_middle_of_a_change(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -125,6 +129,7 @@ class PolicyContract:
         assert sum(await taken_up(context(store, at=30))) == 5
         assert await noted(store) == policy_text(Policy())
 
+    @pytest.mark.alike
     async def test_a_fold_under_way_while_the_policy_changes_is_let_go(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -143,6 +148,7 @@ class PolicyContract:
         async with store.reading() as connection:
             assert await count_due(connection, now=seconds(20), enough=9) == 5
 
+    @pytest.mark.alike
     async def test_who_folds_by_an_older_policy_is_found_out(self, store: Store) -> None:
         """A process that was started before the change folds on: what is noted is no longer true,
         so the next start sets every order due, whichever of the two policies it has."""
@@ -184,6 +190,7 @@ class PolicyContract:
             await refold_due(at, limit=1)
         assert await noted(store) == policy_text(at.policy)
 
+    @pytest.mark.alike
     async def test_takings_are_behind_a_changed_policy(self, store: Store) -> None:
         """The next reconciliation folds every order again, by the policy of now."""
         await orders(store)
@@ -192,6 +199,7 @@ class PolicyContract:
         await taken_up(waiting_long(store, at=20))
         assert await refresh_ledger_lines(waiting_long(store, at=20), progress=quiet) == 5
 
+    @pytest.mark.alike
     async def test_a_rebuild_notes_its_policy(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -106,6 +106,7 @@ class ReferenceContract:
         elsewhere = (Reference(source="other", payment="p"), Reference(source="shop", session="p"))
         assert len(await tell_order(at, told("D", *elsewhere))) == 3
 
+    @pytest.mark.alike
     async def test_the_same_again_is_no_news(self, store: Store) -> None:
         """Named twice in one call, or in two, by whomever: one record."""
         at = context(store, at=5)

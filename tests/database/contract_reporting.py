@@ -114,6 +114,7 @@ async def across(store: Store, folder: Path, border: Instant) -> None:
 class ReportingContract:
     """What reports read. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_an_outcome_that_changed_within_a_period_is_told_with_its_ends(
         self, store: Store
     ) -> None:
@@ -139,6 +140,7 @@ class ReportingContract:
         early = [("A", "failed", "succeeded", seconds(91))]
         assert found == [[("A", "failed", "refunded", seconds(96))], early, early, []]
 
+    @pytest.mark.alike
     async def test_what_was_written_off_is_told_as_it_was_then_whatever_came_since(
         self, store: Store
     ) -> None:
@@ -161,6 +163,7 @@ class ReportingContract:
             ("write-off taken back: not_settled", 120, seconds(70)),
         ]
 
+    @pytest.mark.alike
     async def test_a_break_without_a_date_is_as_old_as_the_run_that_saw_it_first(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -176,6 +179,7 @@ class ReportingContract:
             await reconcile_period(context(store, at=at), RunRequest(), progress=quiet)
         assert ages == [("book_paid_not_received", 0), ("book_paid_not_received", 2)]
 
+    @pytest.mark.alike
     async def test_what_is_joined_across_the_end_of_a_period_is_of_one_report(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -258,6 +262,7 @@ class ReportingContract:
         assert {row.flow: row.sum for row in now.money}["captured"] == 3 * DUE.minor
         assert now.ties_hold
 
+    @pytest.mark.alike
     async def test_breaks_of_a_report_carry_what_people_made_of_them(self, store: Store) -> None:
         """Paid twice, and accepted by a person before the report's instant."""
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
@@ -292,6 +297,7 @@ class ReportingContract:
         assert totals.sums["clearing", "KES"] == 0
         assert totals.sums["fees", "KES"] == 2_000
 
+    @pytest.mark.alike
     async def test_a_period_that_is_none_is_refused(self, store: Store) -> None:
         """In one sentence that says what to do."""
         for changes, said_so in (

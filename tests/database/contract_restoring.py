@@ -3,6 +3,8 @@ that is the migrations' own."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -184,6 +186,7 @@ class RestoringContract:
         await tamper(store, "revisions", f"DELETE FROM revisions WHERE seq = {done.first}")
         assert await gaps(store) == ["the outcome feed has gaps"]
 
+    @pytest.mark.alike
     async def test_what_is_sealed_after_a_restore(self, store: Store) -> None:
         """Numbers that were left out are not waited for."""
         await publish_orders(store, "A")
@@ -196,6 +199,7 @@ class RestoringContract:
         async with store.reading() as connection:
             assert await count_unsealed(connection) == 0
 
+    @pytest.mark.alike
     async def test_a_cursor_beyond_the_head(self, store: Store) -> None:
         """It is told from where to read on; one up to the head is not."""
         await publish_orders(store, "A", "B")
@@ -246,8 +250,13 @@ class RestoringContract:
         async with store.writing() as connection:
             await schema.require_own(connection, schema.newest_version())
 
-    async def test_what_was_planted_is_found(self, store: Store) -> None:
-        """Each object that is no migration's, or is missing, is named, and nothing is served."""
+    async def test_what_was_planted_is_found(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each object that is no migration's, or is missing, is named, and nothing is served. What
+        the migrations make is made once for all."""
+        monkeypatch.setattr(schema, "_made_on_sqlite", cache(schema._made_on_sqlite))
+        monkeypatch.setattr(schema, "_made_on_postgresql", _once(schema._made_on_postgresql))
         for name, (statements, told) in PLANTED[store.writer.dialect].items():
             found: Any = None
             try:
@@ -283,6 +292,18 @@ class RestoringContract:
         assert store.append_faults == 0
         assert await rows(store, "SELECT count(*) FROM deliveries") == before, "nothing is kept"
         await keep(store, arrival(said("later", order="later")))
+
+
+def _once(make: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """What it made at first is given again, whatever is asked for."""
+    made: list[Any] = []
+
+    async def kept(*given: Any) -> Any:
+        if not made:
+            made.append(await make(*given))
+        return made[0]
+
+    return kept
 
 
 _REFUSING = {

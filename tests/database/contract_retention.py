@@ -141,6 +141,7 @@ class RetentionContract:
             (deed,) = await audit_entries(connection, limit=9)
         assert (deed.who, deed.action, deed.facts) == ("ann", "pruned", {"bodies": 1})
 
+    @pytest.mark.alike
     async def test_never_too_early(self, store: Store) -> None:
         """A month after the last word and not a second before; a redelivery is a word, too."""
         event = said("e1", "declined", **PAID)
@@ -150,6 +151,7 @@ class RetentionContract:
         assert (await pruned(store, at=last - 1)).orders == 0
         assert (await pruned(store, at=last)).orders == 1
 
+    @pytest.mark.alike
     @pytest.mark.parametrize("kind", UNSETTLED)
     async def test_what_is_not_settled_is_kept(self, store: Store, kind: str) -> None:
         """Whatever waits for somebody, is wrong, or cannot be judged keeps its bodies."""
@@ -157,6 +159,7 @@ class RetentionContract:
         assert (await pruned(store)).orders == 0
         assert await emptied(store) == set()
 
+    @pytest.mark.alike
     async def test_evidence_in_between(self, store: Store) -> None:
         """What is said of an order after it was looked at keeps its bodies."""
         await keep(store, arrival(said("e1", "succeeded", **PAID)))
@@ -169,6 +172,7 @@ class RetentionContract:
         assert [await prune_orders(then, found) for found in pages if found] == [[]]
         assert await emptied(store) == set()
 
+    @pytest.mark.alike
     async def test_redeliveries_of_what_was_pruned(self, store: Store) -> None:
         """The same is a duplicate, another body is told apart, and news is judged with the rest."""
         paid = said("e1", "succeeded", **PAID)
@@ -222,6 +226,7 @@ class RetentionContract:
             told = [each for each in report.problems if words is not None and words in each]
             assert len(told) == (words is not None), report.problems
 
+    @pytest.mark.alike
     async def test_many_deliveries_of_one_order(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:

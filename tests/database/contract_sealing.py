@@ -123,6 +123,9 @@ class SealingContract:
         await some_of_each(store)
         async with store.reading() as connection:
             assert await count_unsealed(connection) == 6
+            # Four are marked, and two are numbered.
+            counts = [await count_unsealed(connection, enough=each) for each in (2, 4, 5, 6, 7)]
+            assert counts == [2, 4, 5, 6, 6]
             assert await without_leaf(connection, ["dlv_again"]) == {"dlv_again"}
         await seal(store)
         assert await everything_is_sealed_once(store) == 6
@@ -135,6 +138,7 @@ class SealingContract:
         assert (signed.size, signed.head) == (6, head.head)
         assert await seal(store) == 0
 
+    @pytest.mark.alike
     async def test_rows_of_before_the_log(self, store: Store) -> None:
         """What nothing has marked is found by its id, in steps, while marked rows come in."""
         await begin(store)
@@ -183,6 +187,7 @@ class SealingContract:
         await seal(store)
         assert await everything_is_sealed_once(store) == 300
 
+    @pytest.mark.alike
     async def test_ids_that_do_not_come_in_order(self, store: Store) -> None:
         """A row with a lower id than all that are sealed is sealed all the same."""
         await begin(store)
@@ -229,6 +234,7 @@ class SealingContract:
         assert set(documents) == set(subjects)
         return {"size": size, "head": head, "note": found.note, "proofs": documents}
 
+    @pytest.mark.alike
     async def test_what_there_is_no_proof_of(self, store: Store) -> None:
         """What is not sealed is not proved, and says what to do."""
         await begin(store)
@@ -238,6 +244,7 @@ class SealingContract:
             with pytest.raises(NotFoundError, match="log seal"):
                 await prove_sealed(context(store), subject)
 
+    @pytest.mark.alike
     async def test_leaves_name_their_order_one_after_the_other(self, store: Store) -> None:
         """Across batches, each order by a name of its own, and what belongs to none by none."""
         await begin(store)
@@ -255,6 +262,7 @@ class SealingContract:
             )
         assert await everything_is_sealed_once(store) == 7
 
+    @pytest.mark.alike
     async def test_a_delivery_that_is_joined_to_its_order_later(self, store: Store) -> None:
         """Its leaf names none; another one says which, and what was read, once."""
         await begin(store)

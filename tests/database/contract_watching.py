@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from sqlalchemy import text
 
 from app.core.ids import first_id, new_id
@@ -44,6 +45,7 @@ CODES = ("same_id_different_body", "paid_twice")
 class WatchingContract:
     """Stretches of time, sessions, findings and statements. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_deliveries_of_a_stretch(self, store: Store) -> None:
         """From the first moment until before the last, and no more than were asked for."""
         async with store.reading() as connection:
@@ -66,6 +68,7 @@ class WatchingContract:
                 )
                 assert found == count
 
+    @pytest.mark.alike
     async def test_deliveries_that_could_not_be_read(self, store: Store) -> None:
         """By source, from the first moment on; the latest of them, where only so many are asked
         for; what could be read does not count."""
@@ -95,6 +98,7 @@ class WatchingContract:
             rows = await connection.execute(text(f"{explain} {UNREADABLE}"), values)
             assert "ix_deliveries_unreadable" in "\n".join(str(row) for row in rows)
 
+    @pytest.mark.alike
     async def test_payments_until_a_moment(self, store: Store) -> None:
         """Only what says that one succeeded, of the last deliveries before; each event once."""
         events = [
@@ -120,6 +124,7 @@ class WatchingContract:
             assert await tied_since(connection, seconds(1), looked_at=5) == set()
             assert await tied_since(connection, seconds(0), looked_at=4) == set()
 
+    @pytest.mark.alike
     async def test_sessions_after_a_moment(self, store: Store) -> None:
         """The first that were opened after it; other records do not count."""
         kinds: tuple[RecordKind, ...] = (
@@ -142,6 +147,7 @@ class WatchingContract:
             assert await sessions_since(connection, T, enough=9) == [seconds(1), seconds(3)]
             assert await sessions_since(connection, T - TICK, enough=2) == [T, seconds(1)]
 
+    @pytest.mark.alike
     async def test_orders_with_a_finding(self, store: Store) -> None:
         """Counted by the whole code."""
         for order in ("A", "B"):

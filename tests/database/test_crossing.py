@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.engine import writing_engine
+from app.database.statements import select_in, statement
 
 LONG = (
     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 300000) "
@@ -99,3 +100,22 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_open(tmp_path: Path) ->
         await alone("DROP TABLE t")
     finally:
         await engine.dispose()
+
+
+def test_a_statement_is_whole_and_takes_its_fragments() -> None:
+    template = "SELECT {columns} FROM t WHERE a = :a AND b IN ({})"
+    assert statement(template, columns="a, b") == "SELECT a, b FROM t WHERE a = :a AND b IN ({})"
+    # What a fragment holds is not looked into: a place in it is no place of the template's.
+    assert statement("SELECT {x}, {y}", x="{y}", y="1") == "SELECT {y}, 1"
+    for fragments in ({}, {"columns": "a", "more": "b"}, {"rows": "a"}):
+        with pytest.raises(ValueError, match="fragments"):
+            statement(template, **fragments)
+
+
+async def test_values_before_a_list(connection: AsyncConnection) -> None:
+    """Each part of a long list is asked with them; lists may be of whole numbers."""
+    await connection.execute(text("INSERT INTO t VALUES (1, 'x'), (2, 'y'), (3, 'z')"))
+    asked = range(-5_000, 4)
+    sql = "SELECT a FROM t WHERE a > ? AND b <> ? AND a IN ({})"
+    assert await select_in(connection, sql=sql, values=asked, first=(1, "z")) == [(2,)]
+    assert await select_in(connection, sql=sql, values=(), first=(1, "z")) == []

@@ -17,7 +17,7 @@ def long_forms(source: str) -> set[str]:
     how long it is to search."""
     marked = {
         node.name
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(ast.parse(source if "pytest.mark.soak" in source else ""))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and any("pytest.mark.soak" in ast.unparse(each) for each in node.decorator_list)
     }

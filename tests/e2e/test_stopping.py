@@ -188,6 +188,7 @@ def test_a_demo_that_stays_up_ends_well(tmp_path: Path, tell: Callable[[int], No
     assert not (tmp_path / "var" / "demo" / "pid").exists()
 
 
+@pytest.mark.soak
 def test_a_demo_that_is_interrupted_while_it_plays_has_not_done_it(tmp_path: Path) -> None:
     """Whoever waits for what it finds must not take an interruption for its success."""
     with a_demo(tmp_path) as demo:

@@ -310,12 +310,8 @@ async def test_the_journal_posts_what_the_bank_confirms(
     its way is what it has not booked, or booked otherwise."""
     later = await both(context, tmp_path)
     some: list[Transaction] = []
-    await report_journal(
-        later,
-        await scoped(later, "2026-01-01", "2026-01-31", "captured"),
-        write=some.append,
-        progress=lambda _: None,
-    )
+    scope = await scoped(later, "2026-01-01", "2026-01-31", "captured")
+    await report_journal(later, scope, write=some.append, progress=lambda _: None)
     sums: Counter[tuple[str, str]] = Counter()
     for each in some:
         for posting in each.postings:
@@ -328,7 +324,7 @@ async def test_the_journal_posts_what_the_bank_confirms(
     assert (sums["exchange", "USD"], sums["exchange", "KES"]) == (9_700, -1_261_000)
     lines = writer("beancount", accounts=DEFAULTS)
     path = tmp_path / "j.beancount"
-    path.write_text(head("beancount", accounts=DEFAULTS, title="t") + "".join(map(lines, some)))
+    path.write_text(head("beancount", accounts=DEFAULTS, scope=scope) + "".join(map(lines, some)))
     assert bean_checked(path) == (0, "", "")
     assert "confirmed by bank statement" in path.read_text()
 

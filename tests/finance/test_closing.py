@@ -13,14 +13,22 @@ from typing import Any
 import pytest
 
 from app.access.operator_store import audit_entries
-from app.access.operators import register_operator, trail
+from app.access.operators import Proven, asking_by_token, register_operator, trail
+from app.access.proposal import Proposal
+from app.access.proposals import Proposals
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
 from app.finance.calendar import on_the_books
-from app.finance.close_period import CloseRequest, close_period, months, scope_of
+from app.finance.close_period import (
+    CloseRequest,
+    close_period,
+    closing_kind,
+    months,
+    scope_of,
+)
 from app.finance.closed_periods import (
     CLOSING_BASIS,
     MATCHING_FORM,
@@ -140,6 +148,26 @@ async def test_a_reason_is_checked_before_the_report_is_made(
     await save_rules(context, "close_alone = false\n", by=None)
     with pytest.raises(UsageError, match="say why"):
         await close(context, reason=" ")
+
+
+async def test_a_proposed_closing_is_approved_with_the_token_of_the_second_person(
+    context: AppContext,
+) -> None:
+    """By command, as on the console: it is done in the proposer's name, though the token is the
+    other's."""
+    await register_operator(context, name="Root", role="admin", by=None)
+    for name in ("Ann", "Ben"):
+        await register_operator(context, name=name, role="finance", by="Root")
+    await save_rules(context, "close_alone = false\n", by="Root")
+    context.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+    with asking_by_token(Proven("Ann")):
+        made = await close_period(context, asked(reason="it is complete"), progress=quiet)
+    assert isinstance(made, Proposal)
+    proposals = Proposals(context, (closing_kind(context, sources={}, still_s=0.0),))
+    with asking_by_token(Proven("Ben")):
+        await proposals.approve(made.id, by=None, reason="I looked")
+    (closed,) = await list_closed(context)
+    assert (closed.period, closed.by) == ("2026-10", "Ann")
 
 
 async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:

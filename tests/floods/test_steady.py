@@ -19,7 +19,7 @@ from tests.bench.processes import server
 from tests.bench.requests import secret_text
 from tests.bench.steady import Steady
 from tests.e2e.processes import command, token
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 RATE = 200
 """Deliveries a second: a large shop's busiest hour."""
@@ -54,22 +54,23 @@ def a_day(folder: Path, *, seconds: int) -> Day:
     with server(["app", "serve", "--port"], log=folder / "serve.log", env=settings) as target:
         bearer = {"Authorization": f"Bearer {token(folder, **own)}"}
         address = f"http://127.0.0.1:{target.port}"
-        with (
-            httpx2.Client(base_url=address, headers=bearer, timeout=PATIENCE_S) as client,
-            a_process("tests.bench.steady", str(target.port), secret, str(RATE)) as provider,
-        ):
-            for second in range(seconds):
-                began = time.monotonic()
-                day.statuses |= {client.get(path).status_code for path in PATHS}
-                day.memory.append(rss_mib(target.pid))
-                day.files.append(len(os.listdir(f"/proc/{target.pid}/fd")))
-                log = (folder / f"{DATABASE}-wal").stat().st_size
-                day.log_mib = max(day.log_mib, log / 1024**2)
-                if second == seconds // 2:
-                    made = command(folder, "backup", str(folder / "half-way.backup"), **own)
-                    day.backed_up = made.returncode
-                time.sleep(max(0.0, began + 1 - time.monotonic()))
-            day.steady = told(provider)
+        with httpx2.Client(base_url=address, headers=bearer, timeout=PATIENCE_S) as client:
+            # It listens before its reader has begun.
+            until(lambda: client.get("/readyz").status_code == 200)
+            deliverer = ("tests.bench.steady", str(target.port), secret, str(RATE))
+            with a_process(*deliverer) as provider:
+                for second in range(seconds):
+                    began = time.monotonic()
+                    day.statuses |= {client.get(path).status_code for path in PATHS}
+                    day.memory.append(rss_mib(target.pid))
+                    day.files.append(len(os.listdir(f"/proc/{target.pid}/fd")))
+                    log = (folder / f"{DATABASE}-wal").stat().st_size
+                    day.log_mib = max(day.log_mib, log / 1024**2)
+                    if second == seconds // 2:
+                        made = command(folder, "backup", str(folder / "half-way.backup"), **own)
+                        day.backed_up = made.returncode
+                    time.sleep(max(0.0, began + 1 - time.monotonic()))
+                day.steady = told(provider)
     return day
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -18,7 +19,23 @@ from tests.database.builders import opened
 from tests.memory import memory
 from tests.postgres.server import running
 
+LEFT = "" if os.environ.get("TALLYHOOK_LONG") else "alike"
+"""The mark of tests that are left to the long form."""
+
 _numbers = count(1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the contract the gate runs here what asks the server something that no other test asks,
+    and what several do at once; the rest proves on SQLite alone what it proves."""
+    here = Path(__file__).parent
+    left = [
+        each
+        for each in items
+        if LEFT and each.path.is_relative_to(here) and each.get_closest_marker(LEFT)
+    ]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [each for each in items if each not in set(left)]
 
 
 def _rendered(url: URL) -> str:

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from app.access.operator_store import audit_entries
-from app.access.operators import Proven, register_operator
+from app.access.operators import Proven, asking_by_token, register_operator
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.bootstrap_evidence import signer_of
@@ -321,7 +321,8 @@ async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: D
     assert PHONE not in repr(proposal)
     assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(0,)]
     assert (driver.path.parent / "t.erasures").read_bytes() == journal
-    await Proposals(context, [kind]).approve(proposal.id, by=Proven("Ben"), reason="I saw it")
+    with asking_by_token(Proven("Ben")):
+        await Proposals(context, [kind]).approve(proposal.id, by=None, reason="I saw it")
     assert sealed == [1]
     assert driver.rows("SELECT body FROM deliveries WHERE event_id='e4'") == [(None,)]
     async with context.store.reading() as connection:

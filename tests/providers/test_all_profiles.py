@@ -14,6 +14,7 @@ from app.providers.source import Refusal, Source
 from tests.providers.builders import NOW
 from tests.providers.kinds import kinds
 from tests.providers.samples import body_of, is_declared, source_of, url_of
+from tests.searching import examples
 
 SHIPPED = {name: load_profile(name) for name in shipped_profiles()}
 PROFILES = {**SHIPPED, **kinds()}
@@ -58,7 +59,7 @@ def flipped(text: bytes, bit: int) -> bytes:
     return text[:place] + bytes([text[place] ^ mask]) + text[place + 1 :]
 
 
-@settings(derandomize=True, database=None, max_examples=15)
+@settings(derandomize=True, database=None, max_examples=examples(15))
 @given(bit=st.integers(0, 10**6))
 @pytest.mark.parametrize("name", [n for n in DECLARED if PROFILES[n].signature.signed])
 def test_a_changed_bit_of_what_is_signed_is_refused(name: str, bit: int) -> None:
@@ -93,7 +94,7 @@ BODIES = st.binary(max_size=60) | st.sampled_from(
 )
 
 
-@settings(derandomize=True, database=None, max_examples=25)
+@settings(derandomize=True, database=None, max_examples=examples(25))
 @given(data=st.data(), body=BODIES, url=st.text(max_size=30))
 @pytest.mark.parametrize("name", DECLARED)
 def test_no_bytes_make_a_profile_raise(

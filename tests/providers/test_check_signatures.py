@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from app.providers.check_signatures import MAX_LINE_BYTES, check_lines, lines_of
 from reconcile.instants import EARLIEST, SECOND, Instant
 from tests.providers.builders import MINIMAL, profile_file
+from tests.searching import examples
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NOW = 1_614_265_330
@@ -272,14 +273,14 @@ JSON = st.recursive(
 )
 
 
-@settings(derandomize=True, database=None, max_examples=200)
+@settings(derandomize=True, database=None, max_examples=examples(200))
 @given(key=st.sampled_from(sorted(GOOD)), value=JSON)
 def test_no_value_anywhere_stops_the_run(key: str, value: object) -> None:
     """Whatever stands in a member, there is one verdict."""
     assert isinstance(verdict(**{key: value})["valid"], bool)
 
 
-@settings(derandomize=True, database=None, max_examples=200)
+@settings(derandomize=True, database=None, max_examples=examples(200))
 @given(lines=st.lists(st.binary(max_size=40), max_size=4))
 def test_no_bytes_stop_the_run(lines: list[bytes]) -> None:
     """One verdict for each line, whatever the bytes."""

@@ -18,6 +18,7 @@ from app.providers.source import Source
 from reconcile.instants import format_instant
 from reconcile.money import Money
 from tests.providers.builders import profile_file
+from tests.searching import examples
 
 ZONE = "+03:00"
 
@@ -83,7 +84,7 @@ ANY = st.none() | st.booleans() | st.integers() | st.text(max_size=25) | st.deci
 NEAR = st.from_regex(r"[0-9/: T.+Z-]{0,25}( [AP]M)?", fullmatch=True)
 
 
-@settings(derandomize=True, database=None, max_examples=200)
+@settings(derandomize=True, database=None, max_examples=examples(200))
 @given(form=st.sampled_from(sorted(DATES)), value=ANY | NEAR)
 def test_no_date_raises_anything_else(form: str, value: object) -> None:
     """Whatever stands where a date should, it is an instant or Unreadable."""

@@ -12,12 +12,13 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from reconcile.instants import SECOND
 from tests.providers.builders import NOW, SECRET, source
+from tests.searching import examples
 
 MOMENT = datetime.fromtimestamp(NOW // SECOND, UTC)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 # The oracle splits on every dot and colon alike; ids are what a provider could send.
 IDS = st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True)
-FIXED = settings(derandomize=True, database=None, max_examples=150)
+FIXED = settings(derandomize=True, database=None, max_examples=examples(150))
 
 
 def accepted_by_oracle(headers: dict[str, str], body: str) -> bool | None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
 from reconcile.money import Money, from_major, major_text
+from tests.rows import row
 
 PAYLOADS = Path(__file__).parent / "payloads"
 EXAMPLES = Path(profile_room.__file__).parent / "examples"
@@ -71,12 +73,13 @@ LINES: dict[str, list[dict[str, Any]]] = {
 
 
 def cases(key: str) -> pytest.MarkDecorator:
-    """A test for each line that has this key."""
-    found = [(name, line) for name, lines in LINES.items() for line in lines if key in line]
-    ids = [f"{name}-{line['name']}" for name, line in found]
-    return pytest.mark.parametrize(("profile", "line"), found, ids=ids)
+    """A test for the lines of each profile that have this key."""
+    having = {name: [each for each in lines if key in each] for name, lines in LINES.items()}
+    found = [(name, lines) for name, lines in having.items() if lines]
+    return pytest.mark.parametrize(("profile", "lines"), found, ids=[name for name, _ in found])
 
 
+@cache
 def source_of(profile: str) -> Source:
     vectors = (VECTORS / f"{profile}.jsonl").read_text(encoding="utf-8").splitlines()
     valid = next(vector for vector in map(json.loads, vectors) if vector["valid"])
@@ -174,38 +177,49 @@ def priced(text: str) -> Money:
 
 
 @cases("events")
-def test_a_payload_says_what_its_provider_documents(profile: str, line: dict[str, Any]) -> None:
+def test_a_payload_says_what_its_provider_documents(
+    profile: str, lines: list[dict[str, Any]]
+) -> None:
     """Signed, verified and read, each example gives exactly the events that are written beside."""
-    reading = read(source_of(profile), line)
-    events = line["events"]
-    assert [
-        told(event, with_id="event_id" in wanted)
-        for event, wanted in zip(reading.events, events, strict=True)
-    ] == [expected(event) for event in events]
-    assert reading.environment == line.get("environment")
-    assert not reading.unread
-    assert line["source"]
+    for line in lines:
+        with row(line["name"]):
+            reading = read(source_of(profile), line)
+            events = line["events"]
+            assert [
+                told(event, with_id="event_id" in wanted)
+                for event, wanted in zip(reading.events, events, strict=True)
+            ] == [expected(event) for event in events]
+            assert reading.environment == line.get("environment")
+            assert not reading.unread
+            assert line["source"]
 
 
 @cases("answer")
-def test_an_answer_says_what_its_provider_documents(profile: str, line: dict[str, Any]) -> None:
+def test_an_answer_says_what_its_provider_documents(
+    profile: str, lines: list[dict[str, Any]]
+) -> None:
     """What a provider says when asked back gives exactly the event that is written beside."""
     source = source_of(profile)
-    (asked,) = read(source, line).events
-    assert question_about(profile, asked) == line.get("question", question_about(profile, asked))
-    answered = answer_to(source, line, asked)
-    assert told(answered, with_id=False) == {"standing": "fetched", **expected(line["answered"])}
+    for line in lines:
+        with row(line["name"]):
+            (asked,) = read(source, line).events
+            question = question_about(profile, asked)
+            assert question == line.get("question", question)
+            answered = told(answer_to(source, line, asked), with_id=False)
+            assert answered == {"standing": "fetched", **expected(line["answered"])}
 
 
 @cases("fold")
-def test_a_sequence_folds_to_the_right_outcome(profile: str, line: dict[str, Any]) -> None:
+def test_a_sequence_folds_to_the_right_outcome(profile: str, lines: list[dict[str, Any]]) -> None:
     """In the order in which it arrives, and in the reverse, with every delivery made twice."""
-    for names in (line["fold"], line["fold"][::-1], line["fold"] * 2):
-        ledger = folded(profile, line, names)
-        assert ledger.outcome == line["outcome"], ledger.reasons
-        assert balances(ledger) == {key: line[key] for key in MOVES if key in line}
-        withheld = [each.code for each in ledger.withheld]
-        assert withheld == line.get("withheld", withheld)
+    for line in lines:
+        with row(line["name"]):
+            for names in (line["fold"], line["fold"][::-1], line["fold"] * 2):
+                ledger = folded(profile, line, names)
+                assert ledger.outcome == line["outcome"], ledger.reasons
+                assert balances(ledger) == {key: line[key] for key in MOVES if key in line}
+                withheld = [each.code for each in ledger.withheld]
+                assert withheld == line.get("withheld", withheld)
 
 
 def balances(ledger: Ledger) -> dict[str, str]:

@@ -18,6 +18,7 @@ from reconcile.instants import parse_instant
 from reconcile.ledger.events import CLAIM_KINDS, Event
 from reconcile.money import Money
 from tests.providers.builders import EVENT, body_of, changed, profile_file, source
+from tests.searching import examples
 
 DIGEST = "d" * 64
 SOURCE = source()
@@ -380,7 +381,7 @@ PATHS += ["data__payment__amount", "data__order__currency", "data__session__refe
 
 
 @pytest.mark.slow
-@settings(derandomize=True, database=None, max_examples=300)
+@settings(derandomize=True, database=None, max_examples=examples(300))
 @given(path=st.sampled_from(PATHS), value=ODD)
 def test_no_value_anywhere_raises_anything_else(path: str, value: object) -> None:
     """Whatever stands in a used field, the body is read or Unreadable, and nothing else."""

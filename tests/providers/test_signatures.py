@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from app.providers.source import Refusal
 from reconcile.instants import EARLIEST, SECOND, Instant
 from tests.providers.builders import NOW, OTHER_SECRET, SECRET, Request, source
+from tests.searching import examples
 
 STRANGER = b"v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="
-FIXED = settings(derandomize=True, database=None, max_examples=200)
+FIXED = settings(derandomize=True, database=None, max_examples=examples(200))
 IDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=255)
 
 
@@ -180,7 +181,7 @@ VALUES = st.one_of(
 
 
 @pytest.mark.slow
-@settings(FIXED, max_examples=500)
+@settings(FIXED, max_examples=examples(500))
 @given(
     headers=st.lists(st.tuples(st.one_of(NAMES, st.binary(max_size=20)), VALUES), max_size=8),
     body=st.binary(max_size=50),

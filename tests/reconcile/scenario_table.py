@@ -53,6 +53,7 @@ class Scenario:
     """One table: all its evidence (the fold keeps what was known) and what to expect when."""
 
     name: str
+    file: str = ""
     members: list[Delivery | Record] = field(default_factory=list)
     expected: list[Expectation] = field(default_factory=list)
     policy: Policy = POLICY
@@ -77,7 +78,7 @@ def read(name: str, text: str) -> list[Scenario]:
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.split("#")[0].strip()
         if bare.startswith("=="):
-            found.append(Scenario(bare[2:].strip()))
+            found.append(Scenario(bare[2:].strip(), file=name))
         elif bare:
             try:
                 _row(found[-1], bare, where=f"{name}:{number}")

@@ -34,6 +34,7 @@ from reconcile.reporting.input import OrderSeen
 from reconcile.reporting.journal import Transaction, confirmed, transactions, written_off
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally
+from tests.searching import examples
 
 T = Instant(20_000 * DAY)
 AS_OF = T + 60 * DAY
@@ -397,7 +398,7 @@ def test_a_rate_may_differ_by_what_the_rule_tolerates(booked_minor: int, bucket:
 # --- laws -----------------------------------------------------------------------------------------
 
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=examples(40), deadline=None)
 """Each example is some dozens of payouts and lines that fit by chance."""
 
 NAMES = st.sampled_from(["PO-1001", "PO-1002", "PO-1003", "PO-1004"])

@@ -14,8 +14,12 @@ from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, Ledger
 from reconcile.ledger.policy import Policy
 from tests.reconcile import laws
 from tests.reconcile.scenario_table import Expectation, Scenario, all_scenarios, read
+from tests.rows import row
 
 SCENARIOS = all_scenarios()
+FILES = {one.file: [each for each in SCENARIOS if each.file == one.file] for one in SCENARIOS}
+
+each_file = pytest.mark.parametrize("scenarios", FILES.values(), ids=FILES)
 
 
 def _folded(scenario: Scenario, expected: Expectation) -> Ledger:
@@ -36,9 +40,15 @@ def _every_ledger() -> list[Ledger]:
     return [_folded(s, e) for s in SCENARIOS for e in s.expected]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
-def test_every_row_is_as_the_table_says(scenario: Scenario) -> None:
+@each_file
+def test_every_row_is_as_the_table_says(scenarios: list[Scenario]) -> None:
     """Outcome, shipping, reasons, findings and attempts, wherever the table gives them."""
+    for scenario in scenarios:
+        with row(scenario.name):
+            _is_as_the_table_says(scenario)
+
+
+def _is_as_the_table_says(scenario: Scenario) -> None:
     assert scenario.expected, "a scenario without an expectation proves nothing"
     for expected in scenario.expected:
         ledger = _folded(scenario, expected)
@@ -55,17 +65,26 @@ def test_every_row_is_as_the_table_says(scenario: Scenario) -> None:
                 )
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
-def test_every_row_obeys_the_laws_of_one_instant(scenario: Scenario) -> None:
+@each_file
+def test_every_row_obeys_the_laws_of_one_instant(scenarios: list[Scenario]) -> None:
     """Time travel, honest explanations, quiet and conservation hold at every row of every table."""
-    for expected in scenario.expected:
-        for law in (laws.time_travel_law, laws.honest_law, laws.quiet_law, laws.conservation_law):
-            law(partial(_under, scenario.policy), scenario.history(), expected.as_of)
+    every = (laws.time_travel_law, laws.honest_law, laws.quiet_law, laws.conservation_law)
+    for scenario in scenarios:
+        with row(scenario.name):
+            for expected in scenario.expected:
+                for law in every:
+                    law(partial(_under, scenario.policy), scenario.history(), expected.as_of)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
-def test_every_explanation_is_whole(scenario: Scenario) -> None:
+@each_file
+def test_every_explanation_is_whole(scenarios: list[Scenario]) -> None:
     """No sentence lacks a fact, holds an unfilled place, or cites an id that does not exist."""
+    for scenario in scenarios:
+        with row(scenario.name):
+            _is_explained(scenario)
+
+
+def _is_explained(scenario: Scenario) -> None:
     history = scenario.history()
     ids = {d.event.event_id for d in history.deliveries} | {r.record_id for r in history.records}
     for expected in scenario.expected:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable
 
@@ -24,7 +23,3 @@ class Trace:
     def text(self) -> str:
         """The whole trace."""
         return "\n".join(self.lines) + "\n"
-
-    def digest(self) -> str:
-        """SHA-256 of the text."""
-        return hashlib.sha256(self.text().encode()).hexdigest()

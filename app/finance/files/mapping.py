@@ -49,6 +49,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
+from functools import cache
 from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, create_model
@@ -260,9 +261,9 @@ MAX_BYTES: Final = 64 * 1024
 """Bytes of a mapping file; a page of it has two thousand."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fields:
-    """What a kind of file can say.
+    """What a kind of file can say. Each is one of its own: what follows from it is worked out once.
 
     names     its columns
     words     of those that hold words: the vocabulary of each
@@ -514,6 +515,7 @@ class MappingFile(TomlTable):
     ) = None
 
 
+@cache
 def _model(fields: Fields, base: type[TomlTable] = MappingFile) -> type[TomlTable]:
     """What a mapping of this kind of file may hold."""
     column = Annotated[Any, AfterValidator(_text_or_texts)] | None

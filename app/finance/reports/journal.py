@@ -1,4 +1,4 @@
-"""The journal as beancount or as CSV, one transaction at a time.
+"""The journal as beancount, as CSV or as JSON, one transaction at a time.
 
 Texts of others (orders, payments, ids) stand only in quoted strings, or in cells that no
 spreadsheet takes for a formula.
@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from json import dumps
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import PlainValidator, create_model
 
 from app.core.cells import csv_line, safe_cell
 from app.core.toml_file import EMPTY, TomlTable, read_toml
-from reconcile.money import Money, major_text
+from app.core.zones import zone_named
+from app.finance.report_period import JournalTotals, Progress, report_journal
+from app.receiving.context import AppContext
+from reconcile.instants import format_instant
+from reconcile.money import Money, major_text, to_json
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.reporting.journal import Role, Transaction
+from reconcile.reporting.journal import ROLES, Role, Transaction
+from reconcile.reporting.report import Scope
+from reconcile.reporting.tables import scope_document
 
 DEFAULTS: Final[Mapping[Role, str]] = {
     "clearing": "Assets:Clearing:Provider",
@@ -71,7 +78,7 @@ def accounts_of(text: str, *, name: str = "the mapping of accounts") -> Mapping[
     return values["accounts"]  # type: ignore[no-any-return]
 
 
-JournalFormat = Literal["beancount", "csv"]
+JournalFormat = Literal["beancount", "csv", "json"]
 
 Accounts = Mapping[Role, str]
 
@@ -95,21 +102,96 @@ CSV_COLUMNS: Final = (
 )
 
 
-def head(form: JournalFormat, *, accounts: Accounts, title: str) -> str:
+async def write_journal(
+    context: AppContext,
+    scope: Scope,
+    form: JournalFormat,
+    *,
+    write: Callable[[bytes], object],
+    accounts: Accounts = DEFAULTS,
+    progress: Progress,
+) -> JournalTotals:
+    """Hand a period's journal to `write`, piece by piece: it is as long as the period.
+
+    Raises UsageError for a period that is none.
+    """
+
+    def put(text: str) -> None:
+        write(text.encode("utf-8", "backslashreplace"))
+
+    put(head(form, accounts=accounts, scope=scope))
+    lines = writer(form, accounts=accounts, calendar=Calendar(zone_named(scope.zone)))
+    totals = await report_journal(
+        context, scope, write=lambda each: put(lines(each)), progress=progress
+    )
+    put(foot(form, accounts=accounts, totals=totals))
+    return totals
+
+
+def head(form: JournalFormat, *, accounts: Accounts, scope: Scope) -> str:
     """What stands before the first transaction."""
+    if form == "json":
+        told = dumps(scope_document(scope), ensure_ascii=False, indent=2)
+        return told.removesuffix("\n}") + ',\n  "transactions": ['
     if form == "csv":
         return "\ufeff" + csv_line(CSV_COLUMNS)
+    title = f"{scope.merchant or 'Tallyhook'} {scope.environment}"
     opened = [f"{_OPENED} open {name}" for name in sorted(set(accounts.values()))]
     return "\n".join([f'option "title" {_quoted(title)}', "", *opened, ""])
 
 
 def writer(form: JournalFormat, *, accounts: Accounts, calendar: Calendar = IN_UTC) -> Writer:
-    """Writes transactions in the order in which they come, on the calendar's days; CSV counts
-    them."""
+    """Writes transactions in the order in which they come, on the calendar's days; CSV and JSON
+    count them."""
     if form == "beancount":
         return lambda each: _beancount(each, accounts, day=calendar.day_of(each.at))
-    numbers = iter(range(1, 2**63))
-    return lambda each: _csv(each, accounts, number=next(numbers), day=calendar.day_of(each.at))
+    one, numbers = _csv if form == "csv" else _json, iter(range(1, 2**63))
+    return lambda each: one(each, accounts, number=next(numbers), day=calendar.day_of(each.at))
+
+
+def foot(form: JournalFormat, *, accounts: Accounts, totals: JournalTotals) -> str:
+    """What stands after the last transaction: in JSON how many there are, and what was posted to
+    each account."""
+    if form != "json":
+        return ""
+    keys = sorted(totals.sums, key=lambda key: (ROLES.index(key[0]), key[1]))
+    sums = [
+        _posted(accounts, role, Money(minor=totals.sums[role, currency], currency=currency))
+        for role, currency in keys
+    ]
+    lines = ",".join("\n    " + dumps(each) for each in sums)
+    closing = "\n  ]" if totals.transactions else "]"
+    return f'{closing},\n  "count": {totals.transactions},\n  "totals": [{lines}{closing}\n}}\n'
+
+
+def _json(transaction: Transaction, accounts: Accounts, *, number: int, day: str) -> str:
+    """A line of its own. Half a surrogate pair becomes an escape as the line is encoded, which JSON
+    reads back."""
+    postings = [
+        _posted(accounts, each.role, Money(minor=each.minor, currency=transaction.currency))
+        for each in transaction.postings
+    ]
+    told = {
+        "transaction": number,
+        "date": day,
+        "at": format_instant(transaction.at),
+        "what": transaction.what,
+        "order": transaction.order,
+        "payment": transaction.payment,
+        "source": transaction.source,
+        "cites": list(transaction.cites),
+        "postings": postings,
+    }
+    return ("" if number == 1 else ",") + "\n    " + dumps(told, ensure_ascii=False)
+
+
+def _posted(accounts: Accounts, role: Role, money: Money) -> dict[str, Any]:
+    return {
+        "account": accounts[role],
+        "role": role,
+        "minor": money.minor,
+        "money": to_json(money),
+    }
 
 
 def _beancount(transaction: Transaction, accounts: Accounts, *, day: str) -> str:

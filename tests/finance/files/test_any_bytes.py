@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.finance.files.presets import recognized
 from tests.finance.files.reading import book, statement
 from tests.finance.files.test_workbooks import workbook
+from tests.searching import examples
 
 BOOK = b"reference,amount,currency,placed_at,status,phone,group,kind\n"
 STATEMENT = b"payment_reference,gross,fee,net,currency,settled_at,payout,type\n"
@@ -43,13 +44,13 @@ def ends_well(content: bytes) -> None:
         assert all(recognized(path) == [] for path in Path(folder).iterdir())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(start=st.sampled_from([b"", BOOK, STATEMENT]), pieces=st.lists(PIECES, max_size=40))
 def test_text_of_any_kind(start: bytes, pieces: list[bytes]) -> None:
     ends_well(start + b"".join(pieces))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(damage=st.lists(
     st.tuples(st.integers(0, len(WORKBOOK) - 1), st.integers(0, 255)), min_size=1, max_size=6
 ))  # fmt: skip
@@ -60,7 +61,7 @@ def test_workbooks_with_any_bytes_changed(damage: list[tuple[int, int]]) -> None
     ends_well(bytes(content))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(values=st.lists(st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from([1e300, 0.1]),
     lambda inner: st.lists(inner, max_size=2), max_leaves=3,

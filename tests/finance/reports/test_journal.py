@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -16,12 +17,13 @@ import pytest
 
 from app.core.cells import plain_text
 from app.core.errors import ConfigurationError
-from app.finance.reports.journal import DEFAULTS, JournalFormat, accounts_of, head, writer
-from reconcile.instants import DAY, TICK, Instant
+from app.finance.report_period import JournalTotals
+from app.finance.reports.journal import DEFAULTS, JournalFormat, accounts_of, foot, head, writer
+from reconcile.instants import DAY, TICK, Instant, format_instant
 from reconcile.matching.breaks import BREAK_CAUSES, Break, Step, life
 from reconcile.matching.rows import statement_row
 from reconcile.matching.settling import never_notified
-from reconcile.money import Money
+from reconcile.money import Money, from_major
 from reconcile.reporting.input import OrderSeen
 from reconcile.reporting.journal import Posting, Transaction, transactions, written_off
 from reconcile.reporting.tally import PeriodTally
@@ -56,8 +58,11 @@ def booked(
 
 def written(some: list[Transaction], form: JournalFormat = "beancount") -> str:
     """The whole journal."""
-    lines = writer(form, accounts=DEFAULTS)
-    return head(form, accounts=DEFAULTS, title='a "title" \\') + "".join(map(lines, some))
+    lines, totals = writer(form, accounts=DEFAULTS), JournalTotals()
+    for each in some:
+        totals.add(each)
+    first = head(form, accounts=DEFAULTS, scope=scope(merchant='a "title" \\'))
+    return first + "".join(map(lines, some)) + foot(form, accounts=DEFAULTS, totals=totals)
 
 
 def checked(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -274,6 +279,44 @@ def test_the_csv_journal_balances_and_has_no_formula() -> None:
     assert len(left) == len(some)
     assert set(left.values()) == {Decimal(0)}
     assert [plain_text(row["order"]) for row in rows[-2 * len(PAYLOADS) :: 2]] == list(PAYLOADS)
+
+
+def test_the_json_journal_is_that_of_the_csv_in_one_document() -> None:
+    """The same transactions, days and postings, whatever their texts are; minor units and money say
+    the same; and what each account has in all."""
+    first = month(1)[0]
+    some = [*month(), *(replace(first, order=text, cites=(text,)) for text in HOSTILE)]
+    told = json.loads(written(some, "json").encode("utf-8", "backslashreplace"))
+    rows = list(
+        csv.DictReader(io.StringIO(written(some, "csv").removeprefix("\ufeff"), newline=""))
+    )
+    names = ("transaction", "date", "what", "account", "amount", "currency")
+    assert [
+        {
+            **{name: str(each[name]) for name in ("transaction", "date", "what")},
+            **{"account": part["account"], **part["money"]},
+        }
+        for each in told["transactions"]
+        for part in each["postings"]
+    ] == [{name: row[name] for name in names} for row in rows]
+    assert [(each["order"], each["cites"]) for each in told["transactions"]] == [
+        (each.order, list(each.cites)) for each in some
+    ]
+    assert told["count"] == len(some)
+    posted = {(each["role"], each["money"]["currency"]): each["minor"] for each in told["totals"]}
+    assert posted == sums(some)
+    assert all(each["account"] == DEFAULTS[each["role"]] for each in told["totals"])
+    for each in (
+        *told["totals"],
+        *(part for one in told["transactions"] for part in one["postings"]),
+    ):
+        assert from_major(each["money"]["amount"], each["money"]["currency"]).minor == each["minor"]
+    assert (told["from"], told["merchant"]) == (format_instant(START), 'a "title" \\')
+
+
+def test_a_json_journal_of_nothing_is_a_document() -> None:
+    told = json.loads(written([], "json"))
+    assert (told["transactions"], told["count"], told["totals"]) == ([], 0, [])
 
 
 def test_a_mapping_names_the_merchants_own_accounts() -> None:

@@ -36,12 +36,13 @@ from tests.providers.named.builders import (
     pem,
     rsa_key,
 )
+from tests.searching import examples
 
 with warnings.catch_warnings():  # the package warns of its own old names
     warnings.simplefilter("ignore", DeprecationWarning)
     import braintree
 
-FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=100)
+FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=examples(100))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 FIELDS = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8)
 URLS = st.sampled_from(

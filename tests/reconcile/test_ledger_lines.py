@@ -20,8 +20,8 @@ from reconcile.matching.ledger_lines import (
     LedgerLine,
     Taken,
     ledger_line_in,
+    ledger_line_of,
     ledger_line_text,
-    taking,
 )
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import book_row, ledger_line_row
@@ -29,6 +29,7 @@ from reconcile.matching.rules import Coverage, MatchRules
 from reconcile.money import Money
 from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories, moments
+from tests.searching import examples
 
 
 def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
@@ -68,12 +69,12 @@ def check(found: LedgerLine, history: History, as_of: Instant) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, derandomize=True, database=None, deadline=None)
+@settings(max_examples=examples(150), derandomize=True, database=None, deadline=None)
 @given(histories(), moments())
 def test_a_taking_is_what_the_ledger_says_of_money(history: History, as_of: Instant) -> None:
     """Entry by entry, with sources and first arrivals; and nothing of an order nobody spoke of."""
     ledger = fold(history, policy=Policy(), as_of=as_of)
-    found = taking(ledger)
+    found = ledger_line_of(ledger)
     if found is None:
         assert not ledger.case.heard
         assert not ledger.entries
@@ -85,7 +86,7 @@ def test_a_taking_is_what_the_ledger_says_of_money(history: History, as_of: Inst
 def test_an_order_of_which_nothing_had_arrived_has_no_taking() -> None:
     """Nor has one that nobody ever spoke of."""
     empty = History(order=ORDER)
-    assert taking(fold(empty, policy=Policy(), as_of=T)) is None
+    assert ledger_line_of(fold(empty, policy=Policy(), as_of=T)) is None
 
 
 PAID = event("e1", "succeeded", payment="p", money=DUE)
@@ -100,7 +101,7 @@ def told(*events: Event, price: Money | None = None) -> LedgerLine:
     heard = [delivery(f"d{number}", number, each) for number, each in enumerate(events)]
     placed = () if price is None else (record("r", "order_placed", 0, money=price),)
     ledger = fold(history(*heard, *placed), policy=Policy(), as_of=seconds(99))
-    found = taking(ledger)
+    found = ledger_line_of(ledger)
     assert found is not None
     assert found.doubted or ledger.outcome == "unresolved" or not found.in_doubt
     assert not (found.owed and ledger.outcome == "unresolved")
