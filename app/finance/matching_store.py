@@ -45,7 +45,8 @@ async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
     if connection.dialect.name != "sqlite":
         # The server made the name: digits and dashes. A parameter cannot stand here.
         assert name.replace("-", "").isalnum()
-        await connection.execute(text(f"SET TRANSACTION SNAPSHOT '{name}'"))
+        sql = statement("SET TRANSACTION SNAPSHOT '{name}'", name=name)
+        await connection.execute(text(sql))
     await newest_published(connection)
 
 

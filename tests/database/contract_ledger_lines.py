@@ -50,7 +50,7 @@ async def cached(store: Store, *, at: int, within: Any = None) -> list[LedgerLin
         overlay = await overlay_of(context(store, at=at), connection, now=now)
         ranged = {} if within is None else {"within": within}
         async for part in ledger_lines_now(connection, overlay, as_of=now, **ranged):
-            found += part
+            found += [LedgerLineRow(*row) for row in part]
     return found
 
 
@@ -61,7 +61,7 @@ async def then(store: Store, *, at: int) -> list[LedgerLineRow]:
         context(store, at=99_999), as_of=seconds(at), progress=quiet
     ) as scratch:
         async for part in flat_ledger_lines(scratch, as_of=seconds(at)):
-            found += part
+            found += [LedgerLineRow(*row) for row in part]
     return found
 
 
