@@ -7,6 +7,7 @@ it is kept with what it saw, and no break's life is touched by it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -123,8 +124,7 @@ async def reconcile_period(
                 context, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
             )
             work = _Work(context, number, known)
-            await work.first_look(snapshot, ranges, progress)
-            bank = await snapshot.bank(known)
+            bank = await work.first_look(snapshot, ranges, progress)
     control = await work.second_look(bank)
     done = Run(
         number=number,
@@ -198,8 +198,9 @@ class _Work:
 
     async def first_look(
         self, snapshot: Snapshot, ranges: Ranges | None, progress: Callable[[int], None]
-    ) -> None:
-        """Read and match everything, by key: here, or by ranges in other processes."""
+    ) -> BankLeg | None:
+        """Read and match everything, by key: here, or by ranges in other processes, while this one
+        matches the bank, which it gives back."""
 
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
@@ -208,9 +209,16 @@ class _Work:
 
         if ranges is None:
             await in_step(snapshot.connection, work)
-        else:
-            for part in await ranges.match(self._known, save=self._save_all, progress=progress):
+            return await snapshot.bank(self._known)
+        matching = ranges.match(self._known, save=self._save_all, progress=progress)
+        parts = asyncio.create_task(matching)
+        try:
+            bank = await snapshot.bank(self._known)
+            for part in await parts:
                 self._matching.absorb(part)
+        finally:
+            parts.cancel()
+        return bank
 
     async def _save_all(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:

@@ -153,6 +153,8 @@ def decide(pair: Pair) -> Verdict:
     apart = tuple(_apart(pair.funds))
     if apart and not pair.funds.unresolved:
         found = Verdict(apart[0].cause, found.lines, (*apart, *found.told))
+    if not pair.funds.beside:
+        return found
     return replace(found, told=_with_beside(found.told, pair.funds))
 
 
