@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -150,17 +151,18 @@ def test_an_unrelated_order_changes_nothing_else(world: World) -> None:
 
 
 @search
-@given(worlds(), st.sampled_from(["a1", "a12", "a1-2", "b"]))
-def test_matched_in_parts_is_matched_as_a_whole(world: World, cut: str) -> None:
-    """Ranges of keys, each in a matching of its own, come to what one matching comes to."""
+@given(worlds(), st.sampled_from([["a1"], ["a12"], ["a1-2"], ["b"], ["a1", "a1-2", "a12", "b"]]))
+def test_matched_in_parts_is_matched_as_a_whole(world: World, cuts: list[str]) -> None:
+    """Ranges of keys, two or five, each in a matching of its own, come to what one matching comes
+    to."""
     told, control = world.decided()
     whole, found = world.matching(), list[Decision]()
-    for below in (True, False):
+    for first, beyond in pairwise(["", *cuts, "\U0010ffff"]):
         part = world.matching()
         found += part.by_key(
-            takings=_range(world.takings, cut, below=below),
-            book=_range(world.book, cut, below=below),
-            statements=_range(world.lines, cut, below=below),
+            takings=_between(world.takings, first, beyond),
+            book=_between(world.book, first, beyond),
+            statements=_between(world.lines, first, beyond),
         )
         whole.absorb(pickle.loads(pickle.dumps(part.part())))
     found += whole.rest()
@@ -240,6 +242,10 @@ def _order(told: Decision) -> str | None:
 def _told(decisions: Iterable[Decision]) -> list[str]:
     """Without the candidates, in which another order's line may rightly appear."""
     return [repr(replace(d, candidates=()) if isinstance(d, Break) else d) for d in decisions]
+
+
+def _between(rows: Iterable[Row], first: str, beyond: str) -> Iterator[Row]:
+    return iter([row for row in in_key_order(rows) if first <= row.key < beyond])
 
 
 def _range(rows: Iterable[Row], cut: str, *, below: bool) -> Iterator[Row]:
