@@ -15,11 +15,11 @@ from app.api.schemas import (
     TEXTS,
     WORD,
     Schema,
+    described,
     listed,
     maybe,
     members,
     ref,
-    told,
     word,
 )
 from app.evidence.attachments import ATTACHMENT_KINDS
@@ -30,7 +30,7 @@ _KIND: Final = {"enum": list(ATTACHMENT_KINDS)}
 _SHA256: Final[Schema] = {
     "type": "string", "pattern": "^[0-9a-f]{64}$", "examples": ["5f" * 32],
 }  # fmt: skip
-_DEED: Final = told(COUNT, "The number of the audit entry that says so.")
+_AUDIT_NUMBER: Final = described(COUNT, "The number of the audit entry that says so.")
 
 _ATTACHMENT: Final = members(
     {
@@ -39,7 +39,7 @@ _ATTACHMENT: Final = members(
         "subject": WORD,
         "order": WORD,
         "kind": _KIND,
-        "name": told(WORD, "Empty once it is gone."),
+        "name": described(WORD, "Empty once it is gone."),
         "note": WORD,
         "carrier": WORD,
         "tracking": WORD,
@@ -48,7 +48,7 @@ _ATTACHMENT: Final = members(
         "sha256": _SHA256,
         "by": WORD,
         "at": INSTANT,
-        "deed": _DEED,
+        "deed": _AUDIT_NUMBER,
         "gone_at": MAYBE_INSTANT,
     }
 )
@@ -58,7 +58,7 @@ _DISPUTE: Final = members(
         "reference": MAYBE_WORD,
         "payment": MAYBE_WORD,
         "source": WORD,
-        "reason": told(MAYBE_WORD, "The provider's word, or the card network's code."),
+        "reason": described(MAYBE_WORD, "The provider's word, or the card network's code."),
         "family": maybe(_FAMILY),
         "about": WORD,
         "money": MAYBE_MONEY,
@@ -73,7 +73,7 @@ _ITEM: Final = members(
         "item": WORD,
         "there": FLAG,
         "sentence": WORD,
-        "do": told(WORD, "What brings it; empty where it is there."),
+        "do": described(WORD, "What brings it; empty where it is there."),
     }
 )
 
@@ -104,7 +104,7 @@ _LETTER: Final = members(
         "stamp": {"enum": ["SANDBOX", ""]},
         "environment": WORD,
         "merchant": members({"name": WORD, "address": WORD, "contact": WORD}),
-        "missing": told(TEXTS, "Settings of the merchant that say nothing."),
+        "missing": described(TEXTS, "Settings of the merchant that say nothing."),
         "order": WORD,
         "as_of": ref("LetterMoment"),
         "zone": WORD,

@@ -18,12 +18,12 @@ from app.api.schemas import (
     TEXTS,
     WORD,
     Schema,
+    described,
     listed,
     maybe,
     members,
     page,
     ref,
-    told,
     word,
 )
 from app.core.schedule import FORMS, SPANS, WAYS
@@ -107,7 +107,7 @@ _IMPORT: Final = members(
         "changed": COUNT,
         "unchanged": COUNT,
         "rejected": COUNT,
-        "withdraws": told(MAYBE_COUNT, "The import that it took back."),
+        "withdraws": described(MAYBE_COUNT, "The import that it took back."),
         "reason": MAYBE_WORD,
         "sha256": {"type": "string", "pattern": "^[0-9a-f]*$", "examples": ["5f" * 32]},
     }
@@ -119,13 +119,15 @@ _RUN_MEMBERS: Final = {
     "as_of": INSTANT,
     "from": MAYBE_INSTANT,
     "to": MAYBE_INSTANT,
-    "rules": told(MAYBE_COUNT, "The number of the rules; null for the usual ones."),
+    "rules": described(MAYBE_COUNT, "The number of the rules; null for the usual ones."),
 }
 
 _RUN: Final = members(
     {
         **_RUN_MEMBERS,
-        "kind": told({"enum": ["lived", "look"]}, "lived: it gave breaks life. look: it did not."),
+        "kind": described(
+            {"enum": ["lived", "look"]}, "lived: it gave breaks life. look: it did not."
+        ),
         "breaks": COUNT,
         "ties": FLAG,
     }
@@ -193,7 +195,7 @@ _BREAK_MEMBERS: Final = {
     "age_days": COUNT,
     "since": INSTANT,
     "cites": CITES,
-    "candidates": told(listed(_CANDIDATE), "The nearest lines, and what keeps each apart."),
+    "candidates": described(listed(_CANDIDATE), "The nearest lines, and what keeps each apart."),
     "next_step": WORD,
     "sentence": WORD,
 }
@@ -203,7 +205,7 @@ _STEP: Final = members(
         "at": INSTANT,
         "step": {"enum": [*get_args(Turn), *DEEDS]},
         "by": WORD,
-        "second": told(MAYBE_WORD, "Who agreed, where two had to."),
+        "second": described(MAYBE_WORD, "Who agreed, where two had to."),
         "value": WORD,
         "reason": WORD,
         "money": MONEY,
@@ -240,7 +242,7 @@ _LAST_TIME: Final = members(
     {
         "due_at": INSTANT,
         "state": WORD,
-        "asked": told(FLAG, "Whether a person asked for it, out of turn."),
+        "asked": described(FLAG, "Whether a person asked for it, out of turn."),
         "late": FLAG,
         "tries": COUNT,
         "run": MAYBE_COUNT,
@@ -267,14 +269,14 @@ _SCHEDULED: Final = members(
 
 _POSTED: Final = {
     "account": word("Assets:Clearing:Provider"),
-    "role": told(word("clearing"), "What the account is for, whatever its name is."),
-    "minor": told({"type": "integer"}, "Minor units: debit is positive, credit negative."),
-    "money": told(MONEY, "The same in major units."),
+    "role": described(word("clearing"), "What the account is for, whatever its name is."),
+    "minor": described({"type": "integer"}, "Minor units: debit is positive, credit negative."),
+    "money": described(MONEY, "The same in major units."),
 }
 
 _TRANSACTION: Final = members(
     {
-        "transaction": told(COUNT, "Its number in this journal, from 1."),
+        "transaction": described(COUNT, "Its number in this journal, from 1."),
         "date": {"type": "string", "format": "date", "examples": ["2026-10-05"]},
         "at": INSTANT,
         "what": word("captured"),
@@ -282,7 +284,7 @@ _TRANSACTION: Final = members(
         "payment": MAYBE_WORD,
         "source": MAYBE_WORD,
         "cites": CITES,
-        "postings": told(
+        "postings": described(
             listed(members(_POSTED), minItems=1), "Of one currency; they add up to nothing."
         ),
     }
@@ -295,11 +297,13 @@ _JOURNAL: Final = members(
         "as_of": INSTANT,
         "basis": word("captured"),
         "environment": word("live"),
-        "zone": told(word("Africa/Nairobi"), "In which days are counted; without it UTC."),
+        "zone": described(word("Africa/Nairobi"), "In which days are counted; without it UTC."),
         "merchant": WORD,
         "transactions": listed(_TRANSACTION),
         "count": COUNT,
-        "totals": told(listed(members(_POSTED)), "What was posted in all, by role and currency."),
+        "totals": described(
+            listed(members(_POSTED)), "What was posted in all, by role and currency."
+        ),
     },
     optional=("zone", "merchant"),
 )
@@ -307,12 +311,12 @@ _JOURNAL: Final = members(
 _DECISION: Final = members(
     {
         "id": WORD,
-        "kind": told(WORD, "A break's cause, a match's kind."),
+        "kind": described(WORD, "A break's cause, a match's kind."),
         "order": MAYBE_WORD,
         "payment": MAYBE_WORD,
         "money": MONEY,
-        "sentence": told(WORD, "Of a break."),
-        "lines": told(TEXTS, "Of a match: the lines that belong together."),
+        "sentence": described(WORD, "Of a break."),
+        "lines": described(TEXTS, "Of a match: the lines that belong together."),
     },
     optional=("sentence", "lines"),
 )
@@ -334,7 +338,7 @@ _PREVIEW: Final = members(
                 }
             )
         ),
-        "not_told": told(COUNT, "Changes beyond the first thousand; the totals count them."),
+        "not_told": described(COUNT, "Changes beyond the first thousand; the totals count them."),
     }
 )
 
@@ -342,13 +346,15 @@ MOST_RULES: Final = 64 * 1024
 """Bytes of rules, as `match_rules` has it: a receiver that describes the API loads no finance."""
 
 _RULES: Final = {
-    **told(word("settle_margin = '9 days'\n"), "As `reconcile rules save` takes them, in TOML."),
+    **described(
+        word("settle_margin = '9 days'\n"), "As `reconcile rules save` takes them, in TOML."
+    ),
     "maxLength": MOST_RULES,
 }
 
 _VERIFICATION: Final = members(
     {
-        "passed": told(FLAG, "Whether every step did."),
+        "passed": described(FLAG, "Whether every step did."),
         "steps": listed(
             members(
                 {"period": word("2026-10"), "step": word("chain"), "passed": FLAG, "sentence": WORD}
@@ -376,7 +382,7 @@ FINANCE_SCHEMAS: Final[dict[str, Schema]] = {
             "at": INSTANT,
             "by": WORD,
             "digest": WORD,
-            "toml": told(word("settle_margin = '9 days'\n"), "The rules as they were saved."),
+            "toml": described(word("settle_margin = '9 days'\n"), "The rules as they were saved."),
         },
         optional=("at", "by", "digest"),
     ),

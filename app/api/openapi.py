@@ -30,7 +30,7 @@ from app.api.openapi_parts import (
     request_body,
 )
 from app.api.request_body import GREATEST
-from app.api.schemas import INSTANT, REFERENCE, WORD, Schema, told
+from app.api.schemas import INSTANT, REFERENCE, WORD, Schema, described
 from app.evidence.dispute import FAMILIES
 from app.orders.delivery_log import VERDICTS
 from app.orders.notify_shop import STATES as NOTIFICATION_STATES
@@ -434,7 +434,7 @@ _PROPOSAL_PATHS: Final[dict[str, Any]] = {
             "proposals.listProposals",
             "Proposals that wait for a second person, then the others, newest first",
             parameter("before", WORD, "The `next` of the page before."),
-            told(LIMIT, "Past ones in a page."),
+            described(LIMIT, "Past ones in a page."),
             answers={"200": good_answer("A page of proposals", "ProposalPage")},
         )
     },

@@ -26,7 +26,7 @@ from app.api.request_body import (
     number_parameter,
     only_parameters,
     order_reference,
-    told_order,
+    reported_order,
 )
 from app.checkout.checkout_result import CheckoutResult, result_document
 from app.checkout.client import CheckoutClient
@@ -51,7 +51,7 @@ from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.money import Money, major_text
 
-MAX_TOLD_BYTES = 64 * 1024
+MAX_ORDER_BYTES = 64 * 1024
 """Largest body: what a shop tells or asks of one order is a few hundred bytes."""
 
 
@@ -121,8 +121,8 @@ class Api:
     async def put_order(self, request: Request, program: str) -> Response:
         """PUT /api/v1/orders/{reference}"""
         order = order_reference(request)
-        document = json_object(await capped_body(request, most=MAX_TOLD_BYTES))
-        told = told_order(order, document, sources=self._sources)
+        document = json_object(await capped_body(request, most=MAX_ORDER_BYTES))
+        told = reported_order(order, document, sources=self._sources)
         try:
             await tell_order(self._context, told, author=author_of_token(program))
         except ReferenceTaken as error:
@@ -240,7 +240,7 @@ class Checkouts:
                 501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."
             )
         asked, new_payment = asked_checkout(
-            json_object(await capped_body(request, most=MAX_TOLD_BYTES))
+            json_object(await capped_body(request, most=MAX_ORDER_BYTES))
         )
         try:
             result = await open_checkout(

@@ -37,7 +37,7 @@ def listed(schema: Schema, **limits: int) -> Schema:
     return {"type": "array", "items": schema, **limits}
 
 
-def told(schema: Schema, description: str) -> Schema:
+def described(schema: Schema, description: str) -> Schema:
     """The same with words on what it means here."""
     return {**schema, "description": description}
 
@@ -62,7 +62,7 @@ def word(*examples: str) -> Schema:
 def page(name: str, item: str, following: Schema) -> Schema:
     """Some of a list, and where the next begins: null where there are no more."""
     nothing = "What to ask the next page with; null where there is none."
-    return members({name: listed(ref(item)), "next": told(following, nothing)})
+    return members({name: listed(ref(item)), "next": described(following, nothing)})
 
 
 WORD: Final = word()
@@ -82,7 +82,7 @@ MAYBE_INSTANT: Final = maybe(INSTANT)
 MONEY: Final = ref("Money")
 MAYBE_MONEY: Final = maybe(MONEY)
 TEXTS: Final = listed(WORD)
-CITES: Final = told(TEXTS, "Ids of the events, deliveries and records that it rests on.")
+CITES: Final = described(TEXTS, "Ids of the events, deliveries and records that it rests on.")
 DIGEST: Final[Schema] = {
     "type": "string",
     "pattern": "^sha256:[0-9a-f]{64}$",
@@ -126,7 +126,7 @@ _TOTALS: Final = members(
         "held": MAYBE_MONEY,
         "reversed": MONEY,
         "lost": MONEY,
-        "others": told(
+        "others": described(
             listed(
                 members(
                     {"captured": MONEY, "refunded": MONEY, "reversed": MONEY, "lost": MONEY},
@@ -144,7 +144,7 @@ _LEDGER: Final = members(
         "order": REFERENCE,
         "as_of": INSTANT,
         "outcome": _OUTCOME,
-        "fulfillable": told(FLAG, "Ship on this, and on nothing else."),
+        "fulfillable": described(FLAG, "Ship on this, and on nothing else."),
         "totals": ref("Totals"),
         "explanation": TEXTS,
         "attempts": listed(ref("Attempt")),
@@ -152,7 +152,7 @@ _LEDGER: Final = members(
         "timeline": listed(ref("TimelineRow")),
         "findings": listed(ref("Finding")),
         "next_decision_at": MAYBE_INSTANT,
-        "fingerprint": told(
+        "fingerprint": described(
             DIGEST,
             "`sha256:` and the digest of the members above, without `as_of` and the `plain` of "
             "findings, as canonical JSON.",
@@ -170,7 +170,7 @@ _LEDGER: Final = members(
             description="What of its deliveries was deleted; there only where something was. The "
             "fingerprint does not cover it.",
         ),
-        "behind_s": told(
+        "behind_s": described(
             COUNT,
             "For how many seconds something accepted has waited to be read; there only where "
             "something does, and then `fulfillable` is false.",
@@ -200,7 +200,7 @@ _TIMELINE_ROW: Final = members(
         "digest": WORD,
         "kind": WORD,
         "claim": {"enum": list(CLAIM_KINDS)},
-        "attempt": told(MAYBE_WORD, "Of which it speaks; null where it could be several."),
+        "attempt": described(MAYBE_WORD, "Of which it speaks; null where it could be several."),
         "money": MAYBE_MONEY,
         "deliveries": COUNT,
         "note": WORD,
@@ -211,11 +211,11 @@ _BEFORE: Final = maybe(members({"outcome": _OUTCOME, "fulfillable": FLAG}))
 
 _OUTCOME_ENTRY: Final = members(
     {
-        "id": told({"type": "integer", "minimum": 1}, "Rises; none is given twice."),
+        "id": described({"type": "integer", "minimum": 1}, "Rises; none is given twice."),
         "order": REFERENCE,
         "outcome": _OUTCOME,
         "fulfillable": FLAG,
-        "before": told(_BEFORE, "What was published before; null at first."),
+        "before": described(_BEFORE, "What was published before; null at first."),
         "because": TEXTS,
         "at": INSTANT,
     }
@@ -235,7 +235,7 @@ _TOLD_REFERENCES: Final[Schema] = {
             "source": {"type": "string", "description": "The source's name, as in /webhooks/NAME."},
             "session": REFERENCE,
             "payment": REFERENCE,
-            "amount": told(AMOUNT, "What the session was opened for, in major units."),
+            "amount": described(AMOUNT, "What the session was opened for, in major units."),
             "currency": CURRENCY,
         },
         "oneOf": [
@@ -307,12 +307,12 @@ _CHECKOUT: Final[Schema] = {
 
 _SESSION: Final = members(
     {
-        "reference": told(MAYBE_WORD, "The service's own."),
+        "reference": described(MAYBE_WORD, "The service's own."),
         "status": {"enum": list(STATUSES)},
         "checkout_url": MAYBE_WORD,
         "expires_at": MAYBE_INSTANT,
         "order": members({"reference": REFERENCE}),
-        "idempotency_key": told(
+        "idempotency_key": described(
             MAYBE_WORD,
             "For questions to the service; null where no payment was started here.",
         ),
@@ -325,13 +325,13 @@ _PROPOSAL: Final = members(
     {
         "id": WORD,
         "kind": WORD,
-        "subject": told(WORD, "What it would be done to."),
-        "sentence": told(WORD, "What would be done, with the money."),
+        "subject": described(WORD, "What it would be done to."),
+        "sentence": described(WORD, "What would be done, with the money."),
         "state": {"enum": list(STANDINGS)},
-        "by": told(WORD, "The proposer."),
+        "by": described(WORD, "The proposer."),
         "reason": WORD,
         "at": INSTANT,
-        "until": told(INSTANT, "From then on nobody can approve it."),
+        "until": described(INSTANT, "From then on nobody can approve it."),
         "given": {
             "type": "object",
             "additionalProperties": True,
@@ -340,7 +340,7 @@ _PROPOSAL: Final = members(
         "decided_by": MAYBE_WORD,
         "decided_at": MAYBE_INSTANT,
         "decided_because": MAYBE_WORD,
-        "open_until": told(
+        "open_until": described(
             MAYBE_INSTANT,
             "Until when its proposer may do what was agreed to; `null` where approving does it.",
         ),
@@ -350,13 +350,13 @@ _PROPOSAL: Final = members(
 _NUMBERS: Final = members(
     {
         "proposal": WORD,
-        "open_until": told(INSTANT, "Until when they may be asked for again."),
+        "open_until": described(INSTANT, "Until when they may be asked for again."),
         "orders": listed(
             members(
                 {
                     "order": REFERENCE,
-                    "phones": told(listed(word("254700000001")), "As E.164 digits."),
-                    "note": told(WORD, "Why there is none, such as that it was erased."),
+                    "phones": described(listed(word("254700000001")), "As E.164 digits."),
+                    "note": described(WORD, "Why there is none, such as that it was erased."),
                 }
             )
         ),
@@ -370,7 +370,7 @@ _ARRIVAL: Final = {
     "verdict": {"enum": list(VERDICTS)},
     "event": MAYBE_WORD,
     "size": COUNT,
-    "problem": told(MAYBE_WORD, "Why it was refused or could not be read."),
+    "problem": described(MAYBE_WORD, "Why it was refused or could not be read."),
 }
 
 _WHOLE_ARRIVAL: Final = members(
@@ -378,9 +378,9 @@ _WHOLE_ARRIVAL: Final = members(
         **_ARRIVAL,
         "order": MAYBE_WORD,
         "digest": WORD,
-        "phones": told(TEXTS, "Its customers' numbers, masked."),
-        "pruned_at": told(MAYBE_INSTANT, "When its body was deleted."),
-        "headers": told(
+        "phones": described(TEXTS, "Its customers' numbers, masked."),
+        "pruned_at": described(MAYBE_INSTANT, "When its body was deleted."),
+        "headers": described(
             TEXTS, "As `name: value`; secrets are hidden, and numbers of customers masked."
         ),
     }
@@ -388,7 +388,7 @@ _WHOLE_ARRIVAL: Final = members(
 
 _SENT: Final = members(
     {
-        "id": told({"type": "integer", "minimum": 1}, "That of the change in the feed."),
+        "id": described({"type": "integer", "minimum": 1}, "That of the change in the feed."),
         "order": REFERENCE,
         "outcome": _OUTCOME,
         "state": {"enum": list(NOTIFICATION_STATES)},
@@ -396,7 +396,7 @@ _SENT: Final = members(
         "published_at": INSTANT,
         "due_at": MAYBE_INSTANT,
         "delivered_at": MAYBE_INSTANT,
-        "problem": told(MAYBE_WORD, "Why the last try failed, a code."),
+        "problem": described(MAYBE_WORD, "Why the last try failed, a code."),
     }
 )
 
@@ -413,20 +413,22 @@ _PROBLEM: Final = members(
         "title": word("Not Found"),
         "status": {"type": "integer", "minimum": 400, "maximum": 599, "examples": [404]},
         "code": {"type": "string", "pattern": "^[a-z0-9_]+$", "examples": ["order_unknown"]},
-        "detail": told(
+        "detail": described(
             word("Nothing is known of an order of this reference."), "One sentence for a person."
         ),
-        "scope": told(WORD, "With 403: the scope that the token lacks."),
-        "order": told(WORD, "With 409 of a reference: the order that has it."),
-        "read_from": told(COUNT, "With 410 of the outcome feed: the cursor to read on from."),
-        "ask_again_at": told(INSTANT, "With 409 of a payment that is not over, where it is known."),
-        "before": told(MAYBE_MONEY, "With 409 of other money: what the payment is of."),
-        "asked": told(MAYBE_MONEY, "With 409 of other money: what was asked for."),
-        "problems": told(
+        "scope": described(WORD, "With 403: the scope that the token lacks."),
+        "order": described(WORD, "With 409 of a reference: the order that has it."),
+        "read_from": described(COUNT, "With 410 of the outcome feed: the cursor to read on from."),
+        "ask_again_at": described(
+            INSTANT, "With 409 of a payment that is not over, where it is known."
+        ),
+        "before": described(MAYBE_MONEY, "With 409 of other money: what the payment is of."),
+        "asked": described(MAYBE_MONEY, "With 409 of other money: what was asked for."),
+        "problems": described(
             listed(members({"field": WORD, "sentence": WORD})),
             "With 422 of a payment: every field that is not right.",
         ),
-        "idempotency_key": told(MAYBE_WORD, "With 422 of a session that the service refused."),
+        "idempotency_key": described(MAYBE_WORD, "With 422 of a session that the service refused."),
     },
     optional=(
         "scope",
@@ -471,7 +473,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "cites": CITES,
             "facts": FACTS,
             "sentence": WORD,
-            "plain": told(
+            "plain": described(
                 WORD, "The same for a customer, without ids; the fingerprint does not cover it."
             ),
         }
@@ -485,7 +487,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "fulfillable": FLAG,
             "totals": ref("Totals"),
             "findings": listed(_FINDING),
-            "plain": told(WORD, "For a customer, without ids."),
+            "plain": described(WORD, "For a customer, without ids."),
             "explanation": WORD,
             "next_decision_at": MAYBE_INSTANT,
         }
@@ -495,8 +497,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "OutcomePage": members(
         {
             "outcomes": listed(ref("Outcome")),
-            "cursor": told(COUNT, "Ask the next page with it as `after`."),
-            "alarms": told(
+            "cursor": described(COUNT, "Ask the next page with it as `after`."),
+            "alarms": described(
                 TEXTS,
                 "Sentences on what goes wrong that no outcome tells, such as that no verified "
                 "event comes any more. Missing while nothing does.",
@@ -516,27 +518,31 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Witness": members(
         {
             "witness": word("witness.example/w1"),
-            "key": told(WORD, "Its verifier key, in the form of C2SP signed-note."),
+            "key": described(WORD, "Its verifier key, in the form of C2SP signed-note."),
             "state": {"enum": ["waiting", "cosigns", "fails", "contradicts"]},
-            "leaves": told(COUNT, "Of the largest checkpoint that it has cosigned."),
+            "leaves": described(COUNT, "Of the largest checkpoint that it has cosigned."),
             "cosigned_at": MAYBE_INSTANT,
-            "since": told(MAYBE_INSTANT, "Since when it cosigns nothing."),
-            "problem": told(MAYBE_WORD, "Why it does not, as a code."),
-            "sentence": told(MAYBE_WORD, "The same for people, and what to do."),
+            "since": described(MAYBE_INSTANT, "Since when it cosigns nothing."),
+            "problem": described(MAYBE_WORD, "Why it does not, as a code."),
+            "sentence": described(MAYBE_WORD, "The same for people, and what to do."),
         }
     ),
     "Departure": members(
         {
-            "way": told(WORD, "published, folder, mail, post, or the witness that cosigned it."),
+            "way": described(
+                WORD, "published, folder, mail, post, or the witness that cosigned it."
+            ),
             "leaves": COUNT,
             "at": INSTANT,
-            "head": told(WORD, "SHA-256 in hex."),
+            "head": described(WORD, "SHA-256 in hex."),
         }
     ),
     "Witnesses": members(
         {
-            "quorum": told(MAYBE_COUNT, "How many have to cosign; null where none are set up."),
-            "cosigned": told(COUNT, "Leaves of the largest checkpoint that so many cosigned."),
+            "quorum": described(
+                MAYBE_COUNT, "How many have to cosign; null where none are set up."
+            ),
+            "cosigned": described(COUNT, "Leaves of the largest checkpoint that so many cosigned."),
             "witnesses": listed(ref("Witness")),
             "left": listed(ref("Departure")),
         }

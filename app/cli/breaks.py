@@ -10,7 +10,7 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
-from app.cli.proposals import told_proposal
+from app.cli.proposals import proposal_notice
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -207,7 +207,7 @@ def accept(
             lambda context, settings: accept_break(context, name, reason=reason, by=by),
             purpose="writing",
         )
-        note(f"Accepted {name}." if proposal is None else told_proposal(proposal))
+        note(f"Accepted {name}." if proposal is None else proposal_notice(proposal))
         return
     _many(
         to_accept,
@@ -412,4 +412,4 @@ def settle_late_money(
         lambda context, settings: settle_late(context, name, action=action, reason=reason, by=by),
         purpose="writing",
     )
-    note(done.life.because if isinstance(done, SeenBreak) else told_proposal(done))
+    note(done.life.because if isinstance(done, SeenBreak) else proposal_notice(done))

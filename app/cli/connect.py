@@ -166,7 +166,7 @@ def _secrets(
     before: Mapping[str, str],
 ) -> dict[str, str]:
     """Secrets and credentials that are not configured yet, or were given by a file."""
-    from app.providers.connecting import UNDOCUMENTED, credentials_told, takes_keys
+    from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
     own = f"{PREFIX}SOURCES__{source.upper()}__"
@@ -189,7 +189,7 @@ def _secrets(
         text = _read(secret_file) if secret_file else _asked(told, "secret")
         key, value = _as_setting(text)
         found[own + key] = value
-    needed = credentials_told(profile)
+    needed = described_credentials(profile)
     if needed and (credentials_file or own + "CREDENTIALS" not in configured):
         values = _credentials(needed, credentials_file)
         found[own + "CREDENTIALS"] = json.dumps(values, sort_keys=True)

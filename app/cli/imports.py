@@ -216,7 +216,7 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
 
 def _withdraw(kind: ImportKind, number: int, *, reason: str, by: str | None, form: Format) -> None:
     """Take an import back, and print what became of its lines."""
-    from app.cli.proposals import told_proposal
+    from app.cli.proposals import proposal_notice
     from app.finance.withdraw_import import Withdrawn, withdraw_import
 
     done = with_context(
@@ -224,7 +224,7 @@ def _withdraw(kind: ImportKind, number: int, *, reason: str, by: str | None, for
         purpose="writing",
     )
     if not isinstance(done, Withdrawn):
-        note(told_proposal(done))
+        note(proposal_notice(done))
         return
     if form is not Format.table:
         document(

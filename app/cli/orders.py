@@ -216,10 +216,10 @@ def show_order(
     ) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
         from app.bootstrap_sources import compile_sources
         from app.orders.customers import unmask
-        from app.orders.read_orders import order_document, told_of
+        from app.orders.read_orders import merchant_records, order_document
 
         shown = await order_document(context, reference, as_of=instant)
-        told = await told_of(context, reference, as_of=instant)
+        told = await merchant_records(context, reference, as_of=instant)
         refused = await _refused(context, shown, instant)
         if not with_personal_data:
             return shown, told, refused
@@ -315,7 +315,7 @@ def unmask_orders(
     Another operator approves it; then `orders numbers` shows them to you alone, for a day.
     """
     from app.bootstrap_proposals import proposals_of
-    from app.cli.proposals import told_proposal
+    from app.cli.proposals import proposal_notice
     from app.orders.unmask_many import NAME, UnmaskRequest, chosen_orders, propose_unmasking
 
     if bool(references) == bool(outcome or finding):
@@ -329,7 +329,7 @@ def unmask_orders(
         asked = UnmaskRequest(orders=orders, purpose=purpose, reason=reason, by=None)
         proposals = proposals_of(context, settings)
         made = await propose_unmasking(context, proposals.kinds[NAME], asked)
-        return proposals.document(made), told_proposal(made)
+        return proposals.document(made), proposal_notice(made)
 
     made, told = with_context(work, purpose="writing")
     if form is not Format.table:

@@ -20,7 +20,7 @@ from app.cli.output import (
     note,
     progress,
 )
-from app.cli.proposals import told_proposal
+from app.cli.proposals import proposal_notice
 from app.cli.running import run_loop, with_context
 from app.core.clock import SystemClock
 from app.core.errors import TallyhookError, UsageError
@@ -292,7 +292,7 @@ def erase(
     asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
     erasure = _erased(asked, settings, dry_run=dry_run)
     if not isinstance(erasure, Erasure):
-        note(told_proposal(erasure))
+        note(proposal_notice(erasure))
         return
     path = None if dry_run else sqlite_file(settings.database_url)
     left = [] if path is None else traces_left(path, erasure)

@@ -29,7 +29,7 @@ Name = Annotated[str, typer.Argument(metavar="ID", help="The proposal's id.")]
 Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
-def told_proposal(proposal: Proposal) -> str:
+def proposal_notice(proposal: Proposal) -> str:
     """What a command says that has proposed its act."""
     from reconcile.instants import format_instant
 

@@ -25,7 +25,7 @@ from app.cli.output import (
     progress,
     shown,
 )
-from app.cli.proposals import told_proposal
+from app.cli.proposals import proposal_notice
 from app.cli.running import processes, with_context
 from app.core.errors import ConfigurationError
 from app.core.text import counted
@@ -297,7 +297,7 @@ def save(
         purpose="writing",
     )
     if isinstance(done, Proposal):
-        note(told_proposal(done))
+        note(proposal_notice(done))
     else:
         note(f"Saved as rules {done.number}.")
 

@@ -23,7 +23,7 @@ from app.cli.output import (
     progress,
     whole_file,
 )
-from app.cli.proposals import told_proposal
+from app.cli.proposals import proposal_notice
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -230,7 +230,7 @@ def close_month(
         _tell(done, form)
         return
     if isinstance(done, Proposal):
-        note(told_proposal(done))
+        note(proposal_notice(done))
         return
     rows = [{"reason": each.code, "sentence": each.sentence, "do": each.do} for each in done]
     if form is Format.table:

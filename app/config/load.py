@@ -61,7 +61,7 @@ def load_settings(
     for check in CHECKS:
         check(settings, reading)
     further = [] if also is None else also(settings)
-    lines = [*reading.lines(), *(line for line in further if not reading.has_told(line))]
+    lines = [*reading.lines(), *(line for line in further if not reading.has_reported(line))]
     if lines:
         raise ConfigurationError(lines)
     settings._warnings = tuple(reading.warnings)

@@ -61,7 +61,7 @@ class SettingsReading:
         else:
             self.warnings.append(f"{variable}: {sentence}")
 
-    def has_told(self, line: str) -> bool:
+    def has_reported(self, line: str) -> bool:
         """Whether this line's variable, or what is given in its stead, has a problem already."""
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")

@@ -25,7 +25,7 @@ from app.console.pages import FOLDER, Pages, as_csv, as_json
 from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, form_of
 from app.console.uploads import Received
-from app.console.view import FORMS, Act, Asked, Console, Page, Person, Told, View
+from app.console.view import FORMS, Act, ActionResult, Asked, Console, Page, Person, View
 from app.console.words import address
 from app.core.errors import (
     ConfigurationError,
@@ -287,7 +287,7 @@ class Application:
             return await self._ask(view, act, str(error), asked=asked)
         if isinstance(done, Response):
             return done
-        if isinstance(done, Told):
+        if isinstance(done, ActionResult):
             return self._pages.of_person(view, "told.html", title=done.title, values={"told": done})
         return RedirectResponse(f"{done}?{urlencode({'done': act.name})}", status_code=303)
 

@@ -9,7 +9,7 @@ from app.access.operators import MAY, known_operators
 from app.access.proposal import Proposal
 from app.console.finance_pages import day, month_of, preview_of, rules_tried, tried_as
 from app.console.proposals_pages import proposed
-from app.console.view import Asked, Field, Told, View
+from app.console.view import ActionResult, Asked, Field, View
 from app.console.words import address, plain_money
 from app.core.errors import ConfigurationError, UsageError
 from app.core.jobs import Job
@@ -133,7 +133,7 @@ async def ask_accept(view: View) -> Asked:
     )
 
 
-async def do_accept(view: View, reason: str) -> str | Told:
+async def do_accept(view: View, reason: str) -> str | ActionResult:
     """Write it off, or propose that."""
     found = await seen_break(view)
     proposal = await accept_break(view.context, found.identity, reason=reason, by=view.person.name)
@@ -161,7 +161,7 @@ async def ask_close(view: View) -> Asked:
     )
 
 
-async def do_close(view: View, reason: str) -> str | Told:
+async def do_close(view: View, reason: str) -> str | ActionResult:
     """Close the month, or propose that, and wait a little. Raises UsageError with everything that
     is against it."""
     month = (await month_of(view.context, view.needed("month"))).name
@@ -298,7 +298,7 @@ async def ask_save_rules(view: View) -> Asked:
     )
 
 
-async def do_save_rules(view: View, reason: str) -> str | Told:
+async def do_save_rules(view: View, reason: str) -> str | ActionResult:
     """Put them in force, or propose that."""
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):

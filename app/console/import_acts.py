@@ -11,7 +11,7 @@ from app.access.proposal import Proposal
 from app.console.imports_pages import KINDS, MAX_NUMBER, money_of, state_of, upload_of
 from app.console.proposals_pages import proposed
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload, mappings_in
-from app.console.view import Asked, Field, Told, View
+from app.console.view import ActionResult, Asked, Field, View
 from app.console.words import address, plain_money
 from app.core.errors import UsageError
 from app.core.ids import new_token
@@ -306,7 +306,7 @@ async def ask_take_back(view: View) -> Asked:
     return Asked(subject=subject, lines=lines, back=back, fields=(sealed,))
 
 
-async def do_take_back(view: View, reason: str) -> str | Told:
+async def do_take_back(view: View, reason: str) -> str | ActionResult:
     """Take it back, or propose that, and wait a little."""
     number, kind, _ = await _of_address(view)
     by, work = view.person.name, view.console.work
@@ -322,5 +322,5 @@ async def do_take_back(view: View, reason: str) -> str | Told:
     await jobs.wait(job)
     if job.ended is None:
         line = "You may leave this page. The import says when it is taken back."
-        return Told(title="It is being taken back", lines=(line,), back=back)
+        return ActionResult(title="It is being taken back", lines=(line,), back=back)
     return back if job.result is None else proposed(job.result)

@@ -7,8 +7,8 @@ from typing import Final
 
 from app.access.proposal import Proposal
 from app.console.finance_acts import assignee_field, assignee_given, said_of, seen_break
-from app.console.proposals_pages import proposed as told_of
-from app.console.view import Asked, Field, Told, View
+from app.console.proposals_pages import proposed as proposed_act
+from app.console.view import ActionResult, Asked, Field, View
 from app.console.words import address, plain_money
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -300,7 +300,7 @@ async def ask_settle(view: View) -> Asked:
     )
 
 
-async def do_settle(view: View, reason: str) -> str | Told:
+async def do_settle(view: View, reason: str) -> str | ActionResult:
     """Write the decision down, or propose it."""
     found, action = await seen_break(view), view.given.get("action", "")
     if action not in SETTLING:
@@ -308,4 +308,4 @@ async def do_settle(view: View, reason: str) -> str | Told:
     done = await settle_late(
         view.context, found.identity, action=action, reason=reason, by=view.person.name
     )
-    return told_of(done) if isinstance(done, Proposal) else "/late"
+    return proposed_act(done) if isinstance(done, Proposal) else "/late"

@@ -12,7 +12,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import ProposalKind
 from app.console.pages import as_csv, as_json
 from app.console.proposals_pages import proposal_shown, proposed
-from app.console.view import Asked, Field, Table, Told, View
+from app.console.view import ActionResult, Asked, Field, Table, View
 from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
@@ -82,7 +82,7 @@ def _lines(text: str) -> list[str]:
     return [each for each in re.split(r"\r?\n", text) if each.strip()]
 
 
-async def do_unmask_many(view: View, reason: str) -> Told:
+async def do_unmask_many(view: View, reason: str) -> ActionResult:
     """Propose it."""
     asked = UnmaskRequest(
         orders=_lines(view.given.get("orders", "")),
@@ -125,7 +125,7 @@ async def _why_not(view: View, proposal: Proposal) -> str | None:
     return None
 
 
-async def do_see_numbers(view: View, reason: str) -> Told | Response:
+async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
     """Show them, or hand them over as a file."""
     form = view.given.get("as", "page")
     if form not in FORMS:
@@ -141,7 +141,7 @@ async def do_see_numbers(view: View, reason: str) -> Told | Response:
             (each.order, ", ".join(f"+{phone}" for phone in each.phones) or each.note)
             for each in seen
         )
-        return Told(
+        return ActionResult(
             title=f"Numbers of {found.subject}",
             lines=(
                 f"{counted(sum(bool(each.phones) for each in seen), 'order')} with a number, of "

@@ -21,10 +21,10 @@ from app.orders.read_orders import (
     Changed,
     arrivals_of,
     counted_outcomes,
+    merchant_records,
     newest_orders,
     order_document,
     published_of_order,
-    told_of,
 )
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
@@ -126,7 +126,7 @@ async def order_page_document(view: View) -> Document:
         "ledger": ledger,
         "arrivals": await arrivals_of(view.context, order, as_of=as_of),
         "refused": await _refused(view, names, as_of),
-        "records": await told_of(view.context, order, as_of=as_of),
+        "records": await merchant_records(view.context, order, as_of=as_of),
         "published": [
             {
                 "revision": each.seq,

@@ -17,7 +17,7 @@ from typing import Final
 
 from app.access.operators import AFTER_ALL, trail
 from app.console.proposals_pages import proposed
-from app.console.view import ROWS, Asked, Document, Field, Told, View
+from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.privacy.erase import ErasureRequest
@@ -181,7 +181,7 @@ def _told(found: Erasure, deed: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-async def do_erase(view: View, reason: str) -> Told:
+async def do_erase(view: View, reason: str) -> ActionResult:
     """Propose it."""
     asked = _asked(view, view.given.get("again", ""), reason=reason)
     return proposed(await view.console.propose_erasing(asked))

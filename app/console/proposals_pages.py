@@ -6,7 +6,7 @@ from typing import Any
 
 from app.access.proposal import Proposal
 from app.access.proposals import LAST
-from app.console.view import ROWS, Asked, Document, Told, View
+from app.console.view import ROWS, ActionResult, Asked, Document, View
 from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address
 from app.core.jobs import job_document
 from reconcile.instants import format_instant, parse_instant
@@ -93,9 +93,9 @@ async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
     return about[0] if about else None
 
 
-def proposed(proposal: Proposal) -> Told:
+def proposed(proposal: Proposal) -> ActionResult:
     """What an act says that has proposed itself."""
-    return Told(
+    return ActionResult(
         title="Proposed to a second person",
         lines=(
             proposal.sentence,
@@ -134,7 +134,7 @@ async def ask_approve(view: View) -> Asked:
     )
 
 
-async def do_approve(view: View, reason: str) -> str | Told:
+async def do_approve(view: View, reason: str) -> str | ActionResult:
     """Agree to it. What takes long is done by a job, and waited for a little."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
@@ -151,7 +151,7 @@ async def do_approve(view: View, reason: str) -> str | Told:
     await jobs.wait(job)
     if job.ended is None:
         line = "You may leave this page. Your approval counts as soon as it is done."
-        return Told(title="It is being done", lines=(line,), back=back)
+        return ActionResult(title="It is being done", lines=(line,), back=back)
     return back
 
 

@@ -12,7 +12,7 @@ from app.access.operators import ROLES, known_operators, retire_operator
 from app.access.sessions import end_sessions, invite_operator
 from app.access.tokens import TOKEN_SCOPES, UNNAMED, issue_token, known_tokens, withdraw_token
 from app.console.service_pages import ITEM_TITLES, last_checks, notification_row
-from app.console.view import Asked, Field, Told, View
+from app.console.view import ActionResult, Asked, Field, View
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import counted
 from app.evidence.verify_log import verify_log
@@ -131,13 +131,13 @@ async def ask_rotate(view: View) -> Asked:
     )
 
 
-async def do_rotate(view: View, reason: str) -> Told:
+async def do_rotate(view: View, reason: str) -> ActionResult:
     """Begin it."""
     try:
         fingerprint = await view.console.rotate_key(view.person.name)
     except ConfigurationError as error:
         raise UsageError("; ".join(error.problems)) from None
-    return Told(
+    return ActionResult(
         title="A new key signs from now on",
         lines=(
             f"Its fingerprint is {fingerprint}. `tallyhook log key` on the machine shows it in the "
@@ -163,7 +163,7 @@ async def ask_verify(view: View) -> Asked:
     )
 
 
-async def do_verify(view: View, reason: str) -> Told:
+async def do_verify(view: View, reason: str) -> ActionResult:
     """Recompute it, and say what does not fit."""
     try:
         found = await verify_log(view.context, progress=lambda _done, _of: None)
@@ -171,7 +171,9 @@ async def do_verify(view: View, reason: str) -> Told:
         raise UsageError("nothing is sealed yet: the service seals what waits by itself") from None
     verdict = "Something does not fit" if found.found else "The log fits"
     advice = ("Keep this machine as it is, and find out who changed what.",) if found.found else ()
-    return Told(title=verdict, lines=(found.sentence(), *found.problems, *advice), back="/log")
+    return ActionResult(
+        title=verdict, lines=(found.sentence(), *found.problems, *advice), back="/log"
+    )
 
 
 async def ask_invite(view: View) -> Asked:
@@ -201,7 +203,7 @@ async def ask_invite(view: View) -> Asked:
     )
 
 
-async def do_invite(view: View, reason: str) -> Told:
+async def do_invite(view: View, reason: str) -> ActionResult:
     """Make the link, and show it this once."""
     chosen = view.given.get("role")
     role = next((each for each in ROLES if each == chosen), None)
@@ -209,7 +211,7 @@ async def do_invite(view: View, reason: str) -> Told:
         raise UsageError(f"role is one of: {', '.join(ROLES)}")
     name = view.given.get("name", "")
     token = await invite_operator(view.context, name=name, role=role, by=view.person.name)
-    return Told(
+    return ActionResult(
         title=f"{name} is invited",
         lines=(
             f"{name} opens this within 24 hours, once. It is not shown again; another invitation "
@@ -302,7 +304,7 @@ async def ask_add_token(view: View) -> Asked:
     )
 
 
-async def do_add_token(view: View, reason: str) -> Told:
+async def do_add_token(view: View, reason: str) -> ActionResult:
     """Make it, and show it this once."""
     name = view.given.get("name", "")
     scopes = [scope for scope in TOKEN_SCOPES if view.given.get(scope) == "yes"]
@@ -312,7 +314,7 @@ async def do_add_token(view: View, reason: str) -> Told:
     token = await issue_token(
         view.context, name=name, scopes=scopes, until=until, by=view.person.name
     )
-    return Told(
+    return ActionResult(
         title=f"The token of {name}",
         lines=(
             f"It is for: {', '.join(scopes)}. Keep it now: it is not shown again.",

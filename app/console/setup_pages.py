@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from app.access.operators import note_in_trail, permitted
-from app.console.view import Asked, Document, Field, Told, View
+from app.console.view import ActionResult, Asked, Document, Field, View
 from app.core.errors import UsageError
 from app.core.http import Exchange
 from app.core.ids import new_id
@@ -155,7 +155,7 @@ UNCONFIRMED: Final = (
 )
 
 
-async def do_test_event(view: View, reason: str) -> Told:
+async def do_test_event(view: View, reason: str) -> ActionResult:
     """Send it, and say what became of it."""
     source = _chosen(view)
     service = service_address(view.given.get("service", ""), own=view.console.receiver)
@@ -181,11 +181,11 @@ async def do_test_event(view: View, reason: str) -> Told:
     return _became(answer, service, reference)
 
 
-def _became(answer: Exchange, service: str, reference: str | None) -> Told:
+def _became(answer: Exchange, service: str, reference: str | None) -> ActionResult:
     """What the service said of it."""
     if answer.taken:
         about = "" if reference is None else f" of order {reference}"
-        return Told(
+        return ActionResult(
             title="It was taken",
             lines=(
                 f"The service answered that it keeps the event{about}; it stands among the "
@@ -200,7 +200,7 @@ def _became(answer: Exchange, service: str, reference: str | None) -> Told:
             f"The service refused it with {answer.status}. It is among the deliveries, with the "
             "mistake that would explain it."
         )
-    return Told(title="It was not taken", lines=(said,), back="/deliveries")
+    return ActionResult(title="It was not taken", lines=(said,), back="/deliveries")
 
 
 _LOCAL: Final = re.compile(

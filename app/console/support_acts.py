@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from app.access.bookmarks import ORDER, pin_order, remove_bookmark, save_list
 from app.access.operators import Reading
-from app.console.view import Asked, Field, Told, View
+from app.console.view import ActionResult, Asked, Field, View
 from app.console.words import TAKEN, address
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -63,13 +63,13 @@ async def ask_unmask(view: View) -> Asked:
     )
 
 
-async def do_unmask(view: View, reason: str) -> Told:
+async def do_unmask(view: View, reason: str) -> ActionResult:
     """Show it, once."""
     order = view.needed("order")
     phones = await unmask(
         view.context, order, sources=view.console.sources, reason=reason, by=view.person.name
     )
-    return Told(
+    return ActionResult(
         title=f"Phone number of {order}",
         lines=(
             f"{counted(len(phones), 'number is', 'numbers are')} kept of this order."

@@ -270,7 +270,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ActionResult:
     """What an action found or made, shown once as the answer to its form.
 
     lines   sentences
@@ -304,6 +304,6 @@ class Act:
     button: str
     permission: Action | Reading
     ask: Callable[[View], Awaitable[Asked]]
-    do: Callable[[View, str], Awaitable[str | Told | Response]]
+    do: Callable[[View, str], Awaitable[str | ActionResult | Response]]
     said: str = ""
     file: bool = False

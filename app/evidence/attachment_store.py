@@ -20,10 +20,10 @@ About = Literal["order", "break"]
 class AttachmentRecord:
     """One attachment as it is stored.
 
-    order    of which it is; "" for one of a break that is of no order
-    deed     number of the audit entry that says so, which the log seals
-    details  what is personal of it, as canonical JSON; None once it is gone
-    gone_at  when it was detached or erased: its bytes are gone, too, unless another has the same
+    order         of which it is; "" for one of a break that is of no order
+    audit_number  of the audit entry that says so, which the log seals
+    details       what is personal of it, as canonical JSON; None once it is gone
+    gone_at       when it was detached or erased: its bytes are gone, too, unless another has them
     """
 
     attachment_id: str
@@ -36,7 +36,7 @@ class AttachmentRecord:
     size: int
     who: str
     at: Instant
-    deed: int
+    audit_number: int
     details: str | None = field(default=None, repr=False)
     gone_at: Instant | None = None
 
@@ -64,7 +64,7 @@ def _record(row: Sequence[Any]) -> AttachmentRecord:
         size=row[7],
         who=row[8],
         at=row[9],
-        deed=row[10],
+        audit_number=row[10],
         details=row[11],
         gone_at=row[12],
     )
@@ -76,8 +76,8 @@ async def add_attachment(
     """Keep one, and its bytes where they are not kept yet."""
     row = (
         attached.attachment_id, attached.about, attached.subject, attached.order, attached.kind,
-        attached.media, attached.sha256, attached.size, attached.who, attached.at, attached.deed,
-        attached.details, attached.gone_at,
+        attached.media, attached.sha256, attached.size, attached.who, attached.at,
+        attached.audit_number, attached.details, attached.gone_at,
     )  # fmt: skip
     await run(connection, insert_rows, table="attachments", columns=_COLUMNS, rows=[row])
     await run(
@@ -167,10 +167,12 @@ async def let_attachments_go(
     )
 
 
-async def facts_of_deeds(connection: AsyncConnection, deeds: Iterable[int]) -> dict[int, str]:
+async def facts_of_audit_entries(
+    connection: AsyncConnection, numbers: Iterable[int]
+) -> dict[int, str]:
     """What audit entries say, as the text of which the log has the digest."""
     rows = await select_in(
-        connection, sql="SELECT number, facts FROM audit WHERE number IN ({})", values=deeds
+        connection, sql="SELECT number, facts FROM audit WHERE number IN ({})", values=numbers
     )
     return {row[0]: row[1] for row in rows}
 

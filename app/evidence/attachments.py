@@ -131,12 +131,12 @@ class Attachment:
             "sha256": found.sha256,
             "by": found.who,
             "at": format_instant(found.at),
-            "deed": found.deed,
+            "deed": found.audit_number,
             "gone_at": format_known(found.gone_at),
         }
 
 
-def told_attachment(record: AttachmentRecord) -> Attachment:
+def attachment_of(record: AttachmentRecord) -> Attachment:
     """A row with what stands in its details."""
     said = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
@@ -180,7 +180,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
             "size": len(asked.content),
             "details": hashlib.sha256(details.encode()).hexdigest(),
         }
-        deed = await note_in_trail(
+        audit_number = await note_in_trail(
             connection, who, action="attached", subject=asked.subject, at=now, facts=facts
         )
         record = AttachmentRecord(
@@ -194,11 +194,11 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
             size=len(asked.content),
             who=who.name,
             at=now,
-            deed=deed,
+            audit_number=audit_number,
             details=details,
         )
         await add_attachment(connection, record, asked.content)
-    return told_attachment(record)
+    return attachment_of(record)
 
 
 def _checked(asked: AttachRequest) -> str:
@@ -309,7 +309,7 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
         await let_attachments_go(connection, [name], now=now)
         gone = await attachment_named(connection, name)
     assert gone is not None
-    return told_attachment(gone)
+    return attachment_of(gone)
 
 
 async def attachments_of(
@@ -326,7 +326,7 @@ async def attachments_of(
             found = await attachments_of_order(connection, order or "")
     if order is not None and not found:
         await explain_order(context, order)
-    return [told_attachment(each) for each in found]
+    return [attachment_of(each) for each in found]
 
 
 def listing(attachments: Iterable[Attachment]) -> dict[str, Any]:
@@ -360,7 +360,7 @@ async def read_attachment(
             connection, who, action="attachment_read", subject=found.subject,
             at=context.clock.now(), facts={"attachment": name},
         )  # fmt: skip
-    return told_attachment(found), content
+    return attachment_of(found), content
 
 
 def living(attachments: Sequence[Attachment]) -> list[Attachment]:

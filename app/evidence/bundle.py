@@ -226,7 +226,7 @@ def _attachment(files: Files, attached: AttachedFile, dossier: Dossier) -> dict[
         "kind": record.kind,
         "media": record.media,
         "at": format_instant(record.at),
-        "deed": record.deed,
+        "deed": record.audit_number,
         "facts": attached.facts,
         "content": _part(files, f"{name}.{ENDINGS[record.media]}", attached.content),
         "details": _part(files, f"{name}.details", details),
@@ -448,7 +448,7 @@ def _came_before(dossier: Dossier, instant: Instant) -> set[str]:
         *(each.delivery_id for each in history.deliveries if each.received_at < instant),
         *(each.record_id for each in history.records if each.recorded_at < instant),
         *(f"revision:{each.seq}" for each in dossier.revisions if each.at < instant),
-        *(f"deed:{each.record.deed}" for each in dossier.attached or ()
+        *(f"deed:{each.record.audit_number}" for each in dossier.attached or ()
           if each.record.at < instant),
     }  # fmt: skip
 

@@ -38,7 +38,7 @@ from reconcile.transparency.cosignatures import (
     add_checkpoint,
     body_of,
     read_signatures,
-    told_size,
+    stated_size,
 )
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, needed
 
@@ -236,7 +236,7 @@ def _refusal(answer: Exchange, *, same: bool) -> _Reply:
         return _Reply(problem="unreachable", wait=asked_to_wait(answer.headers))
     if answer.status == 409:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        size = told_size(answer.body) if kind == SIZE_TYPE else None
+        size = stated_size(answer.body) if kind == SIZE_TYPE else None
         if size is None:
             return _Reply(problem="log_is_another" if same else "answer_not_in_form")
         return _Reply(size=size)

@@ -13,7 +13,7 @@ from app.core.reading import Unreadable
 from app.core.zones import wall_clock
 from app.database.engine import Connection
 from app.evidence.attachment_store import attachments_of_order
-from app.evidence.attachments import Attachment, told_attachment
+from app.evidence.attachments import Attachment, attachment_of
 from app.evidence.dispute import (
     FAMILIES,
     FAMILY_WORDS,
@@ -163,7 +163,7 @@ async def dispute_case(
         records = await attachments_of_order(connection, asked.order)
         earlier = await _earlier(connection, context, known, as_of, masking)
     attachments = tuple(
-        told_attachment(each) for each in records if each.gone_at is None and each.at <= as_of
+        attachment_of(each) for each in records if each.gone_at is None and each.at <= as_of
     )
     family = asked.family or (dispute.family if dispute else None) or "other"
     respond_by = asked.respond_by or (dispute.respond_by if dispute else None)

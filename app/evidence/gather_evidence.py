@@ -16,7 +16,7 @@ from app.database.engine import Connection
 from app.evidence.attachment_store import (
     AttachmentRecord,
     attachments_of_order,
-    facts_of_deeds,
+    facts_of_audit_entries,
 )
 from app.evidence.attachments import bytes_of as attached_bytes
 from app.evidence.gather_leaves import leaves_for_bundle
@@ -301,7 +301,7 @@ def _sentence(mac: str, key: str, *, public: bool) -> str:
     return f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
 
 
-def phones_told(told: Iterable[DeliveryEvidence], sources: Mapping[str, Source]) -> set[str]:
+def phones_stated(told: Iterable[DeliveryEvidence], sources: Mapping[str, Source]) -> set[str]:
     """Every customer's number that a body names."""
     found: set[str] = set()
     for each in told:
@@ -362,12 +362,12 @@ async def gather_dossier(
         asked = await phones_of(connection, order, sources=providers.sources, most=0)
         attached = await _attached(connection, order, instant) if attachments else None
         subjects = [f"revision:{each.seq}" for each in revisions]
-        subjects += [f"deed:{each.record.deed}" for each in attached or ()]
+        subjects += [f"deed:{each.record.audit_number}" for each in attached or ()]
         sealed = await _sealed(
             connection, known, subjects, as_of=instant, witnesses=providers.witnesses
         )
     told = retold(rows, providers.accounts)
-    phones = frozenset({*asked, *phones_told(told, providers.sources)})
+    phones = frozenset({*asked, *phones_stated(told, providers.sources)})
     masking = Masking(() if full else phones)
     masked = masked_history(known, masking)
     return Dossier(
@@ -394,12 +394,12 @@ async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple
         if each.at <= as_of and each.gone_at is None
     ]
     _refuse_more(sum(each.size for each in records), MAX_BYTES // 3, "bytes of attachments")
-    facts = await facts_of_deeds(connection, [each.deed for each in records])
+    facts = await facts_of_audit_entries(connection, [each.audit_number for each in records])
     return tuple(
         [
             AttachedFile(
                 record=each,
-                facts=facts[each.deed],
+                facts=facts[each.audit_number],
                 content=await attached_bytes(connection, each),
             )
             for each in records

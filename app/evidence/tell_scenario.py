@@ -214,7 +214,7 @@ def _pieces(document: Any, event: Event, form: str | None) -> list[Piece]:
 # --- an order's evidence as a scenario ------------------------------------------------------------
 
 
-TOLD: Final[frozenset[RecordKind]] = frozenset(
+REPORTED: Final[frozenset[RecordKind]] = frozenset(
     {"order_placed", "order_canceled", "order_fulfilled"}
 )
 """Records that a replay can make: the shop tells them by the API."""
@@ -291,7 +291,7 @@ def _playable(dossier: Dossier) -> tuple[list[DeliveryEvidence], list[str]]:
             raise UsageError("its events came with others in one request: no scenario can be told")
         else:
             played.append(told)
-    if any(record.kind not in TOLD for record in dossier.history.records):
+    if any(record.kind not in REPORTED for record in dossier.history.records):
         left_out.append("its checkout session: a replay begins with the first webhook")
     return played, sorted(set(left_out))
 
@@ -301,7 +301,7 @@ def _only(history: History, played: list[DeliveryEvidence]) -> History:
     return History(
         order=history.order,
         deliveries=frozenset(d for d in history.deliveries if d.delivery_id in wanted),
-        records=frozenset(r for r in history.records if r.kind in TOLD),
+        records=frozenset(r for r in history.records if r.kind in REPORTED),
     )
 
 

@@ -39,7 +39,7 @@ from reconcile.matching.bank import BankLine, Payout
 # --- writing --------------------------------------------------------------------------------------
 
 
-TOLD: Final = (
+CONTENT: Final = (
     "account",
     "currency",
     "minor",
@@ -50,13 +50,13 @@ TOLD: Final = (
     "told",
 )
 
-_TEXTS_FROM: Final = TOLD.index("entry")
+_TEXTS_FROM: Final = CONTENT.index("entry")
 """From it on stand texts, in which numbers may be erased."""
 
-STAGED: Final = ("subject", *TOLD)
+STAGED: Final = ("subject", *CONTENT)
 """What an import brings of a line."""
 
-LINE_COLUMNS: Final = ("subject", "ordinal", "since", "line", *TOLD)
+LINE_COLUMNS: Final = ("subject", "ordinal", "since", "line", *CONTENT)
 
 
 def bank_line_id(subject: str, ordinal: int) -> str:
@@ -114,7 +114,7 @@ def _write(
 
 _VERSIONS: Final = statement(
     "SELECT subject, ordinal, since, until, {told} FROM bank_lines WHERE subject IN ({})",
-    told=", ".join(TOLD),
+    told=", ".join(CONTENT),
 )
 
 _Place = tuple[str, int]

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.statements import Rows, select_in, statement, stream
 from app.finance.book_line_store import book_rows_of
 from app.finance.import_store import KNOWN, KNOWN_AT, newest_published
-from app.finance.statement_store import TOLD_ROW
+from app.finance.statement_store import ROW_FIELDS
 from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 from reconcile.matching.rows import BookRow, StatementRow
@@ -34,7 +34,7 @@ _ELSEWHERE: Final = statement(
     "JOIN (SELECT reference, order_key FROM links WHERE kind = 'payment') "
     "AS paid ON paid.reference = statement_lines.payment "
     "WHERE match_key IS NOT NULL AND order_ref <> order_key AND {known}",
-    row=TOLD_ROW,
+    row=ROW_FIELDS,
     known=KNOWN,
 )
 """Lines that name an order and a payment of another one."""
@@ -43,7 +43,7 @@ _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "
     "AND (SELECT count(DISTINCT order_key) FROM links WHERE links.kind = 'payment' "
     "AND links.reference = statement_lines.payment) > 1 AND {known}",
-    row=TOLD_ROW,
+    row=ROW_FIELDS,
     known=KNOWN,
 )
 """Lines that name no order, of a payment that several orders claim."""
@@ -52,7 +52,7 @@ _NAMED_BOOK: Final = "SELECT match_key FROM book_lines WHERE line IN ({})"
 
 _NAMED_LINES: Final = statement(
     "SELECT coalesce(match_key, ''), {row} FROM statement_lines WHERE {known} AND line IN ({})",
-    row=TOLD_ROW,
+    row=ROW_FIELDS,
     known=KNOWN_AT,
 )
 

@@ -267,7 +267,7 @@ def _to_minor(given: Values, key: str, currency: str, where: str) -> Iterator[Mi
 # --- the rules in force, saving new ones, and what they would change before they are saved --------
 
 
-MOST_TOLD: Final = 1_000
+MOST_REPORTED: Final = 1_000
 """Changes that a preview tells one by one, about a kilobyte each; all are counted."""
 
 
@@ -394,7 +394,7 @@ class RulesPreview:
     """What other rules would change.
 
     totals  how many changes, and their money in minor units, by (effect, kind or cause, currency)
-    told    the first MOST_TOLD changes
+    told    the first MOST_REPORTED changes
     """
 
     as_of: Instant
@@ -409,7 +409,7 @@ class RulesPreview:
         key = (change.effect, kind_of(decision), decision.money.currency)
         self.counts[key] += 1
         self.sums[key] += decision.money.minor
-        if len(self.told) < MOST_TOLD:
+        if len(self.told) < MOST_REPORTED:
             self.told.append(change)
 
     def document(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from reconcile.matching.rows import Moved, paired
 
 IDENTIFYING: Final = ("subject", "kind", "source")
 
-TOLD: Final = (
+CONTENT: Final = (
     "match_key",
     "payment",
     "order_ref",
@@ -52,14 +52,14 @@ TOLD: Final = (
     "payout",
 )
 
-STAGED: Final = (*IDENTIFYING, *TOLD)
+STAGED: Final = (*IDENTIFYING, *CONTENT)
 """What an import brings of a line."""
 
-LINE_COLUMNS: Final = (*IDENTIFYING, "ordinal", "since", "line", *TOLD)
+LINE_COLUMNS: Final = (*IDENTIFYING, "ordinal", "since", "line", *CONTENT)
 
 _IN_FORCE: Final = statement(
     "SELECT {columns} FROM statement_lines WHERE subject IN ({}) AND until IS NULL",
-    columns=", ".join((*IDENTIFYING, "ordinal", "since", *TOLD)),
+    columns=", ".join((*IDENTIFYING, "ordinal", "since", *CONTENT)),
 )
 
 _Group = tuple[str, str, str]
@@ -193,7 +193,7 @@ _SEEN_AT: Final = """
     )) END
 """
 
-TOLD_ROW: Final = statement(
+ROW_FIELDS: Final = statement(
     "line || '.' || since, payment, order_ref, kind, currency, gross, fee, net, settled_at, "
     "payout, source, {seen_at}",
     seen_at=_SEEN_AT,
@@ -203,18 +203,18 @@ TOLD_ROW: Final = statement(
 _NAMED: Final = (
     "SELECT match_key, {row} FROM statement_lines WHERE {known} AND {keys} ORDER BY match_key"
 )
-_NAMED_FROM: Final = statement(_NAMED, row=TOLD_ROW, known=KNOWN, keys="match_key >= :first")
+_NAMED_FROM: Final = statement(_NAMED, row=ROW_FIELDS, known=KNOWN, keys="match_key >= :first")
 _NAMED_BETWEEN: Final = statement(
-    _NAMED, row=TOLD_ROW, known=KNOWN, keys="match_key >= :first AND match_key < :beyond"
+    _NAMED, row=ROW_FIELDS, known=KNOWN, keys="match_key >= :first AND match_key < :beyond"
 )
 _OF_KEYS: Final = statement(
     "SELECT match_key, {row} FROM statement_lines WHERE {known} AND match_key IN ({})",
-    row=TOLD_ROW,
+    row=ROW_FIELDS,
     known=KNOWN_AT,
 )
 _OF_SUBJECTS: Final = statement(
     "SELECT match_key, {row} FROM statement_lines WHERE {known} AND subject IN ({})",
-    row=TOLD_ROW,
+    row=ROW_FIELDS,
     known=KNOWN_AT,
 )
 
@@ -230,7 +230,7 @@ _ORDER: Final = """
 _NAMELESS: Final = statement(
     "SELECT ({order}), {row} FROM statement_lines WHERE match_key IS NULL AND {known}",
     order=_ORDER,
-    row=TOLD_ROW,
+    row=ROW_FIELDS,
     known=KNOWN,
 )
 

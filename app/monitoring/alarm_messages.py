@@ -30,10 +30,10 @@ from app.monitoring.alarm_message_store import (
     claim_message,
     delete_message,
     messages_due,
+    note_notified,
     put_failed,
     put_over,
     put_seen,
-    put_told,
 )
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
@@ -69,7 +69,7 @@ GIVE_UP_AFTER: Final[Duration] = DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class AlarmNotice:
     """What is told: that an alarm is raised, or that it is over. Makes the post and the mail."""
 
     message: AlarmMessage
@@ -134,7 +134,7 @@ class Told:
 class TellsAlarms(Protocol):
     """One way to whoever is called."""
 
-    async def tell(self, told: Told, *, now: Instant) -> None:
+    async def tell(self, told: AlarmNotice, *, now: Instant) -> None:
         """Tell it. Raises DeliveryFailed where it was not taken."""
 
 
@@ -146,7 +146,7 @@ class PostsAlarms:
     signer: Source = field(repr=False)
     client: httpx2.AsyncClient = field(repr=False)
 
-    async def tell(self, told: Told, *, now: Instant) -> None:
+    async def tell(self, told: AlarmNotice, *, now: Instant) -> None:
         """See `TellsAlarms`."""
         answer = await post_signed(
             self.client,
@@ -170,7 +170,7 @@ class MailsAlarms:
     sender: str
     to: Sequence[str]
 
-    async def tell(self, told: Told, *, now: Instant) -> None:
+    async def tell(self, told: AlarmNotice, *, now: Instant) -> None:
         """See `TellsAlarms`."""
         await self.server.send(told.mail(sender=self.sender, to=self.to))
 
@@ -213,7 +213,7 @@ class AlarmMessages:
                 await delete_message(connection, message)
             return False
         try:
-            told = Told(message=message, merchant=self._context.merchant)
+            told = AlarmNotice(message=message, merchant=self._context.merchant)
             await way.tell(told, now=now)  # (3)
         except DeliveryFailed as error:
             log.warning("an alarm was not told", way=message.way, problem=str(error))
@@ -221,7 +221,7 @@ class AlarmMessages:
             return False
         async with self._context.store.writing() as connection:  # (4)
             if message.over_at is None:
-                await put_told(connection, message, now=self._context.clock.now())
+                await note_notified(connection, message, now=self._context.clock.now())
             else:
                 await delete_message(connection, message)
         return True

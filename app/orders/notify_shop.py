@@ -98,7 +98,7 @@ LONGEST_ASKED_PAUSE: Final[Duration] = 15 * MINUTE
 GIVE_UP_AFTER: Final[Duration] = 3 * DAY
 """A shop that is down over a weekend still hears of everything by itself."""
 
-MOST_TOLD: Final = 20
+MOST_NAMED: Final = 20
 """Notifications that the trail names of those that a person had sent again; it counts all."""
 
 KIND: Final = "order.revised"
@@ -337,7 +337,7 @@ async def redeliver(
             raise NotFoundError("not all of these are notifications; see `notifications list`")
         subject = "all that were not taken"
         if revisions is not None:
-            subject = ", ".join(map(str, sorted(set(revisions))[:MOST_TOLD]))
+            subject = ", ".join(map(str, sorted(set(revisions))[:MOST_NAMED]))
         await note_in_trail(
             connection,
             who,

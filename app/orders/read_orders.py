@@ -63,7 +63,7 @@ async def order_document(
     return told
 
 
-async def told_of(
+async def merchant_records(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[dict[str, Any]]:
     """What the merchant's side did or said of an order, each record with its author."""

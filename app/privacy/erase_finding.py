@@ -48,7 +48,7 @@ from app.privacy.erase_texts import (
     texts_that_stay,
     texts_that_wait,
 )
-from app.privacy.places import PlaceTold, told_of_places
+from app.privacy.places import ReportedPlace, reported_places
 from app.privacy.prune import Settled, prune_orders
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -348,7 +348,7 @@ class Erasure:
             "kept": len(self.kept),
         }
 
-    def places(self) -> list[PlaceTold]:
+    def places(self) -> list[ReportedPlace]:
         """The same by place, and what stays there."""
         went = {
             "attachment_files.body": len({each.sha256 for each in self.attachments}),
@@ -363,7 +363,7 @@ class Erasure:
         }
         alone = (each for each in self.kept if each.what not in self.staying)
         kept = Counter(each.place for each in alone if each.why != "in_the_reference")
-        return told_of_places(went, stays=self.stays, waits=kept + self.waits)
+        return reported_places(went, stays=self.stays, waits=kept + self.waits)
 
     def document(self) -> dict[str, Any]:
         """For JSON."""

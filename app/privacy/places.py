@@ -329,7 +329,7 @@ _MARKS: Final[tuple[Mark, ...]] = ("personal", "possibly_personal", "not")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceTold:
+class ReportedPlace:
     """What one erasure did in one place.
 
     went   rows or texts that went, or would go; `stays`: that hold the number still
@@ -350,9 +350,9 @@ WAITS: Final = "what it is of is listed as kept, with its own reason"
 """Of what stays for now, in a place that an erasure empties."""
 
 
-def told_of_places(
+def reported_places(
     went: Mapping[str, int], *, stays: Mapping[str, int], waits: Mapping[str, int]
-) -> list[PlaceTold]:
+) -> list[ReportedPlace]:
     """One erasure by place, in the order of the list, without the places that it did not touch.
 
     stays  texts that are kept for good; `waits`: that are kept for now
@@ -363,7 +363,9 @@ def told_of_places(
         if went.get(each.where) or any(kept):
             why = WAITS if kept[1] else each.because if kept[0] else ""
             told.append(
-                PlaceTold(where=each.where, went=went.get(each.where, 0), stays=sum(kept), why=why)
+                ReportedPlace(
+                    where=each.where, went=went.get(each.where, 0), stays=sum(kept), why=why
+                )
             )
     return told
 

@@ -28,7 +28,7 @@ def setup_facts(profile: Profile) -> SetupFacts:
     told: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
     if profile.signature.mac != UNSIGNED:
         told["secret"] = setup.secret or UNDOCUMENTED
-    if credentials := credentials_told(profile):
+    if credentials := described_credentials(profile):
         told["credentials"] = [f"{name}: {what}" for name, what in credentials.items()]
     told["events"] = list(setup.events) or UNDOCUMENTED
     if not profile.verifies_only:
@@ -39,7 +39,7 @@ def setup_facts(profile: Profile) -> SetupFacts:
     return told
 
 
-def credentials_told(profile: Profile) -> dict[str, str]:
+def described_credentials(profile: Profile) -> dict[str, str]:
     """The name of each credential with which the provider is asked back → what it is."""
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []
     known = dict(profile.setup.credentials)

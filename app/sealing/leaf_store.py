@@ -260,7 +260,7 @@ def _revision(row: Sequence[Any]) -> Sealable:
     )
 
 
-def _deed(row: Sequence[Any]) -> Sealable:
+def _audit_entry(row: Sequence[Any]) -> Sealable:
     number, at, who, role, action, subject, reason, facts = row
     return Sealable(
         "deed",
@@ -320,12 +320,12 @@ REVISION: Final = Kind(
     numbered=True,
     sealable=_revision,
 )
-DEED: Final = Kind(
+AUDIT_ENTRY: Final = Kind(
     name="deed",
     table="audit",
     columns=("number", "at", "who", "role", "action", "subject", "reason", "facts"),
     numbered=True,
-    sealable=_deed,
+    sealable=_audit_entry,
 )
 
 ORDERS: Final = Kind(
@@ -336,7 +336,7 @@ ORDERS: Final = Kind(
     sealable=_orders,
 )
 
-KINDS: Final[tuple[Kind, ...]] = (DELIVERY, RECORD, REVISION, DEED, ORDERS)
+KINDS: Final[tuple[Kind, ...]] = (DELIVERY, RECORD, REVISION, AUDIT_ENTRY, ORDERS)
 """Everything that is sealed."""
 
 KIND_OF: Final = {kind.name: kind for kind in KINDS}

@@ -180,7 +180,7 @@ def telling(key: str) -> bool:
 # --- payouts against bank lines -------------------------------------------------------------------
 
 
-NAMES_TOLD: Final = 3
+NAMES_REPORTED: Final = 3
 """Payouts of a group that a sentence names."""
 
 
@@ -491,7 +491,7 @@ def _match(link: Link) -> Match:
 def _differs(link: Link) -> Break:
     missing = link.missing
     facts: list[tuple[str, FactValue]] = [
-        ("payout", ", ".join([each.reference for each in link.payouts][:NAMES_TOLD])),
+        ("payout", ", ".join([each.reference for each in link.payouts][:NAMES_REPORTED])),
         ("paid_out", link.paid),
         ("in_bank", link.booked),
         ("difference", Money(minor=abs(missing.minor), currency=missing.currency)),

@@ -296,7 +296,7 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
     rows = {name: rest.take_book([name]) for name in found.right}
     for order, names in found.left.items():
         fitting = [row for name in names for row in rows.get(name, ())]
-        deciding.told_ambiguous(rest.take_orders([order]), fitting)
+        deciding.report_ambiguous(rest.take_orders([order]), fitting)
     for taken in rows.values():
         deciding.tally.place_book(taken, "ambiguous")
 
@@ -322,7 +322,7 @@ def lines_by_date(rest: Rest, deciding: Deciding) -> None:
     for capture, names in found.left.items():
         told = [rows[name] for name in names if name in rows]
         own = [rows[name] for name, of in first.items() if of == capture]
-        deciding.settling.told_ambiguous(rest.take_captures([capture])[0], told, own=own)
+        deciding.settling.report_ambiguous(rest.take_captures([capture])[0], told, own=own)
     deciding.tally.place_lines(rows.values(), "ambiguous")
 
 

@@ -180,10 +180,10 @@ class Deciding:
     def ambiguous(self, funds: Sequence[Funds], rows: Sequence[BookRow]) -> None:
         """Several orders or lines that fit each other: nothing is guessed."""
         for each in funds:
-            self.told_ambiguous(each, rows)
+            self.report_ambiguous(each, rows)
         self.tally.place_book(rows, "ambiguous")
 
-    def told_ambiguous(self, funds: Funds, rows: Sequence[BookRow]) -> None:
+    def report_ambiguous(self, funds: Funds, rows: Sequence[BookRow]) -> None:
         """An order that these book lines fit, which are placed apart."""
         found = Break(
             cause="ambiguous",

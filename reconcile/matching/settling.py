@@ -332,10 +332,10 @@ class Settling:
             fitting = [row for row in free if _fits(row, capture)][:1]
             own = free if place == len(captures) else fitting
             free = [row for row in free if row not in own]
-            self.told_ambiguous(capture, rows, own=own)
+            self.report_ambiguous(capture, rows, own=own)
         self._tally.place_lines(rows, "ambiguous")
 
-    def told_ambiguous(
+    def report_ambiguous(
         self, capture: Capture, rows: Sequence[StatementRow], *, own: Sequence[StatementRow]
     ) -> None:
         """A capture that these lines fit, which are placed apart; a person may choose one. own:

@@ -146,7 +146,7 @@ def add_checkpoint(*, old: int, proof: Sequence[bytes], note: str) -> bytes:
     return "\n".join(lines).encode()
 
 
-def told_size(body: bytes) -> int | None:
+def stated_size(body: bytes) -> int | None:
     """The size that a witness says it has cosigned; None for what states none."""
     text = body.decode("ascii", "replace")
     number = text.removesuffix("\n")

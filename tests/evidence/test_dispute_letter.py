@@ -69,7 +69,8 @@ def _attached(*kinds: str) -> tuple[Attachment, ...]:
         Attachment(
             record=AttachmentRecord(
                 attachment_id=f"att_{kind}", about="order", subject="ORD-1", order="ORD-1",
-                kind=kind, media="application/pdf", sha256="", size=1, who="Sue", at=T, deed=1,
+                kind=kind, media="application/pdf", sha256="", size=1, who="Sue", at=T,
+                audit_number=1,
             ),
             carrier="DHL" if kind == "delivery" else "",
             tracking="JD01" if kind == "delivery" else "",

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.ids import new_salts
-from app.sealing.leaf_store import DEED, DELIVERY, KINDS, ORDERS, RECORD, REVISION, Kind, leaf_of
+from app.sealing.leaf_store import (
+    AUDIT_ENTRY,
+    DELIVERY,
+    KINDS,
+    ORDERS,
+    RECORD,
+    REVISION,
+    Kind,
+    leaf_of,
+)
 from reconcile.canonical import canonical_json
 from reconcile.transparency.merkle import leaf_hash
 
@@ -24,7 +33,7 @@ ROWS: list[tuple[Kind, tuple[Any, ...]]] = [
     (RECORD, ("rec_1", 1, "order_placed", "A", 1, 2**62, "KES", None, None, None, None, None,
               f"phone {PHONE}", None, "token:shop")),
     (REVISION, (1, "A", 1, "succeeded", 1, "sha256:0", None, None, f'["{PHONE}"]')),
-    (DEED, (1, 1, "ann", "admin", "erased", "A", f"{PHONE} asked", f'{{"x": "{PHONE}"}}')),
+    (AUDIT_ENTRY, (1, 1, "ann", "admin", "erased", "A", f"{PHONE} asked", f'{{"x": "{PHONE}"}}')),
     (ORDERS, (1, 1, 9, 2, b"\0" * 32)),
 ]  # fmt: skip
 
@@ -53,7 +62,7 @@ def test_digests_are_of_the_texts_that_are_kept() -> None:
 
 
 def test_equal_rows_have_leaves_that_nobody_can_guess() -> None:
-    row = DEED.sealable(ROWS[3][1])
+    row = AUDIT_ENTRY.sealable(ROWS[3][1])
     salts = new_salts(1_000)
     assert {len(salt) for salt in salts} == {16}
     assert len({leaf_of(row, number=0, salt=salt).hash for salt in salts}) == 1_000

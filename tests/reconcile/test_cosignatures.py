@@ -18,8 +18,8 @@ from reconcile.transparency.cosignatures import (
     read_cosigner,
     read_signatures,
     signatures_of,
+    stated_size,
     timed_signature,
-    told_size,
 )
 
 ARCHE = """\
@@ -133,7 +133,7 @@ def test_a_request_is_the_published_one() -> None:
      (b"1\n\n", None), (b"", None), (b"9" * 20 + b"\n", None), ("\u0661\n".encode(), None)],
 )  # fmt: skip
 def test_a_size_is_a_number_and_a_newline(said: bytes, size: int | None) -> None:
-    assert told_size(said) == size
+    assert stated_size(said) == size
 
 
 GOOD = WITNESSES[2]
