@@ -73,7 +73,10 @@ def tell_answer(answer: Exchange, *, to: str) -> None:
     refusal."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
-        raise UnreachableError(f"nothing at {to} answered ({why}): does it run, and listen there?")
+        trusted = " Does this machine trust its certificate?" if to.startswith("https:") else ""
+        raise UnreachableError(
+            f"nothing at {to} answered ({why}): does it run, and listen there?{trusted}"
+        )
     body = answer.body.decode("utf-8", "replace").strip()
     cut = "…" if len(body) > MAX_SHOWN else ""
     say(f"{answer.status} {body[:MAX_SHOWN]}{cut}".rstrip())

@@ -143,7 +143,7 @@ def run(
     Without --from, --to, --as-of and --rules the run opens breaks that are new, and closes those
     that evidence has ended. With any of them it only looks.
 
-    Totals have four sides: book, the lines of the order book; takings, what was captured, held
+    Totals have six sides: book, the lines of the order book; takings, what was captured, held
     against the book; settlement, the same, held against the statements; statement, their lines;
     payouts, the sums of their payouts, held against the bank; bank, what it booked.
     """

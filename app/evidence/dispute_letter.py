@@ -34,7 +34,7 @@ from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.plain import plain_answer
+from reconcile.ledger.plain import plain_outcome
 from reconcile.ledger.records import Record
 from reconcile.money import Money, to_json
 
@@ -137,7 +137,7 @@ class _Writer:
             "as_of": self._moment(case.as_of),
             "zone": str(self._zone),
             "dispute": self._dispute(),
-            "answer": list(plain_answer(case.ledger)),
+            "answer": list(plain_outcome(case.ledger)),
             "money": _money(case.ledger),
             "facts": facts[-MOST_FACTS:],
             "facts_left_out": max(0, len(facts) - MOST_FACTS),

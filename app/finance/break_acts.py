@@ -548,11 +548,26 @@ async def _break_state(connection: Connection, name: str, given: Mapping[str, st
 def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
     money = found.seen.money
     what = (
-        f"Accept {found.identity}: {money} is written off."
+        f"Accept {found.identity}: {_booked(found.seen)}."
         if doing.deed == "accepted"
         else f"Settle {found.identity}: {money} that came late is kept ({doing.value})."
     )
     return f"{what} {break_sentence(found.seen)}"
+
+
+def _booked(seen: Break) -> str:
+    """What accepting books, for whoever is to approve it: what the break leaves to be settled,
+    which is often less than what it is about. Of what a version saw that did not say, all of it."""
+    left = (seen.money,) if seen.left is None else seen.left
+    if not left:
+        return f"nothing is booked, and {seen.money} stays apart"
+    parts = [
+        f"{each} is written off"
+        if each.minor > 0
+        else f"{replace(each, minor=-each.minor)} more than was told is kept"
+        for each in left
+    ]
+    return ", and ".join(parts)
 
 
 def not_known(seen: Break) -> bool:

@@ -208,6 +208,11 @@ def plain_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, said)))
 
 
+def plain_outcome(ledger: Ledger) -> tuple[str, ...]:
+    """What became of the order, for whoever is not of the shop: without what it is to do next."""
+    return tuple(dict.fromkeys(plain_reason(reason) for reason in ledger.reasons))
+
+
 def _shipping(ledger: Ledger, behind_s: int) -> str:
     if behind_s:
         return (

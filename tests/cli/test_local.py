@@ -181,6 +181,9 @@ def test_a_refusal_and_no_answer_have_their_own_codes(stripe: Run, target: Targe
     target.gone = True
     ended = stripe(*words)
     assert (ended.code, "nothing at" in ended.err) == (4, True)
+    assert "certificate" not in ended.err
+    ended = stripe(*words[:-1], "https://127.0.0.1:9443/webhooks/stripe")
+    assert (ended.code, "trust its certificate?" in ended.err) == (4, True)
 
 
 # --- deliveries replay ----------------------------------------------------------------------------

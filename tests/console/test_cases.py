@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 
-from reconcile.instants import DAY, Instant, format_instant
+from reconcile.instants import DAY, SECOND, Instant, format_instant
 from tests.api.driving import event
 from tests.console.conftest import RunningConsole
 from tests.console.test_finance_pages import of_form, send
@@ -82,6 +82,23 @@ async def test_a_file_is_attached_to_a_break_and_seen_with_its_order(
     assert sent.headers["location"].startswith(f"/breaks/{name}")
     assert "parcel.pdf" in page
     assert [each["about"] for each in case["attachments"]] == ["break"]
+
+
+async def test_an_answer_is_due_while_the_dispute_is_open(console: RunningConsole) -> None:
+    """Neither of an order that nobody disputes, nor once it is decided."""
+    async with console.signed_in("support") as client:
+
+        async def page() -> str:
+            return shown((await client.get("/cases/ORD-1")).text)
+
+        undisputed = await page()
+        refund = {"reference": "dp_1", "amount": 1500, "currency": "KES", "respond_by": DUE}
+        await console.driver.send(event("evt_d", "disputed", refund=refund))
+        opened = await page()
+        later = format_instant(Instant(T + SECOND))
+        await console.driver.send(event("evt_w", "dispute_won", refund=refund, occurred_at=later))
+        decided = await page()
+    assert ["Answer due" in each for each in (undisputed, opened, decided)] == [False, True, False]
 
 
 async def test_a_viewer_sees_no_case(console: RunningConsole) -> None:

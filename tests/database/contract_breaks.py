@@ -325,7 +325,7 @@ class BreakContract:
         await people(at)
         proposal = await accept_break(at, big, reason="gone", by=Proven("ann"))
         assert proposal is not None
-        assert "written off" in proposal.sentence
+        assert f"Accept {big}: nothing is booked, and KES 1,500.00" in proposal.sentence
         for by, why in (("ann", "yourself"), ("eve", "support"), ("mallory", "in force")):
             with pytest.raises(UsageError, match=why):
                 await proposals.approve(proposal.id, by=Proven(by), reason="x")
@@ -345,6 +345,34 @@ class BreakContract:
         assert [(each.action, each.who, each.facts["second"]) for each in trail] == [
             ("break_accepted", "ann", "bob")
         ]
+
+    @pytest.mark.alike
+    @pytest.mark.parametrize(
+        ("left", "said"),
+        [
+            ((), "nothing is booked, and KES 2,000.00 stays apart."),
+            ((Money(minor=2000_00, currency="KES"),), "KES 2,000.00 is written off."),
+            ((Money(minor=-20_00, currency="KES"),), "KES 20.00 more than was told is kept."),
+            (
+                (Money(minor=5, currency="KES"), Money(minor=-7_00, currency="USD")),
+                "KES 0.05 is written off, and USD 7.00 more than was told is kept.",
+            ),
+            (None, "KES 2,000.00 is written off."),
+        ],
+    )
+    async def test_a_proposal_says_what_is_booked(
+        self, store: Store, left: tuple[Money, ...] | None, said: str
+    ) -> None:
+        """What the break leaves to be settled, and not what it is about: a mistake of the book
+        leaves nothing."""
+        at = context(store, at=2)
+        await save_rules(at, '[accept_alone_max]\nKES = "1.00"\n', by="ann")
+        found = replace(missing("A", minor=2000_00), left=left)
+        await run(store, found, at=1)
+        await people(at)
+        proposal = await accept_break(at, found.identity, reason="x", by=Proven("ann"))
+        assert proposal is not None
+        assert proposal.sentence.startswith(f"Accept {found.identity}: {said} ")
 
     @pytest.mark.alike
     async def test_what_has_changed_since_is_not_approved(self, store: Store) -> None:

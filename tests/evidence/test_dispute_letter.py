@@ -202,6 +202,13 @@ def letter(tmp_path_factory: pytest.TempPathFactory) -> Letter:
     return asyncio.run(world())
 
 
+def test_it_tells_the_bank_nothing_that_is_meant_for_the_shop(letter: Letter) -> None:
+    """What became of the order, and not whether to ship it."""
+    answer = " ".join(letter.document["answer"])
+    assert answer
+    assert "ship" not in answer.lower()
+
+
 def test_it_says_who_answers_what_until_when(letter: Letter) -> None:
     told = letter.document
     assert told["title"] == "Response to a payment dispute"
