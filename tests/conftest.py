@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import httpcore2
+import jinja2
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
@@ -38,6 +39,11 @@ settings.register_profile("dev", **_COMMON)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 LONGEST = (
+    "docs/test_readme.py",
+    "browser/",
+    "docs/test_finance.py",
+    "postgres/test_contract.py",
+    "database/test_sqlite.py",
     "simulation/",
     "faults/",
     "e2e/",
@@ -46,6 +52,7 @@ LONGEST = (
     "floods/",
     "reconcile/test_laws_by_generation.py",
     "finance/",
+    "security/",
 )
 """Files and folders that are begun first. A file stays with one worker, so whoever took a long one
 last would work on it alone."""
@@ -77,15 +84,30 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
     return "asyncio", {"use_uvloop": False}
 
 
+def _compiled_once(compile_: Callable[..., Any]) -> Callable[..., Any]:
+    """Of two environments with the same filters, tests and globals a template has the same code."""
+    kept: dict[Any, Any] = {}
+
+    def compiled(self: jinja2.Environment, source: Any, *given: Any, **named: Any) -> Any:
+        names = (sorted(self.filters), sorted(self.tests), sorted(self.globals))
+        key = repr((source, given, named, names, self.trim_blocks, self.keep_trailing_newline))
+        if key not in kept:
+            kept[key] = compile_(self, source, *given, **named)
+        return kept[key]
+
+    return compiled
+
+
 @pytest.fixture(scope="session", autouse=True)
 def made_once() -> Iterator[None]:
     """What a process of the product makes once, and one of tests for each command and each service:
     the tree of commands (40 ms), the authorities that are trusted, read from the disk (25 ms
-    for each client), and at each start the definitions of all tables as words (5 ms) and the
-    profiles (7 ms). None is changed by who uses it."""
+    for each client), at each start the definitions of all tables as words (5 ms) and the profiles
+    (7 ms), and the code of each page's template (30 ms). None is changed by who uses it."""
     with (
         patch.object(profile, "read_profile", lru_cache(256)(profile.read_profile)),
         patch.object(schema, "_words", cache(schema._words)),
+        patch.object(jinja2.Environment, "compile", _compiled_once(jinja2.Environment.compile)),
         patch.object(typer.main, "get_command", cache(typer.main.get_command)),
         patch.object(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context)),
     ):
