@@ -50,7 +50,8 @@ PARTS: Final = {
         tuple(
             f"{_RECONCILE}{name}.py"
             for name in ("match_table", "match_rest", "match_compare", "match_period", "books",
-                         "breaks_life", "statement_versions", "takings_of", "match_laws")
+                         "breaks_life", "statement_versions", "takings_of", "details", "bank",
+                         "exchange", "match_joined", "match_refunds", "suggest", "match_laws")
         ),
     ),
     "engine": Part(
@@ -58,7 +59,7 @@ PARTS: Final = {
         tuple(
             f"{_RECONCILE}{name}.py"
             for name in ("scenarios", "golden", "nameless", "history", "settle", "revise", "money",
-                         "instants", "values", "laws_by_generation")
+                         "instants", "values", "plain", "details", "laws_by_generation")
         ),
     ),
     "receiving": Part(
@@ -66,9 +67,12 @@ PARTS: Final = {
         (
             "tests/receiving",
             "tests/database/test_inbox_file.py",
+            "tests/database/test_opening.py",
             "tests/api/test_webhooks.py",
             "tests/api/test_edges.py",
             "tests/api/test_delivering.py",
+            "tests/api/test_lingering.py",
+            "tests/api/test_deadlines.py",
         ),
     ),
     "erase": Part(

@@ -236,3 +236,18 @@ async def test_a_database_that_is_not_ours_is_refused_and_left_alone(
     await store.close()
     with closing(sqlite3.connect(path)) as database:
         assert len(database.execute("SELECT name FROM sqlite_master").fetchall()) == 1
+
+
+async def test_one_reader_at_a_time_opens_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second one waits for its turn, and gives up after a time; once the first has ended, it is
+    let in at once."""
+    settings = StoreSettings(url=f"sqlite+aiosqlite:///{tmp_path}/t.db", environment="sandbox")
+    monkeypatch.setattr(opening, "SERVER_S", 0.0)
+    async with open_store(settings, purpose="serving"):
+        for _ in range(2):
+            async with open_store(settings, purpose="working"):
+                with pytest.raises(StoreUnavailable, match="another process reads this inbox"):
+                    async with open_store(settings, purpose="working"):
+                        pass

@@ -41,6 +41,8 @@ from app.privacy.erase import (
     traces_left,
 )
 from app.privacy.erase_finding import Erasure, ErasureFinder, ErasureRules
+from app.privacy.erasure_journal import JournalKey
+from app.privacy.replay_erasures import find_erased
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.receiving.phone_store import note_phones
@@ -111,6 +113,26 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
         await plant(driven)
         driven.clock.put(T + 40 * DAY)
         yield driven
+
+
+async def test_all_bodies_are_looked_through_once_more_where_somebody_erased_is_known(
+    driver: Driver,
+) -> None:
+    """As the journal is carried out; whoever waits for it is told of both times."""
+    key, steps = JournalKey(b"k" * 32), []
+    for phone in ("254700000000", PHONE):
+        line = key.line(
+            "", number=1, at=T, kind="phone", rule="asked", digest=key.digest("phone", phone)
+        )
+        told: list[int] = []
+        async with driver.context.store.reading() as connection:
+            found = await find_erased(connection, [line], key, countries=[], progress=told.append)
+            counted = await connection.execute(text("SELECT COUNT(*) FROM deliveries"))
+            deliveries = counted.scalar_one()
+        assert list(found.phones) == ([PHONE] if phone == PHONE else [])
+        steps.append(sum(told))
+    assert deliveries > 4
+    assert steps[1] - steps[0] == deliveries
 
 
 async def erased(

@@ -232,3 +232,12 @@ def test_replays_do_not_push_out_what_is_new() -> None:
     assert "6 new events" in (found.everything_refused(T) or "")
     found.found([("shop", "0")], {("shop", "0")})
     assert found.everything_refused(T) is None
+
+
+def test_nothing_is_looked_for_while_there_are_too_few_to_say_anything() -> None:
+    """Each look is a query: one that captured a delivery or two cannot make us ask."""
+    found, names = RefusedAges(), [("shop", str(number)) for number in range(LATE + 1)]
+    for _, number in names:
+        assert found.asked_about(T) == []
+        found.refused("shop", digest=number, at=T, problem="It is old.", event_id=number)
+    assert sorted(found.asked_about(T)) == names

@@ -461,6 +461,10 @@ def test_every_payout_and_line_is_matched_or_explained_once_and_the_sums_tie(wor
     assert Counter(placed) == Counter([*payouts, *lines])
     control = found.control()
     assert control.holds
+    counted: Counter[str] = Counter()
+    for row in control.lines:
+        counted[row.side] += row.count
+    assert counted == Counter(payouts=len(payouts), bank=len(lines))
     told = breaks(found)
     assert len({each.identity for each in told}) == len(told)
     assert sum(each.count for each in control.breaks) == len(told)

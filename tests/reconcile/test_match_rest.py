@@ -226,6 +226,8 @@ NEAR = [
     (case("XYZ").books(), "another reference", RULES),
     (case("XYZ", at=AT + 4 * DAY + HOUR).books(), "2 d outside the window", WINDOW),
     (case("ORD-1O42", 1_510).books(), "amount differs by KES 0.10", RULES),
+    (case("ORD-1O42", 1_515).books(), "amount differs by KES 0.15", RULES),
+    (case("ORD-1O42", 1_516).books(), None, RULES),  # more than one part in a hundred
     (case("XYZ").books(currency="UGX"), None, RULES),
 ]
 
