@@ -15,6 +15,7 @@ from app.core.problems import ApiProblem
 from app.core.reading import Unreadable
 from app.core.references import RULE, is_reference
 from app.core.strict_json import parse
+from app.core.text import counted
 from app.orders.order_facts import OrderFacts, Reference
 from reconcile.instants import Instant, parse_instant
 from reconcile.money import Money, MoneyError, from_major
@@ -136,7 +137,7 @@ async def capped_body(request: Request, *, most: int) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > most:
-            raise ApiProblem(413, "body_too_large", f"Send at most {most} bytes.")
+            raise ApiProblem(413, "body_too_large", f"Send at most {counted(most, 'byte')}.")
     return bytes(body)
 
 
