@@ -405,6 +405,50 @@ def test_every_format_tells_of_every_break(shop: Shop) -> None:
     assert fails(shop, "reconcile", "show", "7", code=5)
 
 
+PAID_OUT = """payment_reference,gross,currency,settled_at,payout
+p1,5.00,KES,2026-11-20,PO-100200
+p2,6.00,KES,2026-11-25,PO-100201
+"""
+BANK = """booked_at,amount,currency,counterparty,text
+2026-11-20,5.00,KES,Jane,PO-100200
+2026-11-22,7.00,KES,Jane,GIFT
+2026-12-19,8.00,KES,Jane,GIFT
+"""
+
+
+def test_people_read_the_times_of_sentences_in_the_merchants_zone(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its name; of a day that the bank gave, the day. Programs read UTC."""
+    monkeypatch.setenv("TALLYHOOK_TIMEZONE", "Africa/Nairobi")
+    monkeypatch.setenv("COLUMNS", "600")
+    shop("operators", "add", "ann", "--role", "admin")
+    shop("operators", "add", "bob", "--role", "finance", "--by", "ann")
+    rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "1.00"\n')
+    shop("reconcile", "rules", "save", rules, "--by", "bob")
+    shop("statement", "import", shop.file("paid_out.csv", PAID_OUT), "--by", "bob")
+    shop("bank", "import", shop.file("bank.csv", BANK), "--account", "main", "--by", "bob")
+    shop.now = Instant(shop.now + MINUTE)
+    run = shop("reconcile", "run")
+    found = {each["cause"]: each for each in shop.document("breaks", "list")}
+    gift, payout = found["bank_line_unknown"], found["payout_not_in_bank"]
+    assert "KES 7.00 at 2026-11-21T21:00:00Z, and no" in gift["sentence"]
+    bob = own_token(shop, "bob")
+    shop.now = Instant(shop.now + 8 * DAY)
+    shop("--token-file", bob, "breaks", "accept", gift["id"], "--reason", "theirs")
+    (waiting,) = shop.document("proposals", "list")
+    assert "at 2026-11-21T21:00:00Z" in waiting["sentence"]
+    lists = [run, *(shop(*words.split()) for words in ("reconcile show 1", "breaks list"))]
+    told = [shop(*words) for words in (
+        ("breaks", "show", gift["id"]), ("proposals", "list"), ("proposals", "show", waiting["id"])
+    )]  # fmt: skip
+    for text in (*lists, *told):
+        assert "7.00 on 2026-11-22, and no" in text
+        assert "at 2026-11-21T21:00:00Z" not in text
+    for text in (*lists, shop("breaks", "show", payout["id"])):
+        assert "beyond 2026-11-30 00:00 EAT" in text
+
+
 def test_a_match_by_hand_is_taken_back(shop: Shop) -> None:
     """It closes two breaks; taken back, both are open again, and the line is free."""
     wrong = "reference,amount,currency,placed_at,status\nord 7,1500.00,KES,{day},paid\n"
