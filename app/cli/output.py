@@ -54,11 +54,13 @@ def merchant_zone() -> tzinfo:
     return zone_named(load_settings().timezone or "UTC")
 
 
-def local_sentence(row: Mapping[str, Any], zone: tzinfo) -> dict[str, Any]:
+def local_sentence(
+    row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
+) -> dict[str, Any]:
     """A row for people: its sentence tells times as the zone's clocks show them, and which zone."""
     from app.core.local_times import local_text
 
-    return {**row, "sentence": local_text(row["sentence"], zone, named=True)}
+    return {**row, name: local_text(row[name], zone, named=True)}
 
 
 def _is_day(text: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from app.cli import main
 from app.core.clock import SystemClock
 from reconcile.instants import DAY, MINUTE, Instant, format_instant
-from tests.api.driving import driving, environ, event
+from tests.api.driving import driving, environ, event, of_order
 from tests.reconcile.build import T
 
 pytestmark = pytest.mark.slow
@@ -447,6 +447,25 @@ def test_people_read_the_times_of_sentences_in_the_merchants_zone(
         assert "at 2026-11-21T21:00:00Z" not in text
     for text in (*lists, shop("breaks", "show", payout["id"])):
         assert "beyond 2026-11-30 00:00 EAT" in text
+
+
+def test_support_reads_the_times_of_an_order_in_the_merchants_zone(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it rests on, and what programs read, is in UTC."""
+    monkeypatch.setenv("TALLYHOOK_TIMEZONE", "Africa/Nairobi")
+    monkeypatch.setenv("COLUMNS", "600")
+    shop.hear(of_order("ORD-7", "evt_7", "pending"), at=T)
+    ledger = shop.document("orders", "show", "ORD-7")
+    aloud, _, evidence = shop("orders", "show", "ORD-7").partition("What it rests on")
+    assert "by 20 November 2026, 10:35 UTC nobody" in ledger["plain"]["answer"][0]
+    assert "by 20 November 2026, 13:35 EAT nobody" in aloud
+    assert "had come by 2026-11-20T10:35:00Z" in evidence
+    shop("refold")
+    for words in (("list",), ("find", "ORD-7")):
+        assert "had come by 2026-11-20 13:35 EAT" in shop("orders", *words)
+    rows = shop("orders", "list", "--format", "csv")
+    assert "had come by 2026-11-20T10:35:00Z" in rows
 
 
 def test_a_match_by_hand_is_taken_back(shop: Shop) -> None:

@@ -10,7 +10,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import httpx2
 import pytest
@@ -38,7 +37,7 @@ from reconcile.matching.control import SIDES
 from reconcile.reporting.closing import Blocker
 from tests.api.driving import environ
 from tests.console.conftest import ORIGIN, RunningConsole, import_bank_and_statement, until_async
-from tests.console.test_pages import shown
+from tests.console.test_pages import in_nairobi, shown
 
 
 async def of_form(client: httpx2.AsyncClient, path: str) -> str:
@@ -415,10 +414,8 @@ async def test_sentences_of_breaks_tell_days_and_times_of_the_zone(
 ) -> None:
     """As the bank's file has them, on each page that shows such a sentence, and where it is to be
     decided about; its JSON is as ever."""
-    zone = ZoneInfo("Africa/Nairobi")
-    context = replace(console.context, zone=zone)
-    other = replace(console.console, context=context, zone=zone)
-    nairobi = replace(console, console=other, application=build_console(other))
+    nairobi = in_nairobi(console)
+    context = nairobi.context
     await import_bank_and_statement(nairobi)
     await save_rules(context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
     await reconcile_period(context, RunRequest(), progress=lambda _: None)
