@@ -124,7 +124,7 @@ async def test_sentences_of_an_order_tell_the_times_of_the_zone(console: Running
     assert "No final event had come by 2026-11-20 13:35 ." in page
     assert "T10:35:00Z" not in page
     assert "dated 25 December 2026, 00:30 , later than it reached us" in future
-    assert "dated 2026-12-25 00:30 , after its arrival at 2026-11-20 13:00 ." in future
+    assert future.count("dated 2026-12-25 00:30 , after its arrival at 2026-11-20 13:00 .") == 2
     (broken,) = paid_document["breaks"]
     assert "that reaches beyond 2026-11-27T10:00:00Z" in broken["sentence"]
     assert "that reaches beyond 2026-11-27 13:00 holds" in paid
