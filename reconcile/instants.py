@@ -69,7 +69,7 @@ LATEST: Final = Instant(253_402_300_799_999_999)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
-_MONTHS = (
+MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
@@ -154,7 +154,7 @@ def format_known(instant: Instant | None) -> str | None:
 def plain_instant(instant: Instant) -> str:
     """To the minute, as people say it: `22 November 2026, 10:05 UTC`."""
     moment = moment_of(instant)
-    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment:%Y, %H:%M} UTC"
+    return f"{moment.day} {MONTHS[moment.month - 1]} {moment:%Y, %H:%M} UTC"
 
 
 def format_duration(duration: Duration) -> str:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
+from app.cli.output import (
+    DocumentOption,
+    Format,
+    FormatOption,
+    document,
+    emit,
+    local_sentence,
+    note,
+    say,
+)
 from app.cli.proposals import proposal_notice
 from app.cli.running import with_context
 from app.core.errors import UsageError
@@ -17,6 +26,8 @@ from app.core.text import counted
 from reconcile.instants import Instant
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from app.finance.break_choice import Choice, Chosen
     from app.receiving.context import AppContext
     from reconcile.matching.breaks import State
@@ -54,7 +65,8 @@ def list_breaks(
     wanted = wanted if state is None else tuple(each for each in STATES if each == state)
 
     async def work(context: AppContext) -> int | None:
-        found = _documents(context, [] if cause is None else [cause], wanted, assignee)
+        causes, people = [] if cause is None else [cause], form is Format.table
+        found = _documents(context, causes, wanted, assignee, for_people=people)
         left_out = await print_items(found, columns=COLUMNS, form=form)
         return left_out if await finished_runs(context, limit=1) else None
 
@@ -66,13 +78,19 @@ def list_breaks(
 
 
 async def _documents(
-    context: AppContext, causes: list[str], states: tuple[State, ...], assignee: str | None
+    context: AppContext,
+    causes: list[str],
+    states: tuple[State, ...],
+    assignee: str | None,
+    *,
+    for_people: bool,
 ) -> AsyncIterator[list[dict[str, Any]]]:
     from app.finance.break_acts import living_breaks
 
-    now = context.clock.now()
+    now, zone = context.clock.now(), context.calendar_zone
     async for found in living_breaks(context, causes=causes, states=states, assignee=assignee):
-        yield [each.document(as_of=now) for each in found]
+        rows = [each.document(as_of=now) for each in found]
+        yield [local_sentence(row, zone) for row in rows] if for_people else rows
 
 
 @breaks_group.command("show")
@@ -80,14 +98,15 @@ def show(name: Name, form: DocumentOption = Format.table) -> None:
     """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
     from app.finance.break_acts import SeenBreak, one_break
 
-    async def work(context: AppContext) -> tuple[SeenBreak, Instant]:
-        return await one_break(context, name), context.clock.now()
+    async def work(context: AppContext) -> tuple[SeenBreak, Instant, tzinfo]:
+        return await one_break(context, name), context.clock.now(), context.calendar_zone
 
-    found, now = with_context(lambda context, settings: work(context))
+    found, now, zone = with_context(lambda context, settings: work(context))
     told = found.document(as_of=now) | found.history()
     if form is not Format.table:
         document(told, form)
         return
+    told = local_sentence(told, zone)
     for part in ("sentence", "next_step", "because"):
         say(told[part])
     plain = ("id", "cause", "state", "assignee", "order", "payment", "money", "age_days", "cites")

@@ -16,6 +16,8 @@ from app.cli.output import (
     document,
     emit,
     emit_up_to,
+    local_sentence,
+    merchant_zone,
     moment,
     note,
     say,
@@ -27,6 +29,8 @@ from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.ledger.records import HOLD_REASONS
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from app.checkout.checkout_result import CheckoutResult
     from app.checkout.request import CheckoutRequest
     from app.config.settings import Settings
@@ -34,17 +38,22 @@ if TYPE_CHECKING:
     from reconcile.instants import Instant
 
 
-def print_ledger(ledger: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> None:
-    """The answer first, then why, then the events, the money and who told us what.
+def print_ledger(
+    ledger: Mapping[str, Any], told: Sequence[Mapping[str, Any]], *, zone: tzinfo
+) -> None:
+    """The answer first, then why, then the events, the money and who told us what. The answer is
+    read to customers: its times are the merchant's; all else is the evidence, in UTC.
 
     told  the records of the merchant's side, as JSON values
     """
+    from app.core.local_times import local_text
+
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
     say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
     print()
     findings = [each["plain"] for each in ledger["findings"]]
     for sentence in [*ledger["plain"]["answer"], *findings]:
-        say(f"  {sentence}")
+        say(f"  {local_text(sentence, zone, named=True)}")
     print()
     print("What it rests on, with the ids of the evidence in brackets:")
     print()
@@ -111,6 +120,14 @@ COLUMNS = ("order", "outcome", "fulfillable", "captured", "findings", "explanati
 FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 
 
+def _for_whom(rows: Sequence[dict[str, Any]], form: Format) -> Sequence[dict[str, Any]]:
+    """In a table their explanations tell the merchant's times."""
+    if form is not Format.table:
+        return rows
+    zone = merchant_zone()
+    return [local_sentence(row, zone, name="explanation") for row in rows]
+
+
 @orders_group.command("list")
 def list_orders(
     outcome: Annotated[
@@ -140,7 +157,7 @@ def list_orders(
     rows = [ledger_summary(ledger) for ledger in ledgers]
     for row in rows:
         row["captured"] = row["totals"]["captured"]
-    emit(rows, columns=COLUMNS, form=form)
+    emit(_for_whom(rows, form), columns=COLUMNS, form=form)
     if len(rows) == limit:
         note(f"There may be more: --after {rows[-1]['order']}")
 
@@ -179,7 +196,7 @@ def find(
         document(found.document(), form)
     else:
         rows = [hit | {"captured": hit["totals"]["captured"]} for hit in found.hits]
-        emit(rows, columns=FOUND, form=form)
+        emit(_for_whom(rows, form), columns=FOUND, form=form)
     note(f"Looked for: {'; '.join(found.looked_for)}.")
     for sentence in found.notes:
         note(sentence)
@@ -233,7 +250,7 @@ def show_order(
     if form is not Format.table:
         document(found, form)
         return
-    print_ledger(found, told)
+    print_ledger(found, told, zone=merchant_zone())
     _print_refused(refused)
     if with_personal_data:
         print("\nCustomer's phone: " + (", ".join(found["customer"]["phones"]) or "none is kept"))

@@ -54,6 +54,15 @@ def merchant_zone() -> tzinfo:
     return zone_named(load_settings().timezone or "UTC")
 
 
+def local_sentence(
+    row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
+) -> dict[str, Any]:
+    """A row for people: its sentence tells times as the zone's clocks show them, and which zone."""
+    from app.core.local_times import local_text
+
+    return {**row, name: local_text(row[name], zone, named=True)}
+
+
 def _is_day(text: str) -> bool:
     return len(text) == len("2026-10-01")
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note
+from app.cli.output import (
+    DocumentOption,
+    Format,
+    FormatOption,
+    document,
+    emit,
+    local_sentence,
+    note,
+)
 from app.cli.running import with_context
 
 if TYPE_CHECKING:
@@ -61,7 +69,10 @@ def list_proposals(
         found = await proposals.waiting()
         if everything:
             found += await proposals.past(limit=limit)
-        return [proposals.document(each) for each in found]
+        rows = [proposals.document(each) for each in found]
+        if form is not Format.table:
+            return rows
+        return [local_sentence(row, context.calendar_zone) for row in rows]
 
     rows = with_context(work)
     emit(rows, columns=COLUMNS if form is Format.table else (*COLUMNS, *DECIDED), form=form)
@@ -73,7 +84,8 @@ def show(name: Name, form: DocumentOption = Format.table) -> None:
 
     async def work(context: AppContext, settings: Settings) -> dict[str, Any]:
         proposals = _proposals(context, settings)
-        return proposals.document(await proposals.one(name))
+        told = proposals.document(await proposals.one(name))
+        return local_sentence(told, context.calendar_zone) if form is Format.table else told
 
     told = with_context(work)
     if form is not Format.table:

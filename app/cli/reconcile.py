@@ -18,6 +18,7 @@ from app.cli.output import (
     emit,
     emit_up_to,
     end_of,
+    local_sentence,
     moment,
     note,
     print_document,
@@ -44,10 +45,11 @@ async def print_run(context: AppContext, found: Ran, form: Format) -> None:
     """The totals and ties of a run, then its breaks as they are read."""
     from app.finance.reconcile_period import run_document
 
-    items = _documents(context, found.number, as_of=found.as_of)
+    people = form is Format.table
+    items = _documents(context, found.number, as_of=found.as_of, for_people=people)
     if form is Format.csv:
         await print_items(items, columns=CSV, form=form)
-    elif form is Format.table:
+    elif people:
         _print_totals(found)
         left_out = await print_items(items, columns=BREAKS, form=form) if found.breaks else 0
         if left_out:
@@ -58,12 +60,14 @@ async def print_run(context: AppContext, found: Ran, form: Format) -> None:
 
 
 async def _documents(
-    context: AppContext, number: int, *, as_of: Instant
+    context: AppContext, number: int, *, as_of: Instant, for_people: bool
 ) -> AsyncIterator[list[dict[str, Any]]]:
     from app.finance.break_acts import breaks_of_run
 
     async for found in breaks_of_run(context, number):
-        yield [each.document(as_of=as_of) for each in found]
+        rows = [each.document(as_of=as_of) for each in found]
+        zone = context.calendar_zone
+        yield [local_sentence(row, zone) for row in rows] if for_people else rows
 
 
 def _print_totals(found: Ran) -> None:

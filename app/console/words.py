@@ -5,7 +5,6 @@ Leaves out: what is said of an order; those sentences are the engine's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
 from decimal import Decimal
@@ -16,6 +15,7 @@ from markupsafe import Markup, escape
 
 from app.access.operators import Action
 from app.console.view import FORMS
+from app.core.local_times import local_pieces
 from app.core.zones import wall_clock
 from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BreakCause
@@ -284,20 +284,19 @@ def badge(word: str) -> Markup:
     return Markup('<span class="badge {}">{}</span>').format(tone, said)
 
 
-_INSTANT: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z")
-
-
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
     """The filter for a sentence of ours: what stands between backquotes, such as a command, is
-    code, and moments are shown as `moment_in` shows them."""
-    moment = moment_in(zone)
+    code, and moments are told in the zone, with UTC in their titles."""
 
     def plain(text: str) -> Markup:
-        shown, last = Markup(), 0
-        for found in _INSTANT.finditer(text):
-            shown += escape(text[last : found.start()]) + moment(found[0])
-            last = found.end()
-        return shown + escape(text[last:])
+        return Markup().join(
+            escape(piece.text)
+            if piece.at is None
+            else Markup('<time title="{} UTC">{}</time>').format(
+                format_instant(piece.at).replace("T", " ").rstrip("Z"), piece.text
+            )
+            for piece in local_pieces(text, zone)
+        )
 
     def prose(text: str) -> Markup:
         parts = text.split("`")

@@ -9,6 +9,7 @@ __all__ = (
     "http",
     "ids",
     "jobs",
+    "local_times",
     "logs",
     "mail",
     "masking",

@@ -15,7 +15,7 @@ import pytest
 from app.cli import main
 from app.core.clock import SystemClock
 from reconcile.instants import DAY, MINUTE, Instant, format_instant
-from tests.api.driving import driving, environ, event
+from tests.api.driving import driving, environ, event, of_order
 from tests.reconcile.build import T
 
 pytestmark = pytest.mark.slow
@@ -403,6 +403,69 @@ def test_every_format_tells_of_every_break(shop: Shop) -> None:
     assert "book_paid_not_received" in shop("breaks", "list", "--cause", "book_paid_not_received")
     assert "is none of" in fails(shop, "breaks", "list", "--cause", "bad luck")
     assert fails(shop, "reconcile", "show", "7", code=5)
+
+
+PAID_OUT = """payment_reference,gross,currency,settled_at,payout
+p1,5.00,KES,2026-11-20,PO-100200
+p2,6.00,KES,2026-11-25,PO-100201
+"""
+BANK = """booked_at,amount,currency,counterparty,text
+2026-11-20,5.00,KES,Jane,PO-100200
+2026-11-22,7.00,KES,Jane,GIFT
+2026-12-19,8.00,KES,Jane,GIFT
+"""
+
+
+def test_people_read_the_times_of_sentences_in_the_merchants_zone(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its name; of a day that the bank gave, the day. Programs read UTC."""
+    monkeypatch.setenv("TALLYHOOK_TIMEZONE", "Africa/Nairobi")
+    monkeypatch.setenv("COLUMNS", "600")
+    shop("operators", "add", "ann", "--role", "admin")
+    shop("operators", "add", "bob", "--role", "finance", "--by", "ann")
+    rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "1.00"\n')
+    shop("reconcile", "rules", "save", rules, "--by", "bob")
+    shop("statement", "import", shop.file("paid_out.csv", PAID_OUT), "--by", "bob")
+    shop("bank", "import", shop.file("bank.csv", BANK), "--account", "main", "--by", "bob")
+    shop.now = Instant(shop.now + MINUTE)
+    run = shop("reconcile", "run")
+    found = {each["cause"]: each for each in shop.document("breaks", "list")}
+    gift, payout = found["bank_line_unknown"], found["payout_not_in_bank"]
+    assert "KES 7.00 at 2026-11-21T21:00:00Z, and no" in gift["sentence"]
+    bob = own_token(shop, "bob")
+    shop.now = Instant(shop.now + 8 * DAY)
+    shop("--token-file", bob, "breaks", "accept", gift["id"], "--reason", "theirs")
+    (waiting,) = shop.document("proposals", "list")
+    assert "at 2026-11-21T21:00:00Z" in waiting["sentence"]
+    lists = [run, *(shop(*words.split()) for words in ("reconcile show 1", "breaks list"))]
+    told = [shop(*words) for words in (
+        ("breaks", "show", gift["id"]), ("proposals", "list"), ("proposals", "show", waiting["id"])
+    )]  # fmt: skip
+    for text in (*lists, *told):
+        assert "7.00 on 2026-11-22, and no" in text
+        assert "at 2026-11-21T21:00:00Z" not in text
+    for text in (*lists, shop("breaks", "show", payout["id"])):
+        assert "beyond 2026-11-30 00:00 EAT" in text
+
+
+def test_support_reads_the_times_of_an_order_in_the_merchants_zone(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it rests on, and what programs read, is in UTC."""
+    monkeypatch.setenv("TALLYHOOK_TIMEZONE", "Africa/Nairobi")
+    monkeypatch.setenv("COLUMNS", "600")
+    shop.hear(of_order("ORD-7", "evt_7", "pending"), at=T)
+    ledger = shop.document("orders", "show", "ORD-7")
+    aloud, _, evidence = shop("orders", "show", "ORD-7").partition("What it rests on")
+    assert "by 20 November 2026, 10:35 UTC nobody" in ledger["plain"]["answer"][0]
+    assert "by 20 November 2026, 13:35 EAT nobody" in aloud
+    assert "had come by 2026-11-20T10:35:00Z" in evidence
+    shop("refold")
+    for words in (("list",), ("find", "ORD-7")):
+        assert "had come by 2026-11-20 13:35 EAT" in shop("orders", *words)
+    rows = shop("orders", "list", "--format", "csv")
+    assert "had come by 2026-11-20T10:35:00Z" in rows
 
 
 def test_a_match_by_hand_is_taken_back(shop: Shop) -> None:

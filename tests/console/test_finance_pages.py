@@ -37,7 +37,7 @@ from reconcile.matching.control import SIDES
 from reconcile.reporting.closing import Blocker
 from tests.api.driving import environ
 from tests.console.conftest import ORIGIN, RunningConsole, import_bank_and_statement, until_async
-from tests.console.test_pages import shown
+from tests.console.test_pages import in_nairobi, shown
 
 
 async def of_form(client: httpx2.AsyncClient, path: str) -> str:
@@ -407,6 +407,34 @@ async def test_the_bank_shows_each_booking_with_its_payout(console: RunningConso
     assert found["places"] == {"by_reference": 1, "bank_line_unknown": 1}
     assert [each["payouts"][0]["reference"] for each in found["lines"]] == ["PO-100200"]
     assert wrong.status_code == 400
+
+
+async def test_sentences_of_breaks_tell_days_and_times_of_the_zone(
+    console: RunningConsole,
+) -> None:
+    """As the bank's file has them, on each page that shows such a sentence, and where it is to be
+    decided about; its JSON is as ever."""
+    nairobi = in_nairobi(console)
+    context = nairobi.context
+    await import_bank_and_statement(nairobi)
+    await save_rules(context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
+    await reconcile_period(context, RunRequest(), progress=lambda _: None)
+    said = "KES 7.00 on 2026-10-07 , and no payout"
+    async with nairobi.signed_in("finance") as client:
+        found = await breaks(client, "?cause=bank_line_unknown")
+        (seen,) = found["breaks"]
+        name = seen["id"]
+        pages = [(await client.get(path)).text for path in ("/breaks", f"/breaks/{name}.html")]
+        form = await client.get(f"/do/accept?break={name}")
+        sent = await send(client, f"/do/accept?break={name}", reason="theirs")
+        (waits,) = (await client.get("/proposals.json")).json()["proposals"]
+        paths = ("/proposals", f"/proposals/{waits['id']}")
+        pages += [form.text, *[(await client.get(path)).text for path in paths]]
+    assert "Proposed to a second person" in shown(sent.text)
+    assert "at 2026-10-06T21:00:00Z, and no payout" in seen["sentence"]
+    for page in pages:
+        assert said in shown(page)
+        assert "T21:00:00Z" not in shown(page)
 
 
 async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> None:

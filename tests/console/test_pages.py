@@ -6,19 +6,27 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from html import unescape
+from unittest.mock import AsyncMock
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from app.access.operators import MAY, MAY_READ, ROLES, Proven
 from app.console.act_list import ACTS
-from app.console.application import split_form
+from app.console.application import build_console, split_form
 from app.console.page_list import PAGES
 from app.console.words import address
+from app.core.alarm import Alarm
 from app.finance.break_acts import accept_break
+from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
+from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
-from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole
+from reconcile.instants import DAY, Instant
+from tests.api.driving import of_order
+from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole, until_async
 
 ABOUT_A_FILE = ("detach", "exhibit", "import", "discard", "withdraw-import", "save-rules")
 
@@ -59,6 +67,67 @@ async def test_every_role_reads_what_the_table_says(console: RunningConsole, rol
             base = "/now" if page.path == "/" else page.path
             for path in (page.path, f"{base}.json", f"{base}.csv"):
                 assert (await client.get(path)).status_code == (200 if allowed else 403)
+
+
+NAIROBI = ZoneInfo("Africa/Nairobi")
+
+
+def in_nairobi(console: RunningConsole) -> RunningConsole:
+    """The same console of a merchant there."""
+    context = replace(console.context, zone=NAIROBI)
+    other = replace(console.console, context=context, zone=NAIROBI)
+    return replace(console, console=other, application=build_console(other))
+
+
+async def test_an_alarm_tells_the_times_of_the_zone(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = "Since 20 November 2026, 10:05 UTC no checkpoint was cosigned."
+    alarm = Alarm(reason="checkpoints_not_cosigned", sentence=sentence, pressing=False)
+    monkeypatch.setattr("app.console.now_page.alarms", AsyncMock(return_value={"log": alarm}))
+    async with in_nairobi(console).signed_in("support") as client:
+        page = shown((await client.get("/")).text)
+        (told,) = (await client.get("/now.json")).json()["alarms"]
+    assert "Since 20 November 2026, 13:05 no checkpoint" in page
+    assert told["sentence"] == sentence
+
+
+async def test_sentences_of_an_order_tell_the_times_of_the_zone(console: RunningConsole) -> None:
+    """Its answer, why, its findings, attempts and breaks, and its row in the list; JSON is in
+    UTC."""
+    driver, nairobi = console.driver, in_nairobi(console)
+    context = nairobi.context
+    await driver.send(of_order("ORD-7", "evt_7", "pending"))
+    await driver.send({**of_order("ORD-8", "evt_8"), "occurred_at": "2026-12-24T21:30:00Z"})
+    published = "SELECT 1 FROM revisions WHERE order_key = 'ORD-7'"
+    await until_async(lambda: bool(driver.rows(published)))
+    async with nairobi.signed_in("finance") as client:
+        row = shown((await client.get("/orders?outcome=pending")).text)
+    late = driver.path.parent / "late.csv"
+    late.write_text(
+        "payment_reference,gross,currency,settled_at\np8,1.00,KES,2026-11-01\n"
+        "p9,1.00,KES,2027-03-01\n"
+    )
+    await import_statement(context, ImportRequest(path=late, by="a finance"), source="shop")
+    driver.clock.put(Instant(driver.clock.now() + 120 * DAY))
+    await reconcile_period(context, RunRequest(), progress=lambda _: None)
+    async with nairobi.signed_in("finance") as client:
+        found = (await client.get("/orders/ORD-7.json")).json()
+        page = shown((await client.get("/orders/ORD-7")).text)
+        paid_document = (await client.get("/orders/ORD-1.json")).json()
+        paid = shown((await client.get("/orders/ORD-1")).text)
+        future = shown((await client.get("/orders/ORD-8")).text)
+    assert ", and by 20 November 2026, 10:35 UTC nobody" in found["answer"]
+    assert ", and by 20 November 2026, 13:35 nobody" in page
+    assert "We wait for it until 20 November 2026, 13:35 ." in row
+    assert "event for pay-ORD-7 had come by 2026-11-20 13:35 ." in page
+    assert "No final event had come by 2026-11-20 13:35 ." in page
+    assert "T10:35:00Z" not in page
+    assert "dated 25 December 2026, 00:30 , later than it reached us" in future
+    assert future.count("dated 2026-12-25 00:30 , after its arrival at 2026-11-20 13:00 .") == 2
+    (broken,) = paid_document["breaks"]
+    assert "that reaches beyond 2026-11-27T10:00:00Z" in broken["sentence"]
+    assert "that reaches beyond 2026-11-27 13:00 holds" in paid
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import UTC, tzinfo
 from typing import Any, Final
 
+from app.core.local_times import local_text
 from app.core.text import counted
 from app.core.zones import wall_clock, zone_named
 from reconcile.instants import DAY, MINUTE, TICK, Instant, format_duration, format_instant
@@ -89,12 +90,15 @@ def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
         return f"{value:,}"
     if column.kind == "instant":
         return moment(value, zone)
-    return word_of(column, row)
+    return word_of(column, row, zone=zone)
 
 
-def word_of(column: Column, row: Any) -> str:
-    """A cell that is text, for people: what a code is called, else the text."""
+def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
+    """A cell that is text, for people: what a code is called, a sentence with its times as the
+    zone's clocks show them, else the text."""
     text = cell_text(column, row)
+    if column.name in _SENTENCES:
+        return local_text(text, zone)
     if column.name == "figure":
         return figure_words(text)
     if column.name == "table":
@@ -103,6 +107,9 @@ def word_of(column: Column, row: Any) -> str:
         return text.capitalize()
     return code_words(column.name, text) if column.name in CODE_WORDS and text else text
 
+
+_SENTENCES: Final = frozenset({"sentence", "because"})
+"""Columns of what the engine says."""
 
 _TITLES: Final = {table.name: table.title for table in TABLES}
 

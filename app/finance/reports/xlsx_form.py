@@ -197,7 +197,8 @@ class _Book:
         elif kind == "duration":
             sheet.write_string(*at, cell_words(column, row))
         else:
-            sheet.write_string(*at, _fitting(word_of(column, row)), self._bold if total else None)
+            words = word_of(column, row, zone=self._zone)
+            sheet.write_string(*at, _fitting(words), self._bold if total else None)
 
     def _number(self, places: int, *, bold: bool) -> Format:
         key = ("#,##0" + ("." + "0" * places if places else ""), bold)

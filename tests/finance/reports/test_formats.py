@@ -549,6 +549,25 @@ def test_times_are_told_to_the_minute_in_the_merchants_zone() -> None:
     assert dict(fact_lines(scope))["Closing"] == "Not closed: its figures may still change"
 
 
+@pytest.mark.parametrize("form", ["html", "table", "xlsx"])
+def test_sentences_tell_the_times_of_the_merchants_zone(form: ReportFormat) -> None:
+    """As the columns beside them do; programs read them as they are."""
+    said = "Booked at 2026-10-17T21:00:00Z, beyond 2026-10-16T09:05:00Z"
+    line = replace(report().break_lines[0], sentence=said)
+    change = replace(report().change_lines[0], because=said)
+    scope = replace(report().scope, zone="Africa/Nairobi")
+    zoned = replace(report(), scope=scope, break_lines=(line,), change_lines=(change,))
+    made = render(zoned, form)
+    if form == "xlsx":
+        cells = [cell for sheet in workbook(made) for row in sheet.values for cell in row]
+        text = " ".join(map(str, cells))
+    else:
+        text = re.sub(r"[^\w:,.-]+", " ", made.decode())
+    assert text.count("Booked on 2026-10-18, beyond 2026-10-16 12:05") == 2
+    for kept in ("csv", "json"):
+        assert render(zoned, kept).decode().count(said) == 2
+
+
 def test_breaks_have_subtotals_by_cause_and_by_age_that_add_up() -> None:
     causes, ages = break_totals(report()), age_totals(report())
     for rows in (causes, ages):
