@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -289,14 +290,7 @@ def erase(
     settings = load_settings()
     # Where digests are deleted by themselves, they do not lead to all that is there.
     everywhere |= bool(settings.retention_days or settings.retention_phones_days)
-    asked = ErasureRequest(
-        phone=phone,
-        order=order,
-        reason=reason,
-        by=by,
-        everywhere=everywhere,
-        country=settings.phone_country,
-    )
+    asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
     erasure = _erased(asked, settings, dry_run=dry_run)
     if not isinstance(erasure, Erasure):
         note(proposal_notice(erasure))
@@ -326,6 +320,7 @@ def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Eras
     from app.privacy.erase import erase, propose_erasure
     from app.privacy.erase_finding import ErasureRules
 
+    asked = replace(asked, country=settings.phone_country)
     sources = compile_sources(settings)
     rules = ErasureRules.of_days(settings.retention_minimum_days)
 
