@@ -50,7 +50,7 @@ PARTS: Final = {
         tuple(
             f"{_RECONCILE}{name}.py"
             for name in ("match_table", "match_rest", "match_compare", "match_period", "books",
-                         "breaks_life", "statement_versions", "takings_of", "details", "bank",
+                         "breaks_life", "statement_versions", "ledger_lines", "details", "bank",
                          "exchange", "match_joined", "match_refunds", "suggest", "match_laws")
         ),
     ),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -10,7 +13,7 @@ import pytest
 
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import MINUTE, SECOND, format_instant
-from tests.api.driving import Driver, event, signed
+from tests.api.driving import Driver, driving, event, signed
 from tests.reconcile.build import T
 
 TOLD = {"amount": "1500.00", "currency": "KES"}
@@ -83,6 +86,24 @@ async def test_what_is_refused_by_its_headers_is_counted(driver: Driver) -> None
     }
     assert "tallyhook_delivery_seconds_count 4.0" in text
     assert "made-up" not in text
+
+
+async def test_long_bodies_beyond_the_room_for_all_are_counted_as_not_stored(
+    tmp_path: Path,
+) -> None:
+    """The sender is told to come again; the figure says why, and what is short is taken."""
+    body = json.dumps(event("e1", note={"filler": "x" * 100_000})).encode()
+
+    async def parts() -> AsyncIterator[bytes]:
+        for at in range(0, len(body), 10_000):
+            yield body[at : at + 10_000]
+
+    async with driving(tmp_path, with_worker=False, MAX_BODIES_BYTES="1024") as driver:
+        answer = await driver.client.post("/webhooks/shop", content=parts(), headers=signed(body))
+        assert (answer.status_code, answer.json()["code"]) == (503, "not_stored")
+        assert (await driver.send(event("e2"))).status_code == 200
+        text = (await driver.client.get("/metrics")).text
+    assert 'tallyhook_deliveries_not_stored_total{reason="no_room"} 1.0' in text
 
 
 @pytest.mark.parametrize(
