@@ -21,6 +21,7 @@ from app.evidence.sealed_parts import SealedParts
 from app.evidence.verify import MANIFEST, NAME, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.record_store import add_records
+from reconcile.instants import MINUTE
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.transparency.evidence import history_of, ledger_of
@@ -222,5 +223,6 @@ async def test_a_bundle_is_the_same_whoever_serves_beside_it(tmp_path: Path) -> 
     """Built from the command's own store while the service runs and seals on its own."""
     async with driving(tmp_path, with_worker=True) as driver:
         await live_through(driver)
+        driver.clock.put(LATER + MINUTE)  # what the worker still concludes is of after LATER
         first = await build(driver, tmp_path)
         assert await build(driver, tmp_path) == first
