@@ -564,7 +564,7 @@ def _booked(seen: Break) -> str:
     parts = [
         f"{each} is written off"
         if each.minor > 0
-        else f"{replace(each, minor=-each.minor)} more than was told is kept"
+        else f"{replace(each, minor=-each.minor)} more than was reported is kept"
         for each in left
     ]
     return ", and ".join(parts)

@@ -124,7 +124,7 @@ class KeyRange:
 EVERYTHING: Final = KeyRange()
 
 
-async def count_takings(connection: AsyncConnection) -> int:
+async def count_ledger_lines(connection: AsyncConnection) -> int:
     """How many are stored."""
     found = await connection.execute(text("SELECT count(*) FROM takings"))
     return int(found.scalar_one())

@@ -125,8 +125,8 @@ def _fresh(context: AppContext, history: History, *, generation: int, now: Insta
 async def ledger_lines_now(
     connection: Connection, overlay: Overlay, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[LedgerLineRow]]:
-    """The cached takings in key order, as of `flat_ledger_lines`, with what is stale among them
-    replaced."""
+    """The cached takings in key order, in the form of `flat_ledger_lines`, with what is stale among
+    them replaced."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:

@@ -52,10 +52,10 @@ async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
 
 def rows_of(batches: AsyncIterator[list[Item]], progress: Callable[[int], None]) -> Iterator[Item]:
     """The rows of a stream one by one, for code that `in_step` runs."""
-    return chain.from_iterable(_told_of(batches, progress))
+    return chain.from_iterable(_counted_batches(batches, progress))
 
 
-def _told_of(
+def _counted_batches(
     batches: AsyncIterator[list[Item]], progress: Callable[[int], None]
 ) -> Iterator[list[Item]]:
     while (batch := await_only(_next(batches))) is not None:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from app.core.errors import TallyhookError, UnreachableError
 from app.core.process import look_seldom
-from app.finance.ledger_line_store import KeyRange, count_takings, keys_at
+from app.finance.ledger_line_store import KeyRange, count_ledger_lines, keys_at
 from app.finance.matching_store import hold_snapshot, in_step, rows_to_read, share_snapshot
 from app.finance.reconcile_rows import Known, Snapshot
 from app.orders.rebuild import Helpers
@@ -45,7 +45,7 @@ Save = Callable[[Sequence[Decision]], Awaitable[None]]
 SHARED_S: Final = 5.0
 """Seconds for all processes to hold the snapshot, which takes them milliseconds: others wait."""
 
-SUSPENDED: Final = (
+TOO_SLOW: Final = (
     "a process that matches did not answer in time, and nothing of this run is kept: run it again "
     "when the machine has less to do, or with --jobs 1"
 )
@@ -72,17 +72,17 @@ class Ranges:
         """Let all of them hold this snapshot, of which nothing was read yet. Raises
         UnreachableError where a process died."""
         for _, pipe in self._made:
-            await _told(pipe.recv)  # it has opened the database
+            await _over_pipe(pipe.recv)  # it has opened the database
         try:
             # On SQLite nobody else writes until all hold it.
             async with context.store.writing(), asyncio.timeout(SHARED_S):
                 name = await share_snapshot(snapshot.connection)
                 for _, pipe in self._made:
-                    await _told(pipe.send, name)
+                    await _over_pipe(pipe.send, name)
                 for _, pipe in self._made:
-                    await _told(pipe.recv)
+                    await _over_pipe(pipe.recv)
         except TimeoutError:
-            raise UnreachableError(SUSPENDED) from None
+            raise UnreachableError(TOO_SLOW) from None
         self._ranges = await _cut(snapshot, len(self._made))
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[Part]:
@@ -91,8 +91,8 @@ class Ranges:
         turn = asyncio.Lock()
 
         async def one(keys: KeyRange, pipe: Pipe) -> Part:
-            await _told(pipe.send, (known, keys))
-            while not isinstance(said := await _told(pipe.recv), Part):
+            await _over_pipe(pipe.send, (known, keys))
+            while not isinstance(said := await _over_pipe(pipe.recv), Part):
                 if isinstance(said, int):
                     progress(said)
                 else:
@@ -123,7 +123,7 @@ class Ranges:
             pipe.close()
 
 
-async def _told(use: Callable[..., Any], *words: object) -> Any:
+async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
     """What a process says, or what is said to it. Raises UnreachableError where it died, and as it
     did where it failed."""
     try:
@@ -157,7 +157,7 @@ async def ranges_of(
 
 
 async def _cut(snapshot: Snapshot, parts: int) -> list[KeyRange]:
-    count = await count_takings(snapshot.connection)
+    count = await count_ledger_lines(snapshot.connection)
     places = [count * part // parts for part in range(1, parts)]
     cuts = await keys_at(snapshot.connection, places)
     pairs = zip(["", *cuts], [*cuts, None], strict=True)

@@ -303,7 +303,7 @@ def _facts(done: Withdrawn) -> dict[str, str | int]:
 
 
 def withdrawal_kind(context: AppContext) -> ProposalKind:
-    """LedgerLine back an import of more than one person may accept alone."""
+    """Taking back an import of more than one person may accept alone."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.store.writing() as connection:

@@ -111,9 +111,7 @@ async def claim_message(
     return claimed.rowcount == 1
 
 
-async def note_notified(
-    connection: AsyncConnection, message: AlarmMessage, *, now: Instant
-) -> None:
+async def put_notified(connection: AsyncConnection, message: AlarmMessage, *, now: Instant) -> None:
     """It was told that it is raised."""
     await connection.execute(
         text(

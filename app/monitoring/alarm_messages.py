@@ -30,8 +30,8 @@ from app.monitoring.alarm_message_store import (
     claim_message,
     delete_message,
     messages_due,
-    note_notified,
     put_failed,
+    put_notified,
     put_over,
     put_seen,
 )
@@ -221,7 +221,7 @@ class AlarmMessages:
             return False
         async with self._context.store.writing() as connection:  # (4)
             if message.over_at is None:
-                await note_notified(connection, message, now=self._context.clock.now())
+                await put_notified(connection, message, now=self._context.clock.now())
             else:
                 await delete_message(connection, message)
         return True

@@ -1,4 +1,4 @@
-"""LedgerLine an alarm: who is at it, and how far, so that two people do not do the same.
+"""Taking an alarm: who is at it, and how far, so that two people do not do the same.
 
 It changes nothing about the alarm, which ends by itself when its reason does; who was at it is then
 forgotten here and stays in the trail.

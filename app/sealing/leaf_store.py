@@ -78,6 +78,10 @@ class Leaf(NamedTuple):
         return found
 
 
+LEAF_SELECT: Final = ", ".join(Leaf._fields)
+"""The columns of `log_leaves` that make one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind of rows that are sealed.

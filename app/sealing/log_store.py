@@ -20,7 +20,7 @@ from app.database.statements import (
     select_rows,
     statement,
 )
-from app.sealing.leaf_store import Leaf
+from app.sealing.leaf_store import LEAF_SELECT, Leaf
 from app.sealing.log_queue_store import Found
 from app.sealing.order_store import OrderBook
 from reconcile.instants import Instant
@@ -98,7 +98,7 @@ def _note_found(connection: PlainConnection, found: Found) -> None:
 
 _LEAVES: Final = table("log_leaves", *map(column, Leaf._fields))
 _LEAVES_OF: Final = statement(
-    "SELECT {leaf} FROM log_leaves WHERE subject IN ({})", leaf=", ".join(Leaf._fields)
+    "SELECT {leaf} FROM log_leaves WHERE subject IN ({})", leaf=LEAF_SELECT
 )
 
 

@@ -14,8 +14,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import new_secret
-from app.database.statements import PlainConnection, insert_rows, select_in, stream
-from app.sealing.leaf_store import READING, Leaf, Place, Sealable, leaf_of
+from app.database.statements import PlainConnection, insert_rows, select_in, statement, stream
+from app.sealing.leaf_store import LEAF_SELECT, READING, Leaf, Place, Sealable, leaf_of
 from reconcile.transparency.order_tree import order_commitment
 from reconcile.transparency.readings import sealed_reading
 
@@ -168,11 +168,11 @@ async def forget_order(connection: AsyncConnection, order: str) -> None:
     )
 
 
-_READ_AGAIN: Final = (
-    "SELECT number, kind, subject, document, hash FROM log_leaves "
-    "WHERE subject >= ? AND subject < ? ORDER BY number"
+_READ_AGAIN: Final = statement(
+    "SELECT {leaf} FROM log_leaves WHERE subject >= ? AND subject < ? ORDER BY number",
+    leaf=LEAF_SELECT,
 )
-_FIRST: Final = "SELECT number, kind, subject, document, hash FROM log_leaves WHERE subject = ?"
+_FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject = ?", leaf=LEAF_SELECT)
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
@@ -188,7 +188,7 @@ def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[
     return found
 
 
-_NUMBERED: Final = "SELECT number, kind, subject, document, hash FROM log_leaves WHERE number = ?"
+_NUMBERED: Final = statement("SELECT {leaf} FROM log_leaves WHERE number = ?", leaf=LEAF_SELECT)
 
 
 def chain_of(connection: PlainConnection, named: NamedOrder) -> list[Leaf]:

@@ -352,10 +352,10 @@ class BreakContract:
         [
             ((), "nothing is booked; it is about KES 2,000.00."),
             ((Money(minor=2000_00, currency="KES"),), "KES 2,000.00 is written off."),
-            ((Money(minor=-20_00, currency="KES"),), "KES 20.00 more than was told is kept."),
+            ((Money(minor=-20_00, currency="KES"),), "KES 20.00 more than was reported is kept."),
             (
                 (Money(minor=5, currency="KES"), Money(minor=-7_00, currency="USD")),
-                "KES 0.05 is written off, and USD 7.00 more than was told is kept.",
+                "KES 0.05 is written off, and USD 7.00 more than was reported is kept.",
             ),
             (None, "KES 2,000.00 is written off."),
         ],

@@ -58,7 +58,7 @@ async def orders(store: Store) -> None:
 
 
 class PolicyContract:
-    """LedgerLine up a policy. A subclass gives `url`."""
+    """Taking up a policy. A subclass gives `url`."""
 
     @pytest.mark.alike
     async def test_a_changed_policy_sets_every_order_due(self, store: Store) -> None:

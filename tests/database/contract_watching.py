@@ -16,8 +16,8 @@ from app.monitoring.alarm_message_store import (
     claim_message,
     delete_message,
     messages_due,
-    note_notified,
     put_failed,
+    put_notified,
     put_over,
     put_seen,
 )
@@ -197,7 +197,7 @@ class WatchingContract:
             assert await claim_message(connection, mail, until=seconds(9))
             assert not await claim_message(connection, mail, until=seconds(9))
             assert await messages_due(connection, T) == [post]
-            await note_notified(connection, mail, now=seconds(1))
+            await put_notified(connection, mail, now=seconds(1))
             await put_failed(connection, post, again_at=seconds(7))
             await put_seen(connection, replace(mail, seen_at=seconds(5), raised_at=seconds(5)))
             await put_over(connection, unseen_since=seconds(3), now=seconds(6))
