@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from app.core.logs import configure_logging
 from app.database import schema
 from app.providers import profile
+from tests.inline import statements_at_once, statements_in_threads
 from tests.memory import memory
 from tests.searching import examples
 
@@ -110,7 +111,15 @@ def made_once() -> Iterator[None]:
         patch.object(jinja2.Environment, "compile", _compiled_once(jinja2.Environment.compile)),
         patch.object(typer.main, "get_command", cache(typer.main.get_command)),
         patch.object(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context)),
+        statements_at_once(),
     ):
+        yield
+
+
+@pytest.fixture
+def database_in_threads() -> Iterator[None]:
+    """SQLite as the product runs it, for the tests of what its threads are for."""
+    with statements_in_threads():
         yield
 
 

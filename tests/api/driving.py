@@ -11,7 +11,7 @@ import re
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from app.receiving.reader import Reader
 from reconcile.instants import SECOND, Instant, format_instant
 from tests.database.made import put_new
 from tests.reconcile.build import T
+from tests.rounds import standing_still
 from tests.waiting import PATIENCE_S
 
 KEY = b"a key for tests, not a secret"
@@ -217,17 +218,22 @@ async def driving(
     *,
     with_worker: bool = True,
     raising: bool = False,
+    looking: bool = False,
     at: Instant = T,
     **more: str,
 ) -> AsyncIterator[Driver]:
     """A service with its clock at T, or `at`. With `raising`, an error in it fails the test at
-    once. Settings that stand in a dict are declared as `dict[str, Any]`: of a `dict[str, str]` a
-    checker believes that it may hold `at` too."""
+    once; with `looking` its watchdog looks, and its evidence is sealed. Settings that stand in a
+    dict are declared as `dict[str, Any]`: of a `dict[str, str]` a checker believes that it may hold
+    `at` too."""
     settings = load_settings(environ(folder, **more), serving=True)
     clock = SetClock(at)
     put_new(folder / "t.db")
     work: Work = "all" if with_worker else "reading"
-    async with open_service(settings, clock=clock, work=work) as service:
+    async with AsyncExitStack() as stack:
+        with nullcontext() if looking else standing_still():
+            opened = open_service(settings, clock=clock, work=work)
+            service = await stack.enter_async_context(opened)
         transport = Following(service, raising=raising)
         async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
             context = replace(service.context, phone_key=None)

@@ -173,7 +173,7 @@ async def world(
             "SHOP__URL": "https://shop.example/outcomes",
             "SHOP__SECRET": SHOP_SECRET,
         }
-        async with driving(folder, **more) as driver:
+        async with driving(folder, looking=True, **more) as driver:
             own = driver.service
             config = uvicorn.Config(
                 own.application, ws="none", lifespan="off", log_config=None, proxy_headers=False

@@ -88,7 +88,7 @@ async def test_who_may_not_and_what_cannot_be_built(
         file.write_bytes(b"abc")  # noqa: ASYNC240
 
     monkeypatch.setattr("app.bootstrap_bundles.building_bundles", lambda settings: build)
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         program = await issue_token(driver.context, name="any", scopes=TOKEN_SCOPES)
         tokens = {role: await own_token(driver, role) for role in ("admin", "viewer", "finance")}
         for token, code in ((program, "scope_missing"), (tokens["viewer"], "role_missing")):

@@ -50,7 +50,7 @@ async def test_a_worker_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise RuntimeError("planned")
 
     monkeypatch.setattr(worker, "refold_due", fail)
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.service.stopped()
         status, reasons = await broken(driver)
         assert status == 503
@@ -71,7 +71,7 @@ async def test_a_worker_outlives_passing_trouble(
 
     monkeypatch.setattr(worker, "refold_due", fail_twice)
     monkeypatch.setattr(worker, "IDLE_S", 0.02)
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         page = (await driver.api("GET", "/outcomes?wait=60")).json()
         assert [each["outcome"] for each in page["outcomes"]] == ["succeeded"]
@@ -83,7 +83,7 @@ async def test_a_worker_outlives_passing_trouble(
 )
 async def test_a_poisoned_store(tmp_path: Path, fault: Any, reason: str) -> None:
     """After one such error nothing is acknowledged, readiness is red, the service asks to end."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
         inbox = driver.service.store.inbox_file
         assert inbox is not None
@@ -122,7 +122,7 @@ async def test_readiness_tries_after_a_failed_commit(
 ) -> None:
     """After a failed commit readiness is red for as long as the trouble lasts, and no longer,
     though no delivery comes: a balancer sends none to a service that is not ready."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         store = driver.service.store
         async with trouble(store):
             if trouble is a_full_disk:
@@ -189,7 +189,7 @@ async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.M
     space has returned they are taken again."""
     free = [1024 * 1024 * 1024]
     monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
         inbox = driver.service.store.receiving.inbox
@@ -224,12 +224,12 @@ async def test_a_start_with_too_little_room(
         "CHECKOUT__BASE_URL": "http://127.0.0.1:9",
         "CHECKOUT__TOKEN": "test_token_4f1d9c",
     }
-    async with driving(tmp_path, **sessions) as driver:
+    async with driving(tmp_path, looking=True, **sessions) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
         await driver.api("GET", "/orders")  # makes the token
         await held_for_a_while(driver)
     free[0] = 64 * 1024 * 1024 - 1
-    async with driving(tmp_path, **sessions) as again:
+    async with driving(tmp_path, looking=True, **sessions) as again:
         again.token = driver.token
         await soon(lambda: "sessions again" in log.getvalue() or again.service.broken)
         assert again.service.broken == []
@@ -257,7 +257,7 @@ async def test_deliveries_that_cannot_be_written_again_and_again(
 ) -> None:
     """A trigger of somebody's aborts each write: every sender is asked to come again, and after
     three in a row readiness, figures and log say so; until one is written, or would be."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         assert (await driver.send(event("e0"))).status_code == 200
         inbox = driver.service.store.receiving.inbox.writer
         async with inbox.transaction() as connection:
@@ -288,7 +288,7 @@ async def test_deliveries_that_cannot_be_written_again_and_again(
 
 async def test_deliveries_that_cannot_be_appended(tmp_path: Path, log: io.StringIO) -> None:
     """What was accepted is kept, readiness says so whoever sends, and all is read afterwards."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         async with driver.service.store.writing() as connection:
             await connection.exec_driver_sql(
                 "CREATE TRIGGER no BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END"

@@ -84,7 +84,7 @@ async def desk_in(folder: Path) -> AsyncIterator[Desk]:
         "SHOP__SECRET": "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=",
         "EVIDENCE__WITNESSES": f"{WITNESS} https://witness.example",
     }
-    async with driving(folder, with_worker=False, **settings) as driver:
+    async with driving(folder, with_worker=False, looking=True, **settings) as driver:
         desk = Desk(driver)
         await desk.begin()
         yield desk

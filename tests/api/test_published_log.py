@@ -29,7 +29,9 @@ async def sealed(driver: Driver, folder: Path) -> None:
 
 async def test_a_stranger_follows_the_log_without_a_token(tmp_path: Path) -> None:
     """Key, checkpoint, and after more has come the proof that the new one began with the old."""
-    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+    async with driving(
+        tmp_path, with_worker=False, EVIDENCE__PUBLISH="true", looking=True
+    ) as driver:
         heads = []
         for name in ("e1", "e2"):
             await driver.send(event(name))
@@ -51,7 +53,9 @@ async def test_a_stranger_follows_the_log_without_a_token(tmp_path: Path) -> Non
 
 async def test_that_it_was_shown_is_noted_once_an_hour(tmp_path: Path) -> None:
     """What was shown cannot be unsaid: `log verify` compares with it."""
-    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+    async with driving(
+        tmp_path, with_worker=False, EVIDENCE__PUBLISH="true", looking=True
+    ) as driver:
         shown = []
         for name, later in (("e1", 0), ("e2", 59), ("e3", 1), ("e4", 200)):
             driver.clock.put(Instant(driver.clock.now() + later * MINUTE))
@@ -73,7 +77,7 @@ async def test_what_witnesses_have_cosigned_is_shown_with_their_signatures(tmp_p
         "EVIDENCE__PUBLISH": "true",
         "EVIDENCE__WITNESSES": f"{key.key} https://one.example",
     }
-    async with driving(tmp_path, with_worker=False, **settings) as driver:  # type: ignore[arg-type]
+    async with driving(tmp_path, with_worker=False, looking=True, **settings) as driver:  # type: ignore[arg-type]
         await driver.send(event("e1"))
         await sealed(driver, tmp_path)
         told = (await driver.client.get(f"{PLACE}/")).json()
@@ -91,7 +95,9 @@ async def test_what_witnesses_have_cosigned_is_shown_with_their_signatures(tmp_p
 
 
 async def test_before_anything_is_sealed_there_is_nothing(tmp_path: Path) -> None:
-    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+    async with driving(
+        tmp_path, with_worker=False, EVIDENCE__PUBLISH="true", looking=True
+    ) as driver:
         for place in ("/checkpoint", "/cosigned", "/consistency/1/2"):
             answer = await driver.client.get(PLACE + place)
             assert answer.status_code == 404, place
@@ -101,7 +107,9 @@ async def test_before_anything_is_sealed_there_is_nothing(tmp_path: Path) -> Non
     "sizes", ["0/1", "2/1", "1/x", "-1/2", "1/99", "1/" + "9" * 40, "\u0661/2", "1/2/3", "1"]
 )
 async def test_sizes_that_were_none_are_refused(tmp_path: Path, sizes: str) -> None:
-    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+    async with driving(
+        tmp_path, with_worker=False, EVIDENCE__PUBLISH="true", looking=True
+    ) as driver:
         await driver.send(event("e1"))
         await sealed(driver, tmp_path)
         answer = await driver.client.get(f"{PLACE}/consistency/{sizes}")
@@ -110,6 +118,6 @@ async def test_sizes_that_were_none_are_refused(tmp_path: Path, sizes: str) -> N
 
 
 async def test_it_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         for place in ("/", "/checkpoint", "/cosigned", "/consistency/1/2"):
             assert (await driver.client.get(PLACE + place)).status_code == 404

@@ -36,7 +36,7 @@ async def _bundled(folder: Path) -> Bundled:
     settings = load_settings(environ(folder))
     request = BundleRequest(order="ORD-1", as_of=LATER, reason="the bench")
     building, verifying, built = [], [], list[Built]()
-    async with driving(folder, with_worker=False) as driver:
+    async with driving(folder, with_worker=False, looking=True) as driver:
         await live_through(driver)
         signer = await signer_of(driver.context, settings)
         for _ in range(TIMES):

@@ -106,7 +106,7 @@ def axe() -> str | None:
 async def prepared(folder: Path) -> tuple[str, str, str]:
     """A database with orders, refused deliveries, an admin and somebody of support; the cookies of
     their sessions; and the id of a proposal of somebody else."""
-    async with driving(folder, at=_now()) as driver:
+    async with driving(folder, at=_now(), looking=True) as driver:
         await driver.send(event("evt_1"))
         await driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
         await driver.send(of_order("ORD-2", "evt_2", "declined"))

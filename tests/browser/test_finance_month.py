@@ -106,7 +106,7 @@ async def prepared(folder: Path) -> str:
     (mappings / "our shop.toml").write_text(OF_SHOP)
     (folder / "payouts-october.csv").write_text(STATEMENT)
     (folder / "rechnungen.csv").write_text(BOOK)
-    async with driving(folder, at=THEN) as driver:
+    async with driving(folder, at=THEN, looking=True) as driver:
         for place, (number, payment, amount) in enumerate(PAID):
             await driver.send(
                 event(

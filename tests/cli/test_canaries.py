@@ -141,7 +141,7 @@ def test_none_comes_out(run: Run, tmp_path: Path) -> None:
     canaries, log = Canaries(), io.StringIO()
 
     async def fill() -> tuple[str, list[str]]:
-        async with driving(tmp_path, with_worker=True) as driver:
+        async with driving(tmp_path, with_worker=True, looking=True) as driver:
             await driver.api("GET", "/orders")
             told = await through_the_routes(driver, canaries)
             ids = driver.rows("SELECT id FROM deliveries UNION SELECT id FROM rejections")

@@ -21,7 +21,7 @@ SOME = 25
 
 async def fill(folder: Path, canaries: Canaries) -> None:
     """A payment, and something of which the ledger does not know yet."""
-    async with driving(folder, with_worker=False) as driver:
+    async with driving(folder, with_worker=False, looking=True) as driver:
         await driver.send(event("e1", customer={"phone": canaries.phone()}))
         await driver.send(of_order("O-2", "e2", "pending"))
         await driver.send(event("e3", environment="live"))

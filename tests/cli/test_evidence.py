@@ -20,7 +20,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 async def _fill(folder: Path) -> None:
-    async with driving(folder) as driver:
+    async with driving(folder, looking=True) as driver:
         for _ in range(2):
             await driver.send(event("e1", customer={"phone": PHONE}))
 

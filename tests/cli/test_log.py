@@ -137,7 +137,7 @@ def test_an_operator_of_the_right_role_rotates(run: Run, filled: dict[str, str])
 
 
 async def test_the_service_seals_by_itself_and_says_how_far(tmp_path: Path) -> None:
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         for number in range(3):
             await driver.send(of_order(f"O-{number}", f"e{number}"))
         sealed = "SELECT count(*) FROM log_leaves WHERE kind='delivery'"
@@ -157,7 +157,7 @@ async def test_the_service_seals_by_itself_and_says_how_far(tmp_path: Path) -> N
 async def test_a_receiver_without_a_worker_needs_no_key_and_is_ready_with_a_backlog(
     tmp_path: Path,
 ) -> None:
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(of_order("O-1", "e1"))
         assert await driver.ready()
         assert "the task that seals the evidence" not in dict(driver.service.parts)

@@ -21,7 +21,7 @@ __all__ = ["run"]
 
 async def _by_an_earlier_version(folder: Path) -> None:
     with rules_of_before():
-        async with driving(folder) as driver:
+        async with driving(folder, looking=True) as driver:
             await driver.send(event("e1"))
             await driver.send(of_order("O-2", "e2"))
             await driver.send(of_order("O-3", "e3", "declined"))

@@ -40,7 +40,7 @@ def send(folder: Path, *events: dict[str, Any], days: int = -2) -> None:
     """Deliver these, two days before the commands of a test unless said otherwise."""
 
     async def sending() -> None:
-        async with driving(folder, with_worker=False, at=T + days * DAY) as driver:
+        async with driving(folder, with_worker=False, at=T + days * DAY, looking=True) as driver:
             driver.context = driver.service.context
             for each in events:
                 assert (await driver.send(each)).status_code == 200

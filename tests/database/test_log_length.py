@@ -77,12 +77,14 @@ async def longest(store: Store) -> int:
     return pages
 
 
+@pytest.mark.usefixtures("database_in_threads")
 async def test_readers_that_overlap_do_not_keep_the_log_growing(url: str) -> None:
     """It comes to twice its length, and to what is written until its readers are done."""
     async with opened(url) as store, looked_at(store):
         assert 2 * PAGES <= await longest(store) < 4 * PAGES
 
 
+@pytest.mark.usefixtures("database_in_threads")
 async def test_without_waiting_for_them_it_grows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same readers, and a service that never waits."""
     monkeypatch.setattr(LogLength, "_may_insist", lambda log: False)

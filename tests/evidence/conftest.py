@@ -56,7 +56,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
     folder = tmp_path_factory.mktemp("evidence")
 
     async def world() -> Bundles:
-        async with driving(folder, with_worker=False) as driver:
+        async with driving(folder, with_worker=False, looking=True) as driver:
             await live_through(driver)
             redacted = await build(driver, folder)
             full = await build(driver, folder, reason="dispute 12")

@@ -80,7 +80,7 @@ async def lived(driver: Driver) -> AppContext:
 
 
 async def test_it_is_kept_once_listed_detached_and_the_trail_tells(tmp_path: Path) -> None:
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         context = await lived(driver)
         first = await one(context, carrier="DHL", tracking="JD0146")
         other = await one(context, subject="ORD-2", kind="terms")
@@ -111,7 +111,7 @@ async def test_it_is_kept_once_listed_detached_and_the_trail_tells(tmp_path: Pat
 async def test_what_is_not_taken_is_refused_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         context = await lived(driver)
         with pytest.raises(UsageError, match="print it to a PDF"):
             await one(context, b"MZ\0")
@@ -138,7 +138,7 @@ async def test_what_is_not_taken_is_refused_with_what_to_do(
 
 
 async def test_only_finance_and_support_attach_and_look(tmp_path: Path) -> None:
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         context = await lived(driver)
         roles: dict[str, Role] = {"Ann": "admin", "Sue": "support", "Vic": "viewer"}
         for name, role in roles.items():
@@ -156,7 +156,7 @@ async def test_only_finance_and_support_attach_and_look(tmp_path: Path) -> None:
 
 
 async def test_what_was_attached_to_a_break_is_its_orders_too(tmp_path: Path) -> None:
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         context = await lived(driver)
         async with context.store.writing() as connection:
             await connection.execute(
@@ -179,7 +179,7 @@ def exhibits(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
     folder = tmp_path_factory.mktemp("attachments")
 
     async def world() -> Bundles:
-        async with driving(folder, with_worker=False) as driver:
+        async with driving(folder, with_worker=False, looking=True) as driver:
             context = await lived(driver)
             await one(context, carrier="DHL", tracking="JD0146")
             await one(context, PNG, name="receipt.png", kind="receipt")
@@ -280,7 +280,7 @@ def test_a_forged_attachment_is_found(
 
 
 async def test_as_of_an_instant_before_it_was_attached_it_is_not_there(tmp_path: Path) -> None:
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         context = await lived(driver)
         before = driver.clock.now()
         driver.clock.put(LATER)

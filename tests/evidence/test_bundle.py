@@ -109,7 +109,7 @@ def test_nothing_personal_is_in_a_redacted_bundle(bundles: Bundles) -> None:
 
 async def test_a_number_in_a_reference_is_masked_everywhere(tmp_path: Path) -> None:
     """An order that is named by its customer's number: the bundle says so nowhere, and holds."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         body = event("e1", order={"reference": PHONE}, customer={"phone": PHONE})
         await driver.send(body)
         driver.clock.put(LATER)
@@ -123,7 +123,7 @@ async def test_a_number_in_a_reference_is_masked_everywhere(tmp_path: Path) -> N
 async def test_a_number_in_a_header_or_an_answer_is_masked(tmp_path: Path) -> None:
     """What is shown of headers and of the service's answer, by name, too, where no body says whose
     number it is; a full bundle has both as they came."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         body = json.dumps(event("e1", customer={"phone": PHONE})).encode()
         others = [(b"x-mobile", OTHER.encode()), (b"x-customer-name", CUSTOMER.encode())]
         await driver.send(body, [*signed(body), (b"x-msisdn", PHONE.encode()), *others])
@@ -140,7 +140,7 @@ async def test_a_number_in_a_header_or_an_answer_is_masked(tmp_path: Path) -> No
 
 
 async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path: Path) -> None:
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
         staff: dict[str, Role] = {"Boss": "admin", "Sue": "support", "Fin": "finance"}
@@ -165,7 +165,7 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
 
 
 async def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         with pytest.raises(NotFoundError, match="nothing is known"):
             await build(driver, tmp_path, "ORD-2", as_of=None)
@@ -179,7 +179,7 @@ async def test_a_bundle_beyond_its_bounds_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With what to do: an earlier instant knows less."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
         for name in ("AT_ONCE", "MAX_BYTES"):
@@ -194,7 +194,7 @@ async def test_a_bundle_beyond_its_bounds_is_refused(
 
 async def test_an_order_of_which_nothing_arrived(tmp_path: Path) -> None:
     """What the shop did and the service never said is evidence, too."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "5.00", "currency": "KES"})
         driver.clock.put(LATER)
         found = verify_evidence(await build(driver, tmp_path))
@@ -221,7 +221,7 @@ def test_no_reference_becomes_the_name_of_a_file(forger: EvidenceKey) -> None:
 
 async def test_a_bundle_is_the_same_whoever_serves_beside_it(tmp_path: Path) -> None:
     """Built from the command's own store while the service runs and seals on its own."""
-    async with driving(tmp_path, with_worker=True) as driver:
+    async with driving(tmp_path, with_worker=True, looking=True) as driver:
         await live_through(driver)
         driver.clock.put(LATER + MINUTE)  # what the worker still concludes is of after LATER
         first = await build(driver, tmp_path)

@@ -45,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("complete")
 
     async def made() -> World:
-        async with driving(folder, with_worker=False) as driver:
+        async with driving(folder, with_worker=False, looking=True) as driver:
             signer = await signer_of(driver.context, load_settings(environ(folder)))
             for name, order in (("o1", "ORD-2"), ("e1", "ORD-1"), ("e2", "ORD-1")):
                 await driver.send(event(name, "pending", order={"reference": order}))

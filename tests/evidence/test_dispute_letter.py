@@ -191,7 +191,7 @@ def letter(tmp_path_factory: pytest.TempPathFactory) -> Letter:
     folder = tmp_path_factory.mktemp("letter")
 
     async def world() -> Letter:
-        async with driving(folder, with_worker=False) as driver:
+        async with driving(folder, with_worker=False, looking=True) as driver:
             driver.context = replace(driver.service.context, zone=zone_named("Africa/Nairobi"))
             await disputed(driver)
             await exhibits(driver)
@@ -295,7 +295,7 @@ def test_the_form_is_said_by_the_files_name() -> None:
 async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
     tmp_path: Path,
 ) -> None:
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(_body("ORD-1042", "e1", "succeeded", "pay_1", T))
         driver.clock.put(T + DAY)
         found = await write(driver, tmp_path, family="fraud", respond_by=DUE)

@@ -363,7 +363,7 @@ def test_what_could_have_been_sealed_must_be(bundles: Bundles, forge: Forge) -> 
 
 async def test_what_came_just_before_may_wait_for_its_seal(tmp_path: Path) -> None:
     """It is not proven yet, and that is said first."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(T + SECOND)
         await driver.send(event("e2", "pending"))
@@ -408,7 +408,7 @@ def test_an_earlier_key_takes_more_than_the_bundles_word(
 async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
     """The old key signed that the new one follows: whoever trusts either takes a new bundle, whose
     checkpoint may still be the old key's. Where the old one's file was lost, nobody signed that."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
         settings = load_settings(environ(tmp_path))
@@ -451,7 +451,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
     folder = tmp_path_factory.mktemp("grown")
 
     async def world() -> Grown:
-        async with driving(folder, with_worker=False) as driver:
+        async with driving(folder, with_worker=False, looking=True) as driver:
             found: list[bytes] = []
             for name in ("e1", "e2"):
                 await driver.send(event(name, "pending"))
@@ -539,7 +539,7 @@ def test_a_checkpoint_of_another_key_is_the_readers_to_compare(
 async def test_what_is_masked_by_its_name_is_no_forgery(tmp_path: Path) -> None:
     """A header that is called an address, an answer that has an e-mail address and a number that is
     none: a full bundle shows them masked beside the file that has them as they came."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         body = json.dumps(event("e1")).encode()
         await driver.send(body, [*signed(body), (b"x-envoy-external-address", b"198.51.100.7")])
         opened = record("opened", "session_opened", T, session="cs_1")
@@ -554,7 +554,7 @@ async def test_what_is_masked_by_its_name_is_no_forgery(tmp_path: Path) -> None:
 
 
 async def test_an_order_without_deliveries_says_so(tmp_path: Path) -> None:
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "5.00", "currency": "KES"})
         driver.clock.put(LATER)
         found = verify_evidence(await build(driver, tmp_path, reason="why"))
@@ -572,7 +572,7 @@ async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
 
     monkeypatch.setattr(bundle, "seal_all", nobody)
     monkeypatch.setattr(bundle, "SEAL_TRIES", 1)
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
         with pytest.raises(UsageError, match="should have been sealed and is not yet: try again"):

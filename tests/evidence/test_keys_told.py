@@ -53,7 +53,7 @@ async def built(driver: Driver, folder: Path, **sources: str) -> bytes:
 
 async def test_the_key_is_told_by_its_fingerprint_and_never_shown(tmp_path: Path) -> None:
     """Of two secrets the one that signed; ended or taken out, none does any more."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
         both = await built(driver, tmp_path, SOURCES__SHOP__SECRETS=f"{OTHER},{SECRET}")
@@ -73,7 +73,7 @@ async def test_the_key_is_told_by_its_fingerprint_and_never_shown(tmp_path: Path
 
 async def test_what_was_signed_is_what_the_provider_signs(tmp_path: Path) -> None:
     """With the secret, from the bundle alone: the signature of the kept bytes is the one sent."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
         archive = await built(driver, tmp_path)
@@ -99,7 +99,7 @@ async def test_anyone_checks_a_public_key_signature(
 ) -> None:
     """The key is in the bundle, in PEM; with another key, or over another body, it fails."""
     key, settings = ed25519
-    async with driving(tmp_path, **settings) as driver:
+    async with driving(tmp_path, looking=True, **settings) as driver:
         body = json.dumps(event("e1")).encode()
         content = b"msg_1.%d." % (T // 1_000_000) + body
         signature = b"v1a," + base64.b64encode(key.sign(content))

@@ -46,7 +46,7 @@ async def erased(driver: Driver, folder: Path) -> None:
 
 async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_path: Path) -> None:
     """Even the full one: digests, proofs and the ledger are left, and still verify."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await live_through(driver)
         before = await build(driver, tmp_path)
         await erased(driver, tmp_path)
@@ -75,7 +75,7 @@ async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_pa
 
 async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Path) -> None:
     """What another order claims of its payment is evidence of both, and folds as it did."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         await driver.send(event("e2", order={"reference": "ORD-2"}))
         driver.clock.put(LATER)
@@ -88,7 +88,7 @@ async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Pat
 
 async def test_a_session_that_was_opened_for_another_order_is_told(tmp_path: Path) -> None:
     """It is why this order is not paid: the letter names the other one."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         async with driver.context.store.writing() as connection:
             await add_records(connection, [session_opened("ORD-2", "cs_1")])
@@ -110,7 +110,7 @@ async def test_a_source_that_is_gone_leaves_its_evidence(tmp_path: Path) -> None
         "SOURCES__OTHER__PROFILE": "checkout",
         "SOURCES__OTHER__SECRETS": secret,
     }
-    async with driving(tmp_path, **other) as driver:
+    async with driving(tmp_path, looking=True, **other) as driver:
         assert (await driver.send(body, headers, source="other")).status_code == 200
         driver.clock.put(LATER)
         archive = await build(driver, tmp_path, reason="why")
@@ -134,7 +134,7 @@ async def test_lines_of_the_books_are_in_it_as_known_then(tmp_path: Path) -> Non
         "payment_reference,gross,fee,net,currency,settled_at,payout,type\n"
         "pay_1,1500.00,30.00,1470.00,KES,2026-11-21T00:00:00Z,po_1,payment\n"
     )
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER - TICK)
         await import_book(driver.context, ImportRequest(path=book))

@@ -48,7 +48,7 @@ async def tell(driver: Driver, folder: Path, order: str = "ORD-1") -> OrderScena
 @pytest.fixture
 async def told(tmp_path: Path) -> OrderScenario:
     """The scenario of the whole story of ORD-1."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await live_through(driver, customer=CUSTOMER)
         return await tell(driver, tmp_path)
 
@@ -68,7 +68,9 @@ async def played(
     scenario = folder / "scenario.json"
     scenario.write_text(json.dumps(document))  # nobody waits
     said: list[str] = []
-    async with driving(folder, SOURCES__SHOP__SECRETS=SANDBOX_SECRET, **settings) as driver:
+    async with driving(
+        folder, SOURCES__SHOP__SECRETS=SANDBOX_SECRET, looking=True, **settings
+    ) as driver:
         driver.clock.put(start)
         stage = Stage(
             client=driver.client,
@@ -138,7 +140,7 @@ async def test_nothing_personal_and_no_secret_is_in_it(told: OrderScenario) -> N
 
 async def test_a_deadline_that_passed_is_part_of_it(tmp_path: Path, fresh: Path) -> None:
     """An order that timed out: the replay waits until it has, and no longer."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1", "pending"))
         driver.clock.put(LATER)
         scenario = (await tell(driver, tmp_path)).document
@@ -148,7 +150,7 @@ async def test_a_deadline_that_passed_is_part_of_it(tmp_path: Path, fresh: Path)
 
 
 async def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1", order={"reference": PHONE}, customer={"phone": PHONE}))
         driver.clock.put(LATER)
         with pytest.raises(UsageError, match=r"^data\.order\.reference of .* e1 holds"):
@@ -160,7 +162,7 @@ async def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_reason_is_told_without_the_number_in_it(tmp_path: Path, fresh: Path) -> None:
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         said = {"reason": f"no wallet of {PHONE}"}
         await driver.send(event("e1", "declined", payment=said, customer={"phone": PHONE}))
         driver.clock.put(LATER)

@@ -46,7 +46,7 @@ async def test_entries_of_before_are_told_as_what_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log still verifies, the bundle holds, and its first lines say what it leaves open."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1", "pending"))
         with monkeypatch.context() as patched:
             patched.setattr(OrderBook, "leaf", of_before)
@@ -79,7 +79,7 @@ async def test_entries_of_before_are_told_as_what_they_are(
 
 async def test_a_delivery_that_found_its_order_later_is_proved(tmp_path: Path) -> None:
     """Its own entry names no order, and a later one does."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1", "pending", order=None))
         await sealed(driver, tmp_path)
         await driver.send(event("e2"))
@@ -101,7 +101,7 @@ async def test_a_reference_that_is_masked_is_proved_but_for_itself(tmp_path: Pat
     """Neither the order's key nor the salt of the reference is there to guess it with, and nothing
     is hidden whole."""
     order = f"ORD-{PHONE}"
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1", order={"reference": order}, customer=CUSTOMER))
         await sealed(driver, tmp_path)
         archive = await build(driver, tmp_path, order=order, as_of=None)

@@ -119,7 +119,7 @@ class House:
 async def house(folder: Path, *names: str) -> AsyncIterator[House]:
     """A service without orders, and witnesses of these names that do not know its log yet."""
     os.makedirs(folder, exist_ok=True)
-    async with driving(folder, with_worker=False) as driver:
+    async with driving(folder, with_worker=False, looking=True) as driver:
         witnesses = [TestWitness(name, lambda: driver.clock.now() // SECOND) for name in names]
         yield House(driver, folder, witnesses, Houses(witnesses))
 

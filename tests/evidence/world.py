@@ -76,5 +76,5 @@ async def live_through(driver: Driver, *, customer: Words | None = None) -> None
 
 async def make(folder: Path) -> None:
     """Leave a database of this world in a folder."""
-    async with driving(folder, with_worker=False) as driver:
+    async with driving(folder, with_worker=False, looking=True) as driver:
         await live_through(driver)

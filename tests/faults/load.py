@@ -16,8 +16,8 @@ from tests.api.driving import of_order, signed
 from tests.waiting import PATIENCE_S, until
 
 CONNECTIONS = 8
-PAUSE_S = 0.02
-"""Between attempts to reach a service that is not there, or that says 503."""
+REFUSED_S = 0.1
+"""For which a connection rests that was told 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,16 @@ class Connection:
 class Load:
     """Connections that send event after event until told to stop, whatever is answered."""
 
-    def __init__(self, port: int, *, name: str = "e", filler: int = 0, again: int = 4) -> None:
-        """again: every so-manieth event is delivered twice: a duplicate is a promise too."""
+    def __init__(
+        self, port: int, *, name: str = "e", filler: int = 0, again: int = 4, rest_s: float = 0.0
+    ) -> None:
+        """again: every so-manieth event is delivered twice: a duplicate is a promise too. rest_s:
+        for which a connection rests after each answer, where the load only is to go on."""
         self._port = port
         self._name = name
         self._filler = filler
         self._again = again
+        self._rest_s = rest_s
         self._stop = threading.Event()
         self.ledger = Ledger()
         self._sent: list[str] = []
@@ -152,8 +156,7 @@ class Load:
                     self._sent.append(event_id)
                     answer = connection.send(event_id, filler=self._filler)
                     self.ledger.answers.append(answer)
-                    if answer.status != 200:
-                        time.sleep(PAUSE_S)
+                    time.sleep(self._rest_s if answer.status == 200 else REFUSED_S)
             finally:
                 connection.close()
 
@@ -168,9 +171,11 @@ class Load:
 
 
 @contextmanager
-def load(port: int, *, name: str = "e", filler: int = 0, again: int = 4) -> Iterator[Load]:
+def load(
+    port: int, *, name: str = "e", filler: int = 0, again: int = 4, rest_s: float = 0.0
+) -> Iterator[Load]:
     """A load that has surely ended afterwards."""
-    driver = Load(port, name=name, filler=filler, again=again)
+    driver = Load(port, name=name, filler=filler, again=again, rest_s=rest_s)
     driver.start()
     try:
         yield driver

@@ -78,7 +78,7 @@ def test_a_worker_ends_with_its_part_and_is_started_again(tmp_path: Path) -> Non
     """Deliveries are taken all the same, since they are only kept; readiness says that nothing is
     read, and the next start reads all of it."""
     with a_service(tmp_path, script=script(FAILING_WORKER)) as service:
-        with load(service.port) as driver:
+        with load(service.port, rest_s=0.1) as driver:
             driver.until(50)
             # A reader that has not begun yet is none that runs, either.
             until(lambda: b"the process that reads the inbox has ended" in service.process.log)

@@ -25,10 +25,10 @@ def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Path) -> None:
     """Nothing more is acknowledged, and the service asks to be ended."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1"))
     damage(tmp_path / "t.db")
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         async with asyncio.timeout(PATIENCE_S):
             await driver.service.stopped()
         assert (await driver.send(event("e2"))).status_code == 503
@@ -36,6 +36,7 @@ async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Pat
         assert "the database file failed" in driver.service.broken
 
 
+@pytest.mark.usefixtures("database_in_threads")
 async def test_a_look_is_cut_short_when_the_service_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,6 +48,6 @@ async def test_a_look_is_cut_short_when_the_service_stops(
         return text(checks.get(sql, sql))
 
     monkeypatch.setattr("app.database.facts.text", asked)
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1"))
     assert driver.service.broken == []

@@ -48,7 +48,7 @@ CHECKED = [
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
     """A service of the sandbox."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         yield driver
 
 
@@ -57,7 +57,7 @@ async def live(tmp_path: Path) -> AsyncIterator[Driver]:
     """A service of the live environment."""
     folder = tmp_path / "live"
     folder.mkdir(0o700)
-    async with driving(folder, ENVIRONMENT="live") as driver:
+    async with driving(folder, ENVIRONMENT="live", looking=True) as driver:
         yield driver
 
 

@@ -90,7 +90,7 @@ async def test_each_is_told_once_and_so_is_its_recovery(tmp_path: Path) -> None:
     """In each way, however often it is seen, and by whichever process after a restart."""
     pager = Pager()
     with mail_server() as server:
-        async with driving(tmp_path, with_worker=False) as driver:
+        async with driving(tmp_path, with_worker=False, looking=True) as driver:
             ways: dict[str, TellsAlarms] = {"post": pager.way, "mail": mailing(server)}
             first = telling(driver, **ways)
             assert [await looked(driver, first, LASTING) for _ in range(3)] == [2, 0, 0]
@@ -110,7 +110,7 @@ async def test_each_is_told_once_and_so_is_its_recovery(tmp_path: Path) -> None:
 
 async def test_a_post_is_signed_and_says_what_and_since_when(tmp_path: Path) -> None:
     pager = Pager()
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await looked(driver, telling(driver, post=pager.way), LASTING)
         now = driver.clock.now()
     (request,) = pager.seen
@@ -125,7 +125,7 @@ async def test_what_is_not_taken_is_told_again_by_itself(tmp_path: Path) -> None
     """With the same id, after a pause that grows; the other way is not told twice."""
     pager = Pager(503, 503)
     with mail_server() as server:
-        async with driving(tmp_path, with_worker=False) as driver:
+        async with driving(tmp_path, with_worker=False, looking=True) as driver:
             messages = telling(driver, post=pager.way, mail=mailing(server))
             assert await looked(driver, messages, LASTING) == 1
             pauses: list[int] = []
@@ -144,7 +144,7 @@ async def test_what_is_not_taken_is_told_again_by_itself(tmp_path: Path) -> None
 
 async def test_two_processes_tell_it_once(tmp_path: Path) -> None:
     pager = Pager()
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         one, other = telling(driver, post=pager.way), telling(driver, post=pager.way)
         await one.note(LASTING)
         await other.note(LASTING)
@@ -155,7 +155,7 @@ async def test_two_processes_tell_it_once(tmp_path: Path) -> None:
 async def test_what_was_told_in_the_same_instant_is_no_other_s_to_tell(tmp_path: Path) -> None:
     """Whoever has read that it is due, and comes later, finds it told."""
     pager = Pager()
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         messages = telling(driver, post=pager.way)
         await messages.note(LASTING)
         now = driver.clock.now()
@@ -177,7 +177,7 @@ async def test_one_that_ended_while_it_told_is_followed(tmp_path: Path) -> None:
             raise Ending
 
     pager = Pager()
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         dying, next_one = telling(driver, post=Dies()), telling(driver, post=pager.way)
         with pytest.raises(Ending):
             await looked(driver, dying, LASTING)
@@ -190,7 +190,7 @@ async def test_one_that_ended_while_it_told_is_followed(tmp_path: Path) -> None:
 async def test_one_that_comes_and_goes_is_not_over(tmp_path: Path) -> None:
     """Until nobody has seen it for a while; and who was not told of it hears of no recovery."""
     pager, silent = Pager(), Pager(503, 503, 503, 503, 503, 503, 503)
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         messages = telling(driver, post=pager.way)
         for _ in range(8):
             await looked(driver, messages, LASTING)
@@ -210,7 +210,7 @@ async def test_one_that_comes_and_goes_is_not_over(tmp_path: Path) -> None:
 
 async def test_a_recovery_is_given_up_after_a_day(tmp_path: Path) -> None:
     pager = Pager(200, *[500] * 99)
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         messages = telling(driver, post=pager.way)
         await looked(driver, messages, LASTING)
         assert await over(driver, messages) == 0
@@ -235,11 +235,11 @@ async def test_a_service_tells_what_its_watchdog_sees(
     }
     for name in ("told", "untold"):
         (tmp_path / name).mkdir()
-    async with driving(tmp_path / "told", with_worker=False, **told) as driver:
+    async with driving(tmp_path / "told", with_worker=False, looking=True, **told) as driver:
         assert "the task that tells of alarms" in dict(driver.service.parts)
         await driver.service.watchdog.look()
         assert driver.rows(kept) == [("held", "post")]
-    async with driving(tmp_path / "untold", with_worker=False) as driver:
+    async with driving(tmp_path / "untold", with_worker=False, looking=True) as driver:
         await driver.service.watchdog.look()
         assert driver.rows(kept) == []
 

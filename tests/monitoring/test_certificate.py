@@ -71,7 +71,7 @@ async def figure(driver: Driver) -> list[str]:
 
 async def test_the_figures_tell_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = shows(monkeypatch, ("TLSv1.3", None, EARLIEST + 20_000 * DAY))
-    async with driving(tmp_path, with_worker=False, PUBLIC_URL=ADDRESS) as driver:
+    async with driving(tmp_path, with_worker=False, PUBLIC_URL=ADDRESS, looking=True) as driver:
         await soon(lambda: bool(asked))
         (line,) = await figure(driver)
         assert float(line.split()[1]) == 20_000 * DAY // SECOND
@@ -82,7 +82,9 @@ async def test_nothing_is_asked_without_an_https_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = shows(monkeypatch, ("TLSv1.3", None, T))
-    async with driving(tmp_path, with_worker=False, PUBLIC_URL="http://127.0.0.1:8080") as driver:
+    async with driving(
+        tmp_path, with_worker=False, PUBLIC_URL="http://127.0.0.1:8080", looking=True
+    ) as driver:
         assert not any("certificate" in name for name, _ in driver.service.parts)
         assert await figure(driver) == []
     assert asked == []

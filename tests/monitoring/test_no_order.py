@@ -96,7 +96,7 @@ def nameless(number: int, claim: str = "succeeded") -> dict[str, object]:
 
 async def test_until_one_is_tied(tmp_path: Path) -> None:
     """An event that names the order of its session ties the payment."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         for number in range(LEAST):
             await driver.send(nameless(number, "pending"))
             await driver.send(nameless(number))
@@ -112,7 +112,7 @@ async def test_until_one_is_tied(tmp_path: Path) -> None:
 async def test_where_much_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last hour's events do not hide those before them, nor tell what they cannot know yet."""
     monkeypatch.setattr("app.monitoring.watchdog.LOOKED_AT", 10)
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await busy(driver, LEAST, apart=MINUTE)
         driver.clock.put(driver.clock.now() + PATIENCE)
         for number in range(20):
@@ -122,7 +122,7 @@ async def test_where_much_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 async def test_where_it_worked_before(tmp_path: Path) -> None:
     """A payment of an order that came before those of none does not hide them."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(of_order("O-1", "tied"))
         # Deliveries of one moment have no order among them.
         driver.clock.put(driver.clock.now() + MINUTE)
@@ -141,7 +141,7 @@ async def busy(driver: Driver, count: int, *, apart: Duration) -> None:
 
 async def test_until_the_profile_is_corrected(tmp_path: Path) -> None:
     """What the alarm says to do ends it."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         right = driver.service.sources["shop"]
         wrong = source(tmp_path, order='"json:data.order.number"', session='"json:data.none"')
         receive_with(driver, wrong)

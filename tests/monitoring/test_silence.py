@@ -89,7 +89,7 @@ async def fill(driver: Driver, days: int) -> None:
 async def test_the_watchdog(tmp_path: Path) -> None:
     """After a week of deliveries, an hour without any is an alarm in readiness and the figures, for
     as long as it lasts, and over with the next delivery."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         dog: Watchdog = driver.service.watchdog
         await fill(driver, 7)
         last = driver.clock.now()
@@ -119,7 +119,9 @@ async def test_the_watchdog(tmp_path: Path) -> None:
 
 async def test_orders_that_shop_and_money_disagree_on(tmp_path: Path) -> None:
     """An order paid and not shipped in time, and one shipped unpaid, are counted and told."""
-    async with driving(tmp_path, with_worker=False, FULFILLMENT_WINDOW_S="60") as driver:
+    async with driving(
+        tmp_path, with_worker=False, FULFILLMENT_WINDOW_S="60", looking=True
+    ) as driver:
         await driver.send(of_order("PAID", "e1"))
         told = {"amount": "1500.00", "currency": "KES"}
         await driver.api("PUT", "/orders/PAID", json=told)

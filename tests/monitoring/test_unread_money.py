@@ -25,7 +25,7 @@ def _without_refunds(folder: Path) -> Source:
 async def test_an_alarm_until_the_profile_says_what_the_kind_means(tmp_path: Path) -> None:
     """A made-up profile that has no line for `payment.refunded` ships nothing of what may have gone
     back, says so, and is quiet once its line is there."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         right = driver.service.sources["shop"]
         receive_with(driver, _without_refunds(tmp_path))
         await driver.api("PUT", "/orders/A", json={"amount": "1500.00", "currency": "KES"})

@@ -56,7 +56,7 @@ async def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Instant]
     redelivery, an open one, a canceled one, an orphan, a body that cannot be read, two bodies of
     one id, and two orders that contest a payment; all folded."""
     folder = tmp_path_factory.mktemp("made")
-    async with driving(folder, with_worker=False) as driven:
+    async with driving(folder, with_worker=False, looking=True) as driven:
         bodies: list[Any] = [event("e1"), event("e1"), of_order("O-2", "e2", "pending"), b"{}"]
         bodies += [event("e3", "pending", order=None, session=None, payment={"reference": "p3"})]
         bodies += [of_order("O-4", "e4"), of_order("O-4", "e4", "declined")]
@@ -76,7 +76,7 @@ async def driver(made: tuple[Path, Instant], tmp_path: Path) -> AsyncIterator[Dr
     """A service on a copy of it."""
     source, at = made
     copytree(source, tmp_path, dirs_exist_ok=True)
-    async with driving(tmp_path, with_worker=False, at=at) as driven:
+    async with driving(tmp_path, with_worker=False, at=at, looking=True) as driven:
         yield driven
 
 
@@ -276,7 +276,7 @@ async def test_without_a_source(driver: Driver) -> None:
 
 async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_path: Path) -> None:
     """Told as one problem, whatever form the note has; not where notes are let go by themselves."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         driver.context = driver.service.context
         nameless = event("e2", order=None, session=None, payment={"reference": "p2"})
         for body in (event("e1"), nameless):

@@ -122,7 +122,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
     configure_logging(format="json", level="debug", stream=log)
     settings, file = load_settings(environ(tmp_path)), tmp_path / "older.backup"
     url = environ(tmp_path)["TALLYHOOK_DATABASE_URL"]
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         driver.context = driver.service.context
         await everywhere(driver)
         assert holding(driver.path) == GOES - IN_TRANSIT - OTHERWISE
@@ -158,7 +158,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
 
 async def test_what_is_kept_for_good_is_told_by_place(tmp_path: Path) -> None:
     """References that are the number, and what is sealed; each place that keeps it says why."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         driver.context = driver.service.context
         body = paid("ORD-1", "e1")
         body["data"]["payment"]["reference"] = f"pay-{PHONE}"
@@ -188,7 +188,7 @@ async def test_what_is_kept_for_good_is_told_by_place(tmp_path: Path) -> None:
 async def test_what_an_order_that_stays_keeps_is_told_by_place(tmp_path: Path) -> None:
     """Of one that is not over nothing goes: its rows and its references are counted where they
     stand, also where another order of the same number is erased."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         driver.context = driver.service.context
         await driver.send(paid("ORD-1", "e1"))
         pending = of_order("ORD-8", "e8", "pending")

@@ -51,7 +51,7 @@ async def test_the_service_prunes_by_itself(
 ) -> None:
     """After the time it lets bodies go, says so with the ledger, and the ledger is the same."""
     monkeypatch.setattr(prune, "PASS_S", 0.01)
-    async with driving(tmp_path, **ON) as driver:
+    async with driving(tmp_path, looking=True, **ON) as driver:
         await filled(driver)
         driver.clock.put(T + 30 * DAY - TICK)
         before = (await driver.api("GET", "/orders/ORD-1")).json()
@@ -72,7 +72,7 @@ async def test_the_service_prunes_by_itself(
 
 async def test_it_is_off_unless_asked_for(tmp_path: Path) -> None:
     """Without the setting nothing is ever let go, and no task runs for it."""
-    async with driving(tmp_path) as driver:
+    async with driving(tmp_path, looking=True) as driver:
         assert "the pruner" not in dict(driver.service.parts)
 
 
@@ -92,7 +92,7 @@ async def test_a_pruner_that_fails_stops_nothing(
 
     monkeypatch.setattr(prune, "PASS_S", 0.01)
     monkeypatch.setattr(prune, "settled_orders", failing)
-    async with driving(tmp_path, **ON) as driver:
+    async with driving(tmp_path, looking=True, **ON) as driver:
         await filled(driver)
         driver.clock.put(T + 31 * DAY)
         await until_pruned(driver, 2)
@@ -106,7 +106,7 @@ def test_nothing_of_it_is_left_in_the_files(
     """The dry run tells what the run then does; afterwards no file holds what was let go."""
 
     async def fill() -> str:
-        async with driving(tmp_path, with_worker=False) as driver:
+        async with driving(tmp_path, with_worker=False, looking=True) as driver:
             return str((await filled(driver))["delivery"])
 
     delivery = asyncio.run(fill())
@@ -114,7 +114,7 @@ def test_nothing_of_it_is_left_in_the_files(
     monkeypatch.setenv("TALLYHOOK_RETENTION_DAYS", "30")
 
     async def age() -> None:
-        async with driving(tmp_path, with_worker=False) as driver:
+        async with driving(tmp_path, with_worker=False, looking=True) as driver:
             await driver.service.store.writer.checkpoint()
             async with driver.service.store.writing() as connection:
                 for sql in (

@@ -114,7 +114,7 @@ async def send(driver: Driver, event_id: str, *, at: Instant) -> int:
 async def test_a_clock_that_is_set(tmp_path: Path, minutes: int, fault: str) -> None:
     """A clock that is set forward or back is told with the third refusal, even where deliveries
     were taken in the minutes that it repeats, until it is right and a delivery is taken."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         for minute in range(-20, 1, 5):
             driver.clock.put(T + minute * MINUTE)
             assert await send(driver, f"before{minute}", at=T + minute * MINUTE) == 200
@@ -133,7 +133,7 @@ async def test_a_clock_that_is_set(tmp_path: Path, minutes: int, fault: str) -> 
 async def test_what_does_not_tell_of_a_clock(tmp_path: Path) -> None:
     """Whoever does not know the secret raises no alarm, nor does who sends old requests again while
     others are taken."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         for number in range(5):
             body = json.dumps(of_order("A", f"e{number}")).encode()
             wrong: Any = [(name, value) for name, value in signed(b"other", at=T - HOUR)]
@@ -166,7 +166,7 @@ async def test_readiness_turns_red_while_everything_is_refused(
 ) -> None:
     """With the sixth new event and without waiting for a look of the watchdog; until one is taken,
     or until none has come for five minutes."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         assert await send(driver, "before", at=T) == 200
         driver.clock.put(T + minutes * MINUTE)
         for number in range(LATE):
@@ -187,11 +187,11 @@ async def test_replays_do_not_turn_readiness_red(tmp_path: Path) -> None:
     service, too, which remembers nothing, and however few others come. Nor does what is late beside
     traffic that is taken, of whatever source."""
     other: dict[str, Any] = {"SOURCES__OTHER__SECRETS": secret(b"another key for tests, 24")}
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         for number in range(30):
             assert await send(driver, f"old{number}", at=T) == 200
     at = T + HOUR
-    async with driving(tmp_path, with_worker=False, at=at, **other) as driver:
+    async with driving(tmp_path, with_worker=False, at=at, looking=True, **other) as driver:
         for number in range(30):
             assert await send(driver, f"old{number}", at=T) == 401
             assert await ready(driver)
@@ -210,7 +210,7 @@ async def test_replays_do_not_turn_readiness_red(tmp_path: Path) -> None:
 
 async def test_what_would_not_be_kept_says_nothing_of_a_clock(tmp_path: Path) -> None:
     """Old deliveries that could not be read, or are of the other environment."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         for number in range(20):
             document = {**of_order(f"o{number}", f"o{number}"), "environment": "live"}
             for body in (b'{"id": %d' % number, json.dumps(document).encode()):

@@ -36,7 +36,7 @@ def test_where_there_are_more_than_are_counted() -> None:
 
 async def test_an_alarm_for_a_week(tmp_path: Path) -> None:
     """A body that was acknowledged and could not be read is told until a week has passed."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(of_order("A", "e1"))
         assert not await told(driver, "unreadable")
         answer = await driver.send(b'{"id": ')
@@ -51,7 +51,7 @@ async def test_an_alarm_for_a_week(tmp_path: Path) -> None:
 
 async def test_an_alarm_until_they_are_read(tmp_path: Path) -> None:
     """Where the profile was wrong, its correction and a reindex end the alarm."""
-    async with driving(tmp_path, with_worker=False) as driver:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
         right = driver.service.sources["shop"]
         receive_with(driver, source(tmp_path, id='"json:number"'))
         await driver.send(of_order("A", "e1"))
