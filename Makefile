@@ -4,8 +4,8 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
-# One more than the cores of a small machine: tests wait for disks and for what they have started.
-WORKERS := 3
+# Two more than the cores of a small machine: tests wait for disks and for what they have started.
+WORKERS := 4
 
 # Tests start hundreds of processes: none is to compile the program anew.
 unexport PYTHONDONTWRITEBYTECODE

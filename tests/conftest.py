@@ -42,21 +42,25 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 LONGEST = (
     "docs/test_readme.py",
     "browser/",
-    "docs/test_finance.py",
+    "faults/test_disk_full.py",
     "postgres/test_contract.py",
     "database/test_sqlite.py",
-    "simulation/",
-    "faults/",
-    "e2e/",
-    "postgres/",
+    "postgres/test_faults.py",
+    "simulation/test_simulation.py",
+    "faults/test_interrupted.py",
     "docs/",
-    "floods/",
+    "faults/test_failing_calls.py",
+    "simulation/",
+    "floods/test_flood.py",
     "reconcile/test_laws_by_generation.py",
-    "finance/",
-    "security/",
+    "reconcile/test_match_laws.py",
+    "test_mutants.py",
 )
 """Files and folders that are begun first. A file stays with one worker, so whoever took a long one
 last would work on it alone."""
+
+WAITING = ("faults/", "e2e/", "floods/", "postgres/")
+"""Of the others those that mostly wait, for a disk or for what they have started."""
 
 
 FAULTS = Path(__file__).with_name("faults")
@@ -64,13 +68,21 @@ FAULTS = Path(__file__).with_name("faults")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first; `--no-loadscope-reorder` hands the files out in this order."""
+    """The longest first, then those that wait evenly among those that work, so that the machine has
+    something to do. `--no-loadscope-reorder` hands the files out in this order."""
+    names = dict.fromkeys(_file_of(item) for item in items)
+    places: dict[str, tuple[float, float]] = {}
+    for waits in (True, False):
+        others = [name for name in names if name.startswith(WAITING) == waits]
+        places |= {name: (1, (n + 0.5) / len(others)) for n, name in enumerate(others)}
+    for name in names:
+        first = (n for n, each in enumerate(LONGEST) if name.startswith(each))
+        places[name] = next(((0, n) for n in first), places[name])
+    items.sort(key=lambda item: places[_file_of(item)])
 
-    def place(item: pytest.Item) -> int:
-        name = item.nodeid.removeprefix("tests/")
-        return next((n for n, each in enumerate(LONGEST) if name.startswith(each)), len(LONGEST))
 
-    items.sort(key=place)
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.removeprefix("tests/").partition("::")[0]
 
 
 def pytest_collection_finish() -> None:
