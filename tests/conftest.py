@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -65,6 +66,21 @@ WAITING = ("faults/", "e2e/", "floods/", "postgres/")
 
 FAULTS = Path(__file__).with_name("faults")
 """What fails here is a disk, so these tests have one."""
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker begins with other files, so that they compile a new clone together: in the same
+    order each would compile all of it, which takes as long as the rest of collecting."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for path in sorted(FAULTS.parent.glob("*/**/test_*.py"))[number::count]:
+        name = ".".join(path.relative_to(FAULTS.parents[1]).with_suffix("").parts)
+        try:
+            import_module(name)
+        except Exception:
+            return  # what is wrong with it is told when it is collected
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
