@@ -179,6 +179,7 @@ class _Writer:
             "words": None if found.money is None else str(found.money),
             "opened_at": self._moment(found.opened_at),
             "respond_by": self._moment(self._case.respond_by),
+            "overdue": self._case.overdue,
             "state": STATE_WORDS[found.state],
         }
 
