@@ -11,7 +11,7 @@ from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
 from tests.reconcile.build import T
 
-PDF = b"%PDF-1.7 signed for"
+PDF = b"%PDF-1.7 signed for startxref %%EOF"
 DUE = format_instant(Instant(T + 14 * DAY))
 
 

@@ -156,13 +156,13 @@ def _pdf(pages: int) -> bytes:
 
 
 async def exhibits(driver: Driver) -> None:
-    """A PDF of two pages, a picture, a text, and a file that only begins as a PDF does."""
+    """A PDF of two pages, a picture, a text, and a file that only begins and ends as a PDF does."""
     picture = typst.compile(b"#set page(width: 2cm, height: 2cm)\nPaid", format="png")
     for name, content, kind, more in (
         ("parcel.pdf", _pdf(2), "delivery", {"carrier": "DHL", "tracking": "JD01"}),
         ("receipt.png", picture, "receipt", {"note": "KES <b>1,500</b> #pagebreak()"}),
         ("mail.txt", b"Where is it?\n#panic()", "correspondence", {}),
-        ("broken.pdf", b"%PDF-1.7 and no more", "other", {}),
+        ("broken.pdf", b"%PDF-1.7 and no more, startxref 0 %%EOF", "other", {}),
     ):
         words: dict[str, Any] = more
         asked = AttachRequest(
