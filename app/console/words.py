@@ -56,6 +56,7 @@ TONES: Final[Mapping[str, str]] = {
     "settled": "good",
     "passed": "good",
     "to_sign": "wait",
+    "not_run_yet": "wait",
     "not_yet": "wait",
     "to_do": "look",
     "reading": "wait",
