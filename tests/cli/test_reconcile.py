@@ -424,7 +424,7 @@ def test_people_read_the_times_of_sentences_in_the_merchants_zone(
     monkeypatch.setenv("COLUMNS", "600")
     shop("operators", "add", "ann", "--role", "admin")
     shop("operators", "add", "bob", "--role", "finance", "--by", "ann")
-    rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "1.00"\n')
+    rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "6.00"\n')
     shop("reconcile", "rules", "save", rules, "--by", "bob")
     shop("statement", "import", shop.file("paid_out.csv", PAID_OUT), "--by", "bob")
     shop("bank", "import", shop.file("bank.csv", BANK), "--account", "main", "--by", "bob")
@@ -447,6 +447,10 @@ def test_people_read_the_times_of_sentences_in_the_merchants_zone(
         assert "at 2026-11-21T21:00:00Z" not in text
     for text in (*lists, shop("breaks", "show", payout["id"])):
         assert "beyond 2026-11-30 00:00 EAT" in text
+    why = "it was said at 2026-11-21T21:05:00Z"
+    shop("breaks", "accept", payout["id"], "--reason", why, "--by", "bob")
+    assert "it was said at 2026-11-22 00:05 EAT" in shop("breaks", "show", payout["id"])
+    assert shop.document("breaks", "show", payout["id"])["because"].endswith(why)
 
 
 def test_support_reads_the_times_of_an_order_in_the_merchants_zone(

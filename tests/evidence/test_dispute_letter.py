@@ -312,6 +312,17 @@ async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
     assert (case.family, case.respond_by) == ("other", None)
 
 
+async def test_its_answer_tells_times_in_the_merchants_zone_and_names_it(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = replace(driver.service.context, zone=zone_named("Africa/Nairobi"))
+        await driver.send(_body("ORD-1042", "e1", "pending", "pay_1", T))
+        driver.clock.put(T + DAY)
+        found = await write(driver, tmp_path)
+    answer = " ".join(found.document["answer"])
+    assert "by 20 November 2026, 13:35 EAT nobody" in answer
+    assert "UTC" not in answer
+
+
 async def test_a_deadline_that_is_over_is_said_to_be_with_what_still_can_be_done(
     tmp_path: Path,
 ) -> None:
