@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.cli import reconcile as cli_reconcile
 from app.core.clock import SystemClock
+from app.finance import reconcile_period
 from reconcile.instants import DAY, MINUTE, Instant, format_instant
 from tests.api.driving import driving, environ, event, of_order
 from tests.reconcile.build import T
@@ -529,3 +532,30 @@ def test_money_is_matched_by_hand_from_either_of_its_breaks(shop: Shop) -> None:
         left = shop.document("reconcile", "run")["breaks"]
         assert not open_ones & {(each["cause"], each["order"]) for each in left}
         shop("breaks", "unmatch", *words)
+
+
+async def interrupted(*_: object) -> None:
+    """What is under way when somebody presses Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
+    await asyncio.Event().wait()
+
+
+def test_an_interrupted_run_says_what_is_left_of_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its very end nothing of it is kept, and the next run does all of it; while it is told, it
+    is kept."""
+    with monkeypatch.context() as patched:
+        patched.setattr(reconcile_period, "finish", interrupted)
+        assert shop("reconcile", "run", code=130) == ""
+    assert "Interrupted: of a run that has not ended nothing is kept, and no break" in shop.said
+    assert "`tallyhook reconcile list` shows the runs that have ended." in shop.said
+    assert shop.document("reconcile", "list") == shop.document("breaks", "list") == []
+    with monkeypatch.context() as patched:
+        patched.setattr(cli_reconcile, "print_run", interrupted)
+        assert shop("reconcile", "run", code=130) == ""
+    told = shop.said
+    (run,) = shop.document("reconcile", "list")
+    assert f"`tallyhook reconcile show {run['run']}` tells it again." in told
+    assert causes(shop.document("reconcile", "run"))
+    assert len(shop.document("breaks", "list")) > 0
