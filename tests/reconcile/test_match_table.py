@@ -360,6 +360,13 @@ def test_every_break_says_what_differs_and_what_to_do(cause: str) -> None:
             assert "{" not in sentence
 
 
+def _refunded_and_lost(made: Case, refunded: int, lost: int) -> Case:
+    gone = made.taken(minor=-lost, kind="dispute_lost")
+    made.pays(outcome="charged_back", more=(made.taken(minor=-refunded), gone)).settles()
+    made.settles(kind="refund", gross=-refunded, fee=0)
+    return made.settles(kind="dispute", gross=-lost, fee=0)
+
+
 SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
     "a refund that no line takes": (
         TROUBLES["refund_not_settled"],
@@ -430,7 +437,23 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
     ),
     "what was lost, and the book does not have": (
         FURTHER["lost, and the book says paid"],
-        "KES 3.00 went back, and the order book has KES 0.00 of it.",
+        "KES 3.00 was lost in a dispute, and the order book has KES 0.00 of it.",
+        "Book the chargeback: enter in the order book what it took, as given back or as an entry "
+        "of its own, by hand where your shop's export has no column for it.",
+    ),
+    "what was reversed, and the book does not have": (
+        FURTHER["reversed, and the book says paid"],
+        "KES 15.00 was reversed, and the order book has KES 0.00 of it.",
+        "Enter in the book that the payment was taken back.",
+    ),
+    "what was refunded, and the book does not have": (
+        TROUBLES["refund_not_in_book"],
+        "KES 3.00 was refunded, and the order book has KES 0.00 of it.",
+        "Enter the refund in the book.",
+    ),
+    "what was refunded and what was lost, and the book does not have": (
+        lambda c: _refunded_and_lost(c, 200, 300).books(),
+        "KES 5.00 went back, and the order book has KES 0.00 of it.",
         "Enter what went back in the book, as a refund or as a lost dispute.",
     ),
     "a payment that the statement has otherwise": (
