@@ -11,6 +11,7 @@ from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import ORDER_CAUSES, Break, break_sentence, next_step
 from reconcile.matching.match import Match, Matching
+from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import Coverage
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
@@ -497,6 +498,28 @@ def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
     sentences = [break_sentence(each) for each in told if isinstance(each, Break)]
     unsearched = [each for each in sentences if "No partner was looked for" in each]
     assert len(unsearched) == control.unsearched == 3
+
+
+def test_an_order_and_its_line_of_a_group_stay_together_where_another_matching_has_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A range of keys puts both aside; whoever takes them over compares their amounts all the
+    same."""
+    made = case(minor=1_400).pays().settles().books(minor=1_500, group="G")
+    part, whole = (Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE) for _ in range(2))
+    told = list(
+        part.by_key(
+            takings=map(ledger_line_row, made.takings),
+            book=map(book_row, made.book),
+            statements=map(statement_row, made.lines),
+        )
+    )
+    monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", 0)
+    whole.absorb(part.part())
+    (found,) = told + list(whole.rest())
+    assert isinstance(found, Break)
+    assert (found.cause, found.order, found.money.minor) == ("amount_differs", "ORD-1", 100)
+    assert whole.control().holds
 
 
 @pytest.mark.parametrize("seed", [1, 2])
