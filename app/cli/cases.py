@@ -281,6 +281,7 @@ def checklist(
         note("The order has no dispute: this is what an answer to one would take.")
     else:
         note(f"The dispute: {told['about']}.")
+    if case.dispute is not None or case.respond_by is not None:
         _say_deadline(case)
     rows = [each | {"there": "yes" if each["there"] else "NO"} for each in told["items"]]
     emit(rows, columns=("there", "sentence", "do"), form=form)

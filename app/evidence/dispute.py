@@ -134,10 +134,11 @@ def deadline_words(dispute: Dispute | None, respond_by: str | None, *, overdue: 
     if not overdue:
         return f"The bank takes an answer until {respond_by}."
     return (
-        f"The deadline passed at {respond_by}: the bank need not take an answer any more. Ask the "
-        "payment service today whether it still takes one, and send the letter if it does. If it "
-        "does not, the dispute will be decided without an answer: what is left is to wait for the "
-        "decision, to settle it with the customer, or to appeal where the service offers that."
+        f"The deadline has passed: the bank took an answer until {respond_by}, and need not take "
+        "one any more. Ask the payment service today whether it still takes one, and send the "
+        "letter if it does. If it does not, the dispute will be decided without an answer: what is "
+        "left is to wait for the decision, to settle it with the customer, or to appeal where the "
+        "service offers that."
     )
 
 

@@ -112,8 +112,8 @@ async def close_period(
     needed = not await may_close_alone(context)
     if needed and not request.reason.strip():
         raise UsageError(
-            f"closing a month takes two people here, for {NOT_ALONE}: say to the second with "
-            '--reason "why it is to be closed"'
+            f"closing a month takes two people here ({NOT_ALONE}): tell the second one why, with "
+            '--reason "WHY"'
         )
     check_reason(request.reason, of="a closing", needed=False)
     month, before, report, blockers = await _looked(context, request, progress=progress)

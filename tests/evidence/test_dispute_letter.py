@@ -343,7 +343,9 @@ async def test_a_deadline_that_is_over_is_said_to_be_with_what_still_can_be_done
         decided = await write(driver, tmp_path)
     assert [each.case.overdue for each in (last, late, decided)] == [False, True, False]
     assert last.case.deadline == f"The bank takes an answer until {due}."
-    assert late.case.deadline.startswith(f"The deadline passed at {due}")
+    assert late.case.deadline.startswith(
+        f"The deadline has passed: the bank took an answer until {due}, "
+    )
     assert "Ask the payment service today whether it still takes one" in late.case.deadline
     assert decided.case.deadline == (
         "The dispute is decided for the customer: no answer is due any more."
