@@ -51,7 +51,8 @@ PARTS: Final = {
             f"{_RECONCILE}{name}.py"
             for name in ("match_table", "match_rest", "match_compare", "match_period", "books",
                          "breaks_life", "statement_versions", "ledger_lines", "details", "bank",
-                         "exchange", "match_joined", "match_refunds", "suggest", "match_laws")
+                         "exchange", "match_joined", "match_refunds", "suggest", "match_pinned",
+                         "match_laws")
         ),
     ),
     "engine": Part(
@@ -59,7 +60,7 @@ PARTS: Final = {
         tuple(
             f"{_RECONCILE}{name}.py"
             for name in ("scenarios", "golden", "nameless", "history", "settle", "revise", "money",
-                         "instants", "values", "plain", "details", "laws_by_generation")
+                         "instants", "values", "plain", "details", "pinned", "laws_by_generation")
         ),
     ),
     "receiving": Part(
