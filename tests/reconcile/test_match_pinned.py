@@ -9,8 +9,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Final
+from unittest.mock import patch
 
-from reconcile.instants import HOUR
+import pytest
+
+from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.ledger.fold import fold
 from reconcile.matching.breaks import (
     Break,
@@ -22,13 +25,19 @@ from reconcile.matching.breaks import (
 )
 from reconcile.matching.control import Control, control_text
 from reconcile.matching.decide import Decision
+from reconcile.matching.joined import joined_dates
 from reconcile.matching.ledger_lines import ledger_line_of, ledger_line_text
-from reconcile.matching.rules import ExpectedRate, MatchRules
+from reconcile.matching.match import Matching, OtherPeriods
+from reconcile.matching.period import Period, within
+from reconcile.matching.rows import book_row, ledger_line_row, statement_row
+from reconcile.matching.rules import ExpectedRate, HandMatch, MatchRules, Terms
 from tests.reconcile.books_cases import AT, case, decided
-from tests.reconcile.books_truth import AS_OF, CALM, FURTHER, RULES, TROUBLES, Case
+from tests.reconcile.books_strategies import in_key_order
+from tests.reconcile.books_truth import AS_OF, CALM, COVERAGE, FURTHER, RULES, TROUBLES, Case
 from tests.reconcile.pinned import check, digest
 from tests.reconcile.scenario_table import all_scenarios
-from tests.reconcile.test_bank import TABLE, leg
+from tests.reconcile.test_bank import TABLE, booked, leg, paid
+from tests.reconcile.test_bank import T as BANK_START
 from tests.reconcile.test_match_rest import WINDOW
 
 KINDS: Final[dict[str, Callable[[Case], Case]]] = {**TROUBLES, **FURTHER, **CALM}
@@ -44,8 +53,21 @@ BESIDE: Final[dict[str, Case]] = {
 """What may be taken for part of a case, or takes part of it."""
 
 
+HALVES: Final = (Period(until=BANK_START + 11 * DAY), Period(since=BANK_START + 11 * DAY))
+"""Two periods that meet where what is looked at lies."""
+
+
+PERIODS: Final = {
+    "of the first": Period(since=AT, until=AT + DAY),
+    "of the second": Period(since=AT + DAY),
+    "of the first's money": Period(since=AT + HOUR, until=AT + DAY),
+    "of the first's payout": Period(since=AT + 2 * DAY, until=AT + 2 * DAY + TICK),
+    "before both": Period(until=AT),
+}
+
+
 def words_of(told: Iterable[Decision], control: Control) -> list[str]:
-    """All that is told, a line each, and the control totals."""
+    """All that is told, a line each, the control totals, and what ties them."""
     found = []
     for each in told:
         if isinstance(each, Break):
@@ -53,7 +75,9 @@ def words_of(told: Iterable[Decision], control: Control) -> list[str]:
             found.append(" ".join([each.identity, *parts, *map(apart_words, each.candidates)]))
         else:
             found.append(f"{each.identity} {json.dumps(asdict(each), default=str)}")
-    return [*found, control_text(control)]
+    ties = [f"{each.side} {each.currency} {each.left} {each.right} {each.name}"
+            for each in control.ties()]  # fmt: skip
+    return [*found, control_text(control), *ties]
 
 
 def of_kinds() -> Iterator[tuple[str, str, list[str]]]:
@@ -72,8 +96,121 @@ def of_bank() -> Iterator[tuple[str, str, list[str]]]:
     for name, both in TABLE.items():
         for called, rules in (("strict", MatchRules()), ("wide", wide)):
             found = leg(*both[0], rules=rules)
+            for when, period in (("ever", None), ("before", HALVES[0]), ("after", HALVES[1])):
+                told = words_of(found.decisions(period), found.control(period))
+                yield name, f"{called}, {when}", told
+            yield name, f"{called}, links", [str(found.links), str(found.alone)]
+
+
+def of_moments() -> Iterator[tuple[str, str, list[str]]]:
+    """Each kind at the end of each margin of the rules, counted from each of its dates, and a
+    moment before that."""
+    margins = (RULES.book_margin, RULES.settle_margin, RULES.refund_margin)
+    ends = sorted({AT + hours * HOUR + each for hours in (0, 1, 2) for each in margins})
+    for kind, make in KINDS.items():
+        for end in ends:
+            told = [words_of(*decided(make(case()), as_of=at)) for at in (end - TICK, end)]
+            yield kind, f"{(end - AT) // HOUR} h later", [word for words in told for word in words]
+
+
+def of_amounts() -> Iterator[tuple[str, str, list[str]]]:
+    """A book and a statement line that differ by a little, by as much as is let pass, and by more,
+    either way."""
+    for apart in range(-7, 8):
+        book = case().pays().books(minor=1_500 + apart).settles()
+        yield "book", f"{apart} apart", words_of(*decided(book))
+        line = case().pays().books().settles(gross=1_500 + apart)
+        yield "statement", f"{apart} apart", words_of(*decided(line))
+        fee = case().pays().books().settles(fee=22 + apart)
+        yield "fee", f"{apart} apart", words_of(*decided(fee))
+
+
+def of_dates() -> Iterator[tuple[str, str, list[str]]]:
+    """A book line, and a statement line, that only amount and date bring together, from before
+    the window to after it."""
+    window = WINDOW.date_window or 0
+    steps = [start + step for start in (-window, 0, window) for step in (-TICK, 0, TICK)]
+    for base in (0, HOUR, 2 * DAY):
+        for step in steps:
+            order = case().pays().settles()
+            book = case("XYZ", at=Instant(AT + base + step)).books()
+            name = f"{step} µs beyond {base // HOUR} h"
+            yield "book", name, words_of(*decided(order, book, rules=WINDOW))
+            order = case().pays().books()
+            line = case("XYZ", at=Instant(AT + base + step - 2 * DAY)).settles()
+            yield "statement", name, words_of(*decided(order, line, rules=WINDOW))
+
+
+def of_bank_days() -> Iterator[tuple[str, str, list[str]]]:
+    """A payout, a bank line, and both, on each day of which something begins or ends."""
+    days = (*range(-2, 7), *range(9, 17), *range(43, 62))
+    for day in days:
+        for called, both in (
+            ("payout", (paid("PO-1", 500, day),)),
+            ("line", (booked("a", 500, day),)),
+            ("both", (paid("PO-1", 500, 10), booked("a", 500, day))),
+            ("named", (paid("PO-100200", 500, 10), booked("a", 495, day, text="PO-100200"))),
+        ):
+            found = leg(*both, rules=RULES)
             told = words_of(found.decisions(), found.control())
-            yield name, called, [*told, str(found.links), str(found.alone)]
+            yield called, f"day {day}", [*told, str(found.links), str(found.alone)]
+
+
+def of_periods() -> Iterator[tuple[str, str, list[str]]]:
+    """Each kind and a copy of the next day, in periods of which each holds one of them or none:
+    what a report of it is given and what it learns of all others."""
+    terms = Terms(rules=WINDOW, as_of=AS_OF, coverage=COVERAGE)
+    for kind, make in KINDS.items():
+        cases = [make(case()), make(case("ORD-2", at=AT + DAY)), case("ORD-3").settles(order="")]
+        joined = joined_dates(
+            takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
+            book=in_key_order([book_row(each) for one in cases for each in one.book]),
+            statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+            hands=[HandMatch(one="ORD-2", other="stm_ORD-3_0")],
+            settles=terms.settles,
+        )
+        yield kind, "joined", [str(sorted(joined.items()))]
+        for name, period in PERIODS.items():
+            elsewhere, others = set[str](), OtherPeriods(terms)
+            matching = Matching(rules=WINDOW, as_of=AS_OF, coverage=COVERAGE)
+            takings, book, statements = within(
+                period,
+                takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
+                book=in_key_order([book_row(each) for one in cases for each in one.book]),
+                statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+                joined=joined if name.endswith("payout") else {},
+                elsewhere=elsewhere,
+                outside=others.order,
+            )
+            told = matching.decide(takings=takings, book=book, statements=statements)
+            words = words_of(list(told), matching.control())
+            yield kind, name, [*words, *sorted(elsewhere), *sorted(others.never_notified())]
+
+
+def of_hands() -> Iterator[tuple[str, str, list[str]]]:
+    """Each kind beside a book line, money and a line of nobody, where a person says which two
+    belong together."""
+    for kind, make in KINDS.items():
+        for name, other in list(BESIDE.items())[:3]:
+            told = []
+            for hand in (
+                ("ORD-1", f"bok_{other.reference}_0"),
+                ("ORD-1", f"stm_{other.reference}_0"),
+                ("bok_ORD-1_0", f"stm_{other.reference}_0"),
+                (other.reference, "bok_ORD-1_0"),
+                (other.reference, "stm_ORD-1_0"),
+            ):
+                told += words_of(*decided(make(case()), other, hands=(hand,)))
+            yield kind, name, told
+
+
+def of_crowds() -> Iterator[tuple[str, str, list[str]]]:
+    """Each kind twice, where there is no room for a second look, or for one row of each sort."""
+    for kind, make in KINDS.items():
+        for room in (0, 1):
+            with patch("reconcile.matching.funds.MOST_LEFT", room):
+                told = words_of(*decided(make(case()), make(case("ORD-2")), rules=WINDOW))
+            yield kind, f"room for {room}", told
 
 
 def of_scenarios() -> Iterator[tuple[str, str, list[str]]]:
@@ -89,22 +226,24 @@ def of_scenarios() -> Iterator[tuple[str, str, list[str]]]:
             yield called, "beside a book line", [ledger_line_text(line), *told]
 
 
-PINS: Final = {"kinds": of_kinds, "bank": of_bank, "scenarios": of_scenarios}
+PINS: Final = {
+    "kinds": of_kinds,
+    "moments": of_moments,
+    "amounts": of_amounts,
+    "dates": of_dates,
+    "periods": of_periods,
+    "hands": of_hands,
+    "crowds": of_crowds,
+    "bank": of_bank,
+    "bank_days": of_bank_days,
+    "scenarios": of_scenarios,
+}
 
 
-def test_what_is_said_of_each_kind_is_what_was_said() -> None:
-    """Of all troubles, of what is no trouble, and of both beside others."""
-    check("matched_kinds", lines_of(of_kinds()))
-
-
-def test_what_is_said_of_payouts_is_what_was_said() -> None:
-    """Of the whole table of the bank."""
-    check("matched_bank", lines_of(of_bank()))
-
-
-def test_what_is_said_of_each_scenario_is_what_was_said() -> None:
-    """What a ledger gives to a matching, and what comes of it."""
-    check("matched_scenarios", lines_of(of_scenarios()))
+@pytest.mark.parametrize("name", PINS)
+def test_what_is_said_is_what_was_said(name: str) -> None:
+    """Of each case of each way to look at them, by name."""
+    check(f"matched_{name}", lines_of(PINS[name]()))
 
 
 def lines_of(told: Iterable[tuple[str, str, list[str]]]) -> list[str]:

@@ -9,12 +9,15 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from reconcile.instants import Instant
+from reconcile.instants import TICK, Instant
 from reconcile.ledger.events import CLAIM_KINDS, ClaimKind
-from reconcile.ledger.explain import ledger_document
+from reconcile.ledger.explain import ledger_document, ledger_summary
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.plain import plain_outcome, with_plain
+from reconcile.ledger.policy import policy_text
+from reconcile.ledger.revise import revise
 from reconcile.money import Money
 from tests.reconcile.build import DUE, POLICY, delivery, event, history, record, seconds
 from tests.reconcile.pinned import DIGITS, check, digest
@@ -25,6 +28,7 @@ PART: Final = Money(minor=50_000, currency="KES")
 WAYS: Final[dict[str, tuple[int | None, dict[str, Any]]]] = {
     "alike": (20, {}),
     "dated before": (5, {}),
+    "of the same moment": (10, {}),
     "not dated": (None, {}),
     "of another payment": (20, {"payment": "pay_2"}),
     "of another movement": (20, {"movement": "mv_2", "capture": "cap_2", "money": PART}),
@@ -40,17 +44,19 @@ WAYS: Final[dict[str, tuple[int | None, dict[str, Any]]]] = {
 """How the second of two claims stands to the first: its date, and what it says otherwise."""
 
 
-def instants_of(scenario: Scenario) -> list[Instant]:
-    """When one of its rows reached us, or is looked at."""
-    told = {each.received_at for each in scenario.history().deliveries}
-    told |= {each.recorded_at for each in scenario.history().records}
-    return sorted(told | {each.as_of for each in scenario.expected})
-
-
 def ledgers_of(scenario: Scenario) -> list[Ledger]:
-    """Its ledgers, in time order."""
+    """Its ledgers: when one of its rows reached us or is looked at, at the next decision that each
+    of these names, and a moment before that."""
     every = scenario.history()
-    return [fold(every, policy=scenario.policy, as_of=at) for at in instants_of(scenario)]
+    told = {each.received_at for each in every.deliveries}
+    told |= {each.recorded_at for each in every.records}
+    told |= {each.as_of for each in scenario.expected}
+    found = {at: fold(every, policy=scenario.policy, as_of=at) for at in sorted(told)}
+    named = [each.next_decision_at for each in found.values()]
+    for decision in sorted({each for each in named if each is not None}):
+        for at in (Instant(decision - TICK), decision):
+            found[at] = fold(every, policy=scenario.policy, as_of=at)
+    return list(found.values())
 
 
 def histories_of(first: ClaimKind, second: ClaimKind) -> Iterator[tuple[str, History]]:
@@ -85,6 +91,27 @@ def test_every_ledger_of_the_scenarios_has_the_fingerprint_that_it_had() -> None
         for one in all_scenarios()
     ]
     check("scenarios", lines)
+
+
+def told_of(scenario: Scenario) -> list[str]:
+    """What people and the feed are told of each ledger: plain words, with and without what waits,
+    the line of a listing, and the revision that leads to it."""
+    found, before = [], None
+    for ledger in ledgers_of(scenario):
+        document = ledger_document(ledger)
+        plain = [with_plain(document, ledger, behind_s=behind)["plain"] for behind in (0, 7)]
+        revision = revise(before, ledger)
+        before = before if revision is None else revision.after
+        told = [*plain, plain_outcome(ledger), ledger_summary(ledger), str(revision)]
+        found.append(json.dumps(told))
+    return [*found, policy_text(scenario.policy)]
+
+
+def test_every_ledger_of_the_scenarios_is_told_as_it_was() -> None:
+    """One digest for each scenario."""
+    check("told", [
+        f"{one.file}: {one.name} | {digest(' '.join(told_of(one)))}" for one in all_scenarios()
+    ])  # fmt: skip
 
 
 def test_every_pair_of_claims_has_the_fingerprints_that_it_had() -> None:
