@@ -90,6 +90,7 @@ PARTS: Final = {
             "tests/privacy/test_erase.py",
             "tests/privacy/test_erase_unknown.py",
             "tests/privacy/test_erasure_journal.py",
+            "tests/privacy/test_erase_kept.py",
             "tests/privacy/test_erase_words.py",
             "tests/privacy/test_markers.py",
             "tests/console/test_support_pages.py",
