@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import product
 from typing import Final
 from unittest.mock import patch
 
@@ -204,6 +205,22 @@ def of_hands() -> Iterator[tuple[str, str, list[str]]]:
             yield kind, name, told
 
 
+def of_alike() -> Iterator[tuple[str, str, list[str]]]:
+    """Up to three payments of one order, which statement lines that name no payment fit, and up to
+    three orders that book lines of other references fit."""
+    for many, several in product((1, 2, 3), (0, 1, 2, 3)):
+        paid_more = tuple(case().taken(payment=f"pay_{n}") for n in range(2, many + 1))
+        made = case().pays(more=paid_more).books(minor=1_500 * many)
+        for number in range(several):
+            made.settles(gross=1_500 + 3 * number)
+        made.lines = [replace(line, payment=None) for line in made.lines]
+        yield f"{many} payments", f"{several} lines", words_of(*decided(made))
+        orders = [case(f"ORD-{n}").pays().settles() for n in range(many)]
+        books = [case(f"XYZ-{n}", minor=1_500 + 3 * n).books() for n in range(several)]
+        told = words_of(*decided(*orders, *books, rules=WINDOW))
+        yield f"{many} orders", f"{several} book lines", told
+
+
 def of_crowds() -> Iterator[tuple[str, str, list[str]]]:
     """Each kind twice, where there is no room for a second look, or for one row of each sort."""
     for kind, make in KINDS.items():
@@ -233,6 +250,7 @@ PINS: Final = {
     "dates": of_dates,
     "periods": of_periods,
     "hands": of_hands,
+    "alike": of_alike,
     "crowds": of_crowds,
     "bank": of_bank,
     "bank_days": of_bank_days,
