@@ -16,6 +16,8 @@ import pytest
 
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.ledger.fold import fold
+from reconcile.ledger.ledger import EntryKind
+from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import (
     Break,
     apart_words,
@@ -65,6 +67,12 @@ PERIODS: Final = {
     "of the first's payout": Period(since=AT + 2 * DAY, until=AT + 2 * DAY + TICK),
     "before both": Period(until=AT),
 }
+
+
+TAKEN: Final[tuple[tuple[int, ...], ...]] = (
+    (), (-300,), (-500,), (-300, -500), (-800,), (-400,), (-900,),
+)  # fmt: skip
+LINE_KINDS: Final[tuple[StatementKind, ...]] = ("refund", "dispute")
 
 
 def words_of(told: Iterable[Decision], control: Control) -> list[str]:
@@ -221,6 +229,23 @@ def of_alike() -> Iterator[tuple[str, str, list[str]]]:
         yield f"{many} orders", f"{several} book lines", told
 
 
+def of_returns() -> Iterator[tuple[str, str, list[str]]]:
+    """Two sums that went back of a payment, each as refund, reversal or loss, and what statements
+    hold: nothing, the payment whole or less of it, and either sum, both, more or less taken."""
+    kinds: tuple[EntryKind, ...] = ("refunded", "reversed", "dispute_lost")
+    for one, other, line, came in product(kinds, kinds, LINE_KINDS, (1_500, 600)):
+        told = []
+        for gross, taken in product((None, came, came - 300), TAKEN):
+            back = case().taken(minor=-300, kind=one), case().taken(minor=-500, kind=other)
+            made = case().pays(minor=came, more=back, outcome="partially_refunded").books(minor=700)
+            if gross is not None:
+                made.settles(gross=gross)
+            for minor in taken:
+                made.settles(kind=line, gross=minor, fee=0)
+            told += words_of(*decided(made))
+        yield f"{one}, {other} of {came}", f"taken as {line}", told
+
+
 def of_crowds() -> Iterator[tuple[str, str, list[str]]]:
     """Each kind twice, where there is no room for a second look, or for one row of each sort."""
     for kind, make in KINDS.items():
@@ -251,6 +276,7 @@ PINS: Final = {
     "periods": of_periods,
     "hands": of_hands,
     "alike": of_alike,
+    "returns": of_returns,
     "crowds": of_crowds,
     "bank": of_bank,
     "bank_days": of_bank_days,
