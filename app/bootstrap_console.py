@@ -39,7 +39,8 @@ from app.evidence.dispute_case import Case, CaseRequest, dispute_case
 from app.evidence.letter_forms import LetterForm
 from app.evidence.seal import rotate_key
 from app.privacy.erase import ErasureRequest, erase, propose_erasure
-from app.privacy.erase_finding import Erasure, ErasureRules
+from app.privacy.erase_finding import Erasure
+from app.privacy.erase_rules import ErasureRules
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.worker_process import leave_signals_to_parent

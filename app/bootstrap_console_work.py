@@ -17,7 +17,7 @@ from app.access.proposal import Proposal
 from app.bootstrap_elsewhere import Elsewhere, Use
 from app.bootstrap_golive import check_now, examine
 from app.bootstrap_proposals import proposals_of
-from app.bootstrap_reports import made_preview, made_report
+from app.bootstrap_reports import MOST_S, made_preview, made_report
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
 from app.console.jobs import Checked, Work
@@ -32,6 +32,7 @@ from app.finance.imports import (
     import_book,
     import_statement,
 )
+from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_for
 from app.finance.withdraw_import import Foreseen, withdraw_import, withdrawable
 from app.golive.golive import checklist
@@ -44,6 +45,10 @@ AT_ONCE: Final = 2
 UNCHANGED: Final = (
     "the process that did it has ended before its time, and nothing was changed: begin again, and "
     "look whether memory was short"
+)
+TOO_LONG: Final = (
+    f"it took more than {MOST_S // 60} minutes and was ended, and nothing was changed: send fewer "
+    "and shorter rules"
 )
 BEGUN: Final = (
     "the process that did it has ended before its time. It may have been approved and begun: look "
@@ -66,7 +71,9 @@ def work_elsewhere(settings: Settings) -> Work:
     processes = Elsewhere(settings, at_once=AT_ONCE, purpose="writing")
 
     async def do(use: Use, *words: Any) -> Any:
-        return await processes.do(use, *words, died=BEGUN if use is _approve else UNCHANGED)
+        died = BEGUN if use is _approve else UNCHANGED
+        most_s = MOST_S if use in _READ_RULES else None
+        return await processes.do(use, *words, died=died, most_s=most_s, too_long=TOO_LONG)
 
     return _work(do)
 
@@ -75,6 +82,7 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
     return Work(
         reconcile=lambda *words: do(_reconcile, *words),
         preview=lambda *words: do(made_preview, *words),
+        save_rules=lambda *words: do(_save_rules, *words),
         import_file=lambda *words: do(_import, *words),
         booked=lambda *words: do(_booked, *words),
         withdrawable=lambda *words: do(_withdrawable, *words),
@@ -92,6 +100,17 @@ async def _reconcile(
 ) -> int:
     done = await reconcile_for(context, asked, by=by, reason=reason, progress=lambda _: None)
     return done.number
+
+
+async def _save_rules(
+    context: AppContext, settings: Settings, rules: str, by: str, reason: str
+) -> Proposal | None:
+    done = await save_rules(context, rules, by=by, reason=reason)
+    return done if isinstance(done, Proposal) else None
+
+
+_READ_RULES: Final = (made_preview, _save_rules)
+"""What reads rules that somebody sends: a TOML parser's time grows with the square."""
 
 
 async def _import(

@@ -14,7 +14,7 @@ from app.core.clock import SystemClock
 from app.evidence.seal import anything_unsealed, seal_all
 from app.orders.rebuild import Helpers
 from app.privacy.check import Rebuilding
-from app.privacy.erase_finding import ErasureRules
+from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.providers.source import Source
 from app.receiving.context import AppContext

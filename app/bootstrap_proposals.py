@@ -15,7 +15,7 @@ from app.finance.match_rules import rules_kind
 from app.finance.withdraw_import import withdrawal_kind
 from app.orders.unmask_many import unmasking_kind
 from app.privacy.erase import erasure_kind
-from app.privacy.erase_finding import ErasureRules
+from app.privacy.erase_rules import ErasureRules
 from app.providers.source import Source
 from app.receiving.context import AppContext
 

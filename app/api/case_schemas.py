@@ -85,6 +85,8 @@ _CASE: Final = members(
         "family": _FAMILY,
         "about": WORD,
         "respond_by": MAYBE_INSTANT,
+        "overdue": described(FLAG, "An answer is still due, and `respond_by` is over."),
+        "deadline": described(WORD, "Until when an answer is taken, and what if that is over."),
         "missing": COUNT,
         "items": listed(ref("CaseItem")),
         "earlier_orders": listed(
@@ -119,6 +121,7 @@ _LETTER: Final = members(
                     "words": MAYBE_WORD,
                     "opened_at": ref("LetterMoment"),
                     "respond_by": ref("LetterMoment"),
+                    "overdue": FLAG,
                     "state": WORD,
                 }
             )

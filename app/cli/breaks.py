@@ -106,9 +106,8 @@ def show(name: Name, form: DocumentOption = Format.table) -> None:
     if form is not Format.table:
         document(told, form)
         return
-    told = local_sentence(told, zone)
     for part in ("sentence", "next_step", "because"):
-        say(told[part])
+        say(local_sentence(told, zone, name=part)[part])
     plain = ("id", "cause", "state", "assignee", "order", "payment", "money", "age_days", "cites")
     rows = [{"what": part.replace("_", " "), "value": told[part]} for part in plain]
     emit(rows, columns=("what", "value"), form=form)
@@ -391,7 +390,9 @@ def list_late(
 
     async def work(context: AppContext) -> int | None:
         left_out = await print_items(
-            _late_documents(context, everything), columns=LATE_COLUMNS, form=form
+            _late_documents(context, everything, for_people=form is Format.table),
+            columns=LATE_COLUMNS,
+            form=form,
         )
         return left_out if await finished_runs(context, limit=1) else None
 
@@ -403,12 +404,14 @@ def list_late(
 
 
 async def _late_documents(
-    context: AppContext, everything: bool
+    context: AppContext, everything: bool, *, for_people: bool
 ) -> AsyncIterator[list[dict[str, Any]]]:
     from app.finance.late_money import late_document, late_items
 
     async for found in late_items(context, closed=everything):
-        yield [late_document(each) for each in found]
+        rows = [late_document(each) for each in found]
+        zone = context.calendar_zone
+        yield [local_sentence(row, zone, name="because") for row in rows] if for_people else rows
 
 
 @late_group.command(

@@ -10,7 +10,7 @@ import typer
 from app.cli.breaks import breaks_group
 from app.cli.evidence import AsOf, evidence_group, refuse_existing, write_private
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, document, emit, moment, note
+from app.cli.output import DocumentOption, Format, document, emit, merchant_zone, moment, note
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -239,13 +239,18 @@ def _say_missing(case: Case) -> None:
     """What is missing before the deadline, on standard error: the letter itself says nothing of
     it."""
     missing = [each for each in case.items if not each.there]
-    by = case.document()["respond_by"]
-    note(f"The bank takes an answer until {by}." if by else "Nobody has said until when the bank "
-         "takes an answer.")  # fmt: skip
+    _say_deadline(case)
     for each in missing:
         note(f"Missing: {each.sentence} To do: {each.do}.")
     if not missing:
         note("Nothing that is usual for such a dispute is missing.")
+
+
+def _say_deadline(case: Case) -> None:
+    """In the merchant's time."""
+    from app.core.local_times import local_text
+
+    note(local_text(case.deadline, merchant_zone(), named=True))
 
 
 def checklist(
@@ -275,7 +280,9 @@ def checklist(
     if case.dispute is None:
         note("The order has no dispute: this is what an answer to one would take.")
     else:
-        note(f"The dispute: {told['about']}; answer due {told['respond_by'] or 'not stated'}.")
+        note(f"The dispute: {told['about']}.")
+    if case.dispute is not None or case.respond_by is not None:
+        _say_deadline(case)
     rows = [each | {"there": "yes" if each["there"] else "NO"} for each in told["items"]]
     emit(rows, columns=("there", "sentence", "do"), form=form)
 

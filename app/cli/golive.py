@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from app.golive.golive import ChecklistItem
     from app.receiving.context import AppContext
 
-_WORDS: Final = {"passed": "✓ passed", "failed": "✗ failed", "to_sign": "☐ to sign"}
+_WORDS: Final = {
+    "passed": "✓ passed",
+    "failed": "✗ failed",
+    "not_run_yet": "· not run yet",
+    "to_sign": "☐ to sign",
+}
 
 
 def page_of(rows: Sequence[Mapping[str, Any]], *, environment: str, at: Instant) -> str:

@@ -115,9 +115,9 @@ def trigger(
 
     load_profile(provider)
     if event is None:
-        columns = ("event", "name", "source")
-        rows = [{name: getattr(each, name) for name in columns} for each in examples_of(provider)]
-        emit(rows, columns=columns, form=form)
+        known = examples_of(provider)
+        rows = [{"event": each.word, "name": each.name, "source": each.source} for each in known]
+        emit(rows, columns=("event", "name", "source"), form=form)
         return
     example = find_example(provider, event)
     name, settings, signer = _signer(provider, source)
@@ -129,7 +129,7 @@ def trigger(
         reference = _new_reference()
     wanted = Wanted(order=reference, session=session, amount=money)
     signed = _signed(signer, settings, example, wanted, address=address)
-    note(f"{example.event} of {reference or session or 'no order'} to {address}")
+    note(f"{example.word} of {reference or session or 'no order'} to {address}")
     _post(signed, method=example.method, to=address)
     if signer.profile.unconfirmed:
         note(

@@ -69,7 +69,8 @@ def invite(
 
     async def inviting(context: AppContext, settings: Settings) -> tuple[str, str]:
         token = await invite_operator(context, name=name, role=found, by=by)
-        return settings.console.public_url or "http://127.0.0.1:8081", token
+        here = f"http://127.0.0.1:{settings.console.port}"
+        return settings.console.public_url or here, token
 
     address, token = with_context(inviting, purpose="writing")
     print(f"{address}/invite#{token}")

@@ -318,7 +318,7 @@ def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Eras
     from app.bootstrap_sources import compile_sources
     from app.evidence.seal import seal_all
     from app.privacy.erase import erase, propose_erasure
-    from app.privacy.erase_finding import ErasureRules
+    from app.privacy.erase_rules import ErasureRules
 
     asked = replace(asked, country=settings.phone_country)
     sources = compile_sources(settings)

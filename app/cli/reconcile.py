@@ -178,14 +178,35 @@ def _run(asked: RunRequest, jobs: int, form: Format) -> Ran:
     from app.finance.reconcile_rows import rows_ahead
     from app.orders.rebuild import Helpers
 
+    kept = list[int]()
+
     async def work(context: AppContext, settings: Settings) -> Ran:
         helpers = Helpers(jobs=jobs, store=store_settings(settings))
         with progress("reconciling", await rows_ahead(context, as_of=asked.as_of)) as advance:
             found = await reconcile_period(context, asked, progress=advance, helpers=helpers)
+        kept.append(found.number)
         await print_run(context, found, form)
         return found
 
-    return with_context(work, purpose="writing")
+    try:
+        return with_context(work, purpose="writing")
+    except KeyboardInterrupt:
+        note(_interrupted(*kept))
+        raise
+
+
+def _interrupted(number: int | None = None) -> str:
+    """What an interrupted run leaves, and how to go on. number: of one that had ended before."""
+    if number is not None:
+        return (
+            f"Interrupted while it was told: run {number} is kept, and `tallyhook reconcile show "
+            f"{number}` tells it again."
+        )
+    return (
+        "Interrupted: of a run that has not ended nothing is kept, and no break was opened or "
+        "closed. Begin it again with the same command; `tallyhook reconcile list` shows the runs "
+        "that have ended."
+    )
 
 
 @group.command("show")

@@ -109,7 +109,6 @@ Inherited = Annotated[
 ]
 
 CONSOLE_HOST = "127.0.0.1"
-CONSOLE_PORT = 8081
 
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  # refused nowhere, warned of in live
 """Addresses that mean every one of this machine's."""
@@ -145,9 +144,7 @@ def serve(
     ] = False,
     with_console: Annotated[
         bool,
-        typer.Option(
-            "--console", help="Start the console, too, on 127.0.0.1 port 8081: see `console`."
-        ),
+        typer.Option("--console", help="Start the console, too, on 127.0.0.1: see `console`."),
     ] = False,
     fd: Inherited = None,
 ) -> None:
@@ -176,7 +173,7 @@ def serve(
             port=port,
             with_worker=not no_worker,
             listener=listener,
-            console=(CONSOLE_HOST, CONSOLE_PORT) if with_console else None,
+            console=(CONSOLE_HOST, settings.console.port) if with_console else None,
         )
     )
 
@@ -184,8 +181,13 @@ def serve(
 def console(
     host: Host = CONSOLE_HOST,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
-    ] = CONSOLE_PORT,
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="Port to listen on; 0 takes a free one. Else TALLYHOOK_CONSOLE__PORT, 8081.",
+        ),
+    ] = None,
     fd: Inherited = None,
     parent: ParentOption = None,
 ) -> None:
@@ -199,8 +201,8 @@ def console(
     from app.config.load import load_settings
     from app.core.logs import configure_logging
 
-    host, port, listener = _where(host, port, fd)
     settings = load_settings()
+    host, port, listener = _where(host, settings.console.port if port is None else port, fd)
     configure_logging(
         format=settings.log_format,
         level=settings.log_level,

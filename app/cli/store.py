@@ -43,6 +43,15 @@ def register(application: typer.Typer) -> None:
     application.command()(prove)
 
 
+def _brought(before: str | None, after: str) -> str:
+    """What an upgrade has done, in one sentence."""
+    if before is None:
+        return f"The database was empty; it has its tables now and is at version {after}."
+    if before == after:
+        return f"The database is up to date: it was at version {after} already."
+    return f"The database was at version {before} and is at {after}."
+
+
 @group.command("upgrade", epilog="Such as: tallyhook db upgrade --dry-run")
 def upgrade(
     dry_run: Annotated[
@@ -63,7 +72,7 @@ def upgrade(
     settings = load_settings(serving=True)
     if not dry_run:
         before, after = run_loop(upgrade_database(settings))
-        note(f"The database was at version {before or 'none'} and is at {after}.")
+        note(_brought(before, after))
         return
     with measure("folding") as show:
         preview = run_loop(preview_upgrade(settings, progress=show))

@@ -538,12 +538,14 @@ class ConsoleSettings(BaseModel):
     """Where people find the console.
 
     public_url  its address as browsers know it, https; empty: on this machine alone
+    port        where it listens on this machine, unless its command line says otherwise
     mappings    the folder of mapping files that an import's form offers by name
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     public_url: HttpsUrl = ""
+    port: int = _number(8081, 1, 65_535)
     mappings: Path | None = None
 
 

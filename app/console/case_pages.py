@@ -203,6 +203,7 @@ async def ask_letter(view: View) -> Asked:
             f"Missing for it: {counted(len(missing), 'thing')}; the order's case lists them."
             if missing
             else "Nothing that is usual for such a dispute is missing.",
+            case.deadline,
             "It holds the attached files as they came. The trail keeps that you took it.",
         ),
         back=address("cases", order),

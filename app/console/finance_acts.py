@@ -11,7 +11,7 @@ from app.console.finance_pages import day, month_of, preview_of, rules_tried, tr
 from app.console.proposals_pages import proposed
 from app.console.view import ActionResult, Asked, Field, View
 from app.console.words import address, plain_money
-from app.core.errors import ConfigurationError, UsageError
+from app.core.errors import UsageError
 from app.core.jobs import Job
 from app.core.text import counted
 from app.finance.break_acts import (
@@ -23,7 +23,7 @@ from app.finance.break_acts import (
     why_not_alone,
 )
 from app.finance.close_period import may_close_alone
-from app.finance.match_rules import current_rules, may_save_alone, read_rules, save_rules
+from app.finance.match_rules import current_rules, may_save_alone
 from app.finance.reconcile_period import RunRequest
 from app.finance.reconcile_rows import rows_ahead
 from reconcile.matching.breaks import break_sentence
@@ -254,11 +254,7 @@ async def ask_preview(view: View) -> Asked:
 
 async def do_preview(view: View, reason: str) -> str:
     """Compare, and wait a little."""
-    rules = view.given.get("rules", "").replace("\r\n", "\n")
-    try:
-        read_rules(rules)
-    except ConfigurationError as error:
-        raise UsageError(str(error)) from None
+    rules = view.given.get("rules", "").replace("\r\n", "\n")  # read where it can be ended
     jobs, by = view.console.jobs, view.person.name
 
     async def work() -> dict[str, Any]:
@@ -303,8 +299,8 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):
         raise UsageError("what these rules would change now is not known: try them again")
-    done = await save_rules(view.context, rules_tried(job), by=view.person.name, reason=reason)
-    return proposed(done) if isinstance(done, Proposal) else "/runs"
+    done = await view.console.work.save_rules(rules_tried(job), view.person.name, reason)
+    return "/runs" if done is None else proposed(done)
 
 
 async def _still_against(view: View, job: Job) -> bool:

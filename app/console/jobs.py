@@ -39,7 +39,10 @@ class Work:
     """What jobs do; each is done in a process of its own where the console is a real one.
 
     reconcile    (what, by whom, why) → the run's number
-    preview      (rules) → `RulesPreview.document`
+    preview      (rules) → `RulesPreview.document`. Raises UsageError with every mistake in them:
+                 reading some takes long
+    save_rules   (rules, by whom, why) → the proposal, where the rules in force let nobody change
+                 them alone; None: they are in force
     import_file  (kind, request, source) → what became of the file
     close        (month, by whom, why) → the proposal, where the rules let nobody close alone; None:
                  it is closed. Raises UsageError with everything that is against it
@@ -55,6 +58,7 @@ class Work:
 
     reconcile: Callable[[RunRequest, str, str], Awaitable[int]]
     preview: Callable[[str], Awaitable[dict[str, Any]]]
+    save_rules: Callable[[str, str, str], Awaitable[Proposal | None]]
     import_file: Callable[[ImportKind, ImportRequest, str], Awaitable[Imported]]
     close: Callable[[str, str, str], Awaitable[Proposal | None]]
     against: Callable[[str, str], Awaitable[tuple[Blocker, ...]]]

@@ -56,6 +56,7 @@ TONES: Final[Mapping[str, str]] = {
     "settled": "good",
     "passed": "good",
     "to_sign": "wait",
+    "not_run_yet": "wait",
     "not_yet": "wait",
     "to_do": "look",
     "reading": "wait",
@@ -117,7 +118,8 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "currency_differs": "Order book or statement names another currency than was captured.",
     "paid_twice": "The order was paid more than once.",
     "overpaid": "More arrived than was due.",
-    "refund_not_in_book": "Money was given back, and the order book does not know it.",
+    "refund_not_in_book": "Money went back, by a refund or a lost dispute, and the order book does "
+    "not know it.",
     "refund_not_received": "The order book says given back, and the provider says nothing of it.",
     "not_settled": "The provider has not paid this out yet, and the time for it is over.",
     "settled_never_notified": "The statement holds money of which no event ever spoke.",

@@ -1,6 +1,7 @@
 """Files that people attach to an order or a break: receipts, deliveries, letters, terms.
 
-    1 judge   the kind, the size, and by its first bytes whether it is of a kind that is taken
+    1 judge   the kind, the size, and by its bytes whether it is of a kind that is taken, is the one
+              that its name says, and was not cut off
     2 keep    once by its digest; its name and what is said of it beside, as personal data
     3 seal    an audit entry with the digests of both, of which the log gets a leaf
 
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, Final, Literal, get_args
 
 from app.access.operators import note_in_trail, permitted
@@ -73,6 +75,25 @@ ENDINGS: Final = {_PDF: "pdf", _PNG: "png", _JPEG: "jpg", _TEXT: "txt"}
 computer shows, and nothing that one runs."""
 
 _MAGIC: Final = ((b"%PDF-", _PDF), (b"\x89PNG\r\n\x1a\n", _PNG), (b"\xff\xd8\xff", _JPEG))
+_WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
+    _PDF: (b"startxref", b"%%EOF"),
+    _PNG: (b"IHDR", b"IEND"),
+    _JPEG: (b"\xff\xd9",),
+}
+"""What a file of a kind holds behind its first bytes unless it was cut off: where a PDF's contents
+are found, and its end (ISO 32000-1, 7.5.5), a PNG's first and last chunk, a JPEG's end marker."""
+
+PDF_END_BYTES: Final = 4096
+"""How much of a PDF's end is looked at: its end stands in the last 1,024 bytes, and mail programs
+put some after it."""
+
+_SAID_BY_NAME: Final = {
+    ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
+}  # fmt: skip
+"""What a name's ending says. Others say nothing: text has many."""
+
+_WORDS: Final = {_PDF: "a PDF", _PNG: "a PNG", _JPEG: "a JPEG", _TEXT: "plain text"}
+
 _IN_TEXT: Final = frozenset("\n\r\t\f")
 
 ID: Final = "att_"
@@ -156,6 +177,26 @@ def media_of(content: bytes) -> str | None:
     return _TEXT if text.strip() and plain else None
 
 
+def fault_of(name: str, content: bytes, media: str) -> str | None:
+    """Why a file is not what its name or its first bytes say, with what to do; None where it is.
+
+    Looks for marks alone and parses nothing: what opens files of strangers is a viewer's part.
+    """
+    said = _SAID_BY_NAME.get(PurePath(name).suffix.lower(), media)
+    if said != media:
+        return (
+            f"{name} is {_WORDS[media]}, and its name says {_WORDS[said]}: attach the file that "
+            "was meant, or give this one the ending of what it is"
+        )
+    looked_at = content[-PDF_END_BYTES:] if media == _PDF else content
+    if all(mark in looked_at for mark in _WHOLE.get(media, ())):
+        return None
+    return (
+        f"{name} begins as {_WORDS[media]} does and does not end as one: it was cut off or is "
+        "damaged. Fetch it again or print it to a PDF anew, see that it opens, and attach that"
+    )
+
+
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
     """Keep a file, and say so in the trail.
 
@@ -225,6 +266,9 @@ def _checked(asked: AttachRequest) -> str:
             raise UsageError(f"the {what} has {most} printable characters at most")
     if not asked.name:
         raise UsageError("the file has no name")
+    fault = fault_of(asked.name, asked.content, media)
+    if fault is not None:
+        raise UsageError(fault)
     if (asked.carrier or asked.tracking) and asked.kind != "delivery":
         raise UsageError("a carrier and a tracking number go with the kind delivery")
     return media

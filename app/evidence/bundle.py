@@ -24,6 +24,7 @@ from app.evidence.gather_evidence import (
 )
 from app.evidence.keys import EvidenceKey
 from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
+from app.evidence.letter_times import TIMES, letter_zone
 from app.evidence.rendering import program, release, rendered_files
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.evidence.verify import (
@@ -67,8 +68,9 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
     files = Files()
     for delivery in dossier.told:
         _add_delivery(files, delivery, dossier)
+    facts = _letter_facts(dossier, key)
     files.shown |= {
-        **rendered_files(ledger, _letter_facts(dossier, key)),
+        **rendered_files(ledger, facts),
         "history.json": _json(
             history_document(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
         ),
@@ -79,6 +81,8 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
         "sources.json": _json(_sources(dossier)),
         "log.json": _json(_log(dossier)),
     }
+    if facts.zone is not None:
+        files.shown[TIMES] = _json(facts.zone.document())
     for record, details in dossier.details.items():
         files.personal[f"record-{record}.details"] = details.encode()
     if dossier.attached is not None:
@@ -113,6 +117,7 @@ def _letter_facts(dossier: Dossier, key: str) -> LetterFacts:
         sealed=len(dossier.sealed.leaves),
         unsealed=len(dossier.sealed.unsealed),
         key=key,
+        zone=letter_zone(dossier.zone),
     )
 
 

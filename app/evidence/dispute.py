@@ -116,6 +116,32 @@ class Dispute:
         }
 
 
+def is_overdue(dispute: Dispute | None, respond_by: Instant | None, *, as_of: Instant) -> bool:
+    """Whether the date until which the bank takes an answer is over, and an answer still due."""
+    decided = dispute is not None and dispute.state != "open"
+    return respond_by is not None and respond_by < as_of and not decided
+
+
+def deadline_words(dispute: Dispute | None, respond_by: str | None, *, overdue: bool) -> str:
+    """Until when the bank takes an answer, and what can be done once it does no more.
+
+    respond_by  the moment, as it is to be told
+    """
+    if dispute is not None and dispute.state != "open":
+        return f"The dispute is {STATE_WORDS[dispute.state]}: no answer is due any more."
+    if respond_by is None:
+        return "Nobody has said until when the bank takes an answer."
+    if not overdue:
+        return f"The bank takes an answer until {respond_by}."
+    return (
+        f"The deadline has passed: the bank took an answer until {respond_by}, and need not take "
+        "one any more. Ask the payment service today whether it still takes one, and send the "
+        "letter if it does. If it does not, the dispute will be decided without an answer: what is "
+        "left is to wait for the decision, to settle it with the customer, or to appeal where the "
+        "service offers that."
+    )
+
+
 def messages_of_disputes(ledger: Ledger) -> list[Heard]:
     """The messages that tell of a dispute, in the order in which they happened."""
     told = [each for each in ledger.case.heard if each.event.claim in _STATES]

@@ -22,7 +22,9 @@ from app.evidence.dispute import (
     Family,
     Item,
     checklist,
+    deadline_words,
     dispute_of,
+    is_overdue,
     messages_of_disputes,
 )
 from app.evidence.gather_evidence import masked_history
@@ -102,6 +104,16 @@ class Case:
     items: tuple[Item, ...]
     masking: Masking = field(repr=False)
 
+    @property
+    def overdue(self) -> bool:
+        """Whether an answer is still due, and its date over."""
+        return is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
+
+    @property
+    def deadline(self) -> str:
+        """One or more sentences: until when an answer is taken, and what if that is over."""
+        return deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
+
     def document(self) -> dict[str, Any]:
         """The checklist, for JSON."""
         dispute = None if self.dispute is None else self.dispute.document(exact)
@@ -112,6 +124,8 @@ class Case:
             "family": self.family,
             "about": FAMILY_WORDS[self.family],
             "respond_by": exact(self.respond_by),
+            "overdue": self.overdue,
+            "deadline": self.deadline,
             "missing": sum(not each.there for each in self.items),
             "items": [each.document() for each in self.items],
             "earlier_orders": [

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any, Final
 
+from app.core.local_times import local_text
 from app.core.text import counted
 from app.evidence import keys
 from app.evidence.attachments import KIND_WORDS, bytes_of
@@ -137,7 +138,9 @@ class _Writer:
             "as_of": self._moment(case.as_of),
             "zone": str(self._zone),
             "dispute": self._dispute(),
-            "answer": list(plain_outcome(case.ledger)),
+            "answer": [
+                local_text(each, self._zone, named=True) for each in plain_outcome(case.ledger)
+            ],
             "money": _money(case.ledger),
             "facts": facts[-MOST_FACTS:],
             "facts_left_out": max(0, len(facts) - MOST_FACTS),
@@ -179,6 +182,7 @@ class _Writer:
             "words": None if found.money is None else str(found.money),
             "opened_at": self._moment(found.opened_at),
             "respond_by": self._moment(self._case.respond_by),
+            "overdue": self._case.overdue,
             "state": STATE_WORDS[found.state],
         }
 

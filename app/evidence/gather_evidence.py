@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import tzinfo
 from typing import Any, Final, TypeVar
 
 from app.core.errors import UsageError
@@ -128,6 +129,7 @@ class Dossier:
     phones   its customers' numbers, as far as bodies that are kept name them
     full     whether bodies and headers go in as they came
     attached files of the order and its breaks that were there by then; None: nobody asked for them
+    zone     the merchant's, in which the page for people tells times; None: UTC
     """
 
     history: History
@@ -143,6 +145,7 @@ class Dossier:
     phones: frozenset[str] = field(default=frozenset(), repr=False)
     full: bool
     attached: tuple[AttachedFile, ...] | None = None
+    zone: tzinfo | None = None
 
 
 def book_document(line: BookLine) -> dict[str, Any]:
@@ -384,6 +387,7 @@ async def gather_dossier(
         phones=phones,
         full=full,
         attached=attached,
+        zone=context.zone,
     )
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.core.pages import page
-from reconcile.instants import Instant, format_duration, format_instant
+from app.evidence.letter_times import LetterZone, Times
+from reconcile.instants import Instant, format_duration
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.explain import explain, finding_text
 from reconcile.ledger.history import History
@@ -55,6 +56,7 @@ class LetterFacts:
     checkpoint  the signed head that the proofs lead to; empty where nothing was sealed yet
     sealed      how many entries of the log are about the order; unsealed: how many are still to be
     key         the name of the key that signs the bundle
+    zone        in which times are told; None: UTC
     """
 
     history: History
@@ -64,6 +66,7 @@ class LetterFacts:
     sealed: int
     unsealed: int
     key: str
+    zone: LetterZone | None = None
 
 
 STAMP: Final = "SANDBOX"
@@ -127,26 +130,31 @@ class Drawing:
     reached: int = REACHED
 
 
-def drawing(spoken: Sequence[Spoken]) -> Drawing:
+IN_UTC: Final = Times(None)
+
+
+def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
     """The last of them, as many as MAX_COLUMNS lets stand beside each other."""
     drawn = list(spoken[-MAX_COLUMNS:])
     while len(moments := _moments(drawn)) > MAX_COLUMNS:
         del drawn[0]
     step = (WIDTH - LEFT - 44) // max(len(moments) - 1, 1)
     place = {moment: LEFT + 14 + min(step, 160) * n for n, moment in enumerate(moments)}
-    return Drawing(columns=_columns(moments, place), marks=_marks(drawn, place))
+    return Drawing(columns=_columns(moments, place, times), marks=_marks(drawn, place))
 
 
 def _moments(spoken: Sequence[Spoken]) -> list[Instant]:
     return sorted({each.at for each in spoken} | {each.received_at for each in spoken})
 
 
-def _columns(moments: Sequence[Instant], place: dict[Instant, int]) -> tuple[LetterColumn, ...]:
+def _columns(
+    moments: Sequence[Instant], place: dict[Instant, int], times: Times
+) -> tuple[LetterColumn, ...]:
     columns = []
     before: Instant | None = None
     for moment in moments:
-        day, _, time = format_instant(moment).rstrip("Z").partition("T")
-        same = before is not None and format_instant(before).startswith(day)
+        day, _, time = times.clock(moment).rstrip("Z").partition("T")
+        same = before is not None and times.clock(before).startswith(day)
         columns.append(
             LetterColumn(
                 x=place[moment],
@@ -209,37 +217,35 @@ _TEXT: Final = 120
 
 def letter(ledger: Ledger, facts: LetterFacts) -> str:
     """The page."""
-    heard = ledger.case.heard
-    return page(
-        "evidence.html",
-        {
-            "order": _cut(ledger.order),
-            "as_of": format_instant(ledger.as_of),
-            "outcome": ledger.outcome.replace("_", " "),
-            "fulfillable": ledger.fulfillable,
-            "plain": plain_answer(ledger),
-            "money": _money(ledger),
-            "explanation": _first("explanation", _explanation(ledger)),
-            "timeline": drawing([_spoken(n, each) for n, each in enumerate(heard, 1)]),
-            "events": _last("events", [_event(n, each) for n, each in enumerate(heard, 1)]),
-            "entries": _last("entries", [_entry(each) for each in ledger.entries]),
-            "records": _last("records", _records(facts.history)),
-            "revisions": _last("revisions", [_revision(each) for each in facts.revisions]),
-            "arrivals": _arrivals(facts.arrivals),
-            "keys": _first("keys", sorted({_key(each) for each in facts.arrivals} - {""})),
-            "log": _log(facts),
-            "stamp": STAMP if facts.checkpoint.startswith(OF_SANDBOX) else "",
-            "key": facts.key,
-            "more_of": _more(ledger, facts),
-        },
-    )
+    heard, times = ledger.case.heard, Times(facts.zone)
+    values = {
+        "order": _cut(ledger.order),
+        "as_of": times.at(ledger.as_of),
+        "outcome": ledger.outcome.replace("_", " "),
+        "fulfillable": ledger.fulfillable,
+        "plain": [times.text(each) for each in plain_answer(ledger)],
+        "money": _money(ledger),
+        "explanation": _first("explanation", _explanation(ledger, times)),
+        "timeline": drawing([_spoken(n, each) for n, each in enumerate(heard, 1)], times),
+        "events": _last("events", [_event(n, each, times) for n, each in enumerate(heard, 1)]),
+        "entries": _last("entries", [_entry(each, times) for each in ledger.entries]),
+        "records": _last("records", _records(facts.history, times)),
+        "revisions": _last("revisions", [_revision(each, times) for each in facts.revisions]),
+        "arrivals": _arrivals(facts.arrivals, times),
+        "keys": _first("keys", sorted({_key(each) for each in facts.arrivals} - {""})),
+        "log": _log(facts),
+        "stamp": STAMP if facts.checkpoint.startswith(OF_SANDBOX) else "",
+        "key": facts.key,
+        "more_of": _more(ledger, facts),
+    }
+    return page("evidence.html", {**values, "zone": times.words()})
 
 
-def _explanation(ledger: Ledger) -> list[str]:
+def _explanation(ledger: Ledger, times: Times) -> list[str]:
     """The sentences, those that only remark on arrivals last."""
     remarks = {finding_text(each) for each in ledger.findings if each.severity == "info"}
     sentences = sorted(explain(ledger), key=lambda each: each in remarks)
-    return [_cut(each, _SENTENCE) for each in sentences]
+    return [_cut(times.text(each), _SENTENCE) for each in sentences]
 
 
 def _first(what: str, rows: Sequence[Any]) -> list[Any]:
@@ -286,12 +292,12 @@ def _spoken(number: int, heard: Heard) -> Spoken:
     return Spoken(number=number, at=heard.at, received_at=heard.first)
 
 
-def _event(number: int, heard: Heard) -> dict[str, Any]:
+def _event(number: int, heard: Heard, times: Times) -> dict[str, Any]:
     event, delay = heard.event, heard.first - heard.at
     return {
         "number": number,
-        "said": "no date given" if event.occurred_at is None else format_instant(heard.at),
-        "received": format_instant(heard.first),
+        "said": "no date given" if event.occurred_at is None else times.at(heard.at),
+        "received": times.at(heard.first),
         "delay": "" if delay <= 0 else f"after {format_duration(delay)}",
         "kind": _cut(event.kind),
         "money": "" if event.money is None else str(event.money),
@@ -300,46 +306,46 @@ def _event(number: int, heard: Heard) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Any) -> dict[str, str]:
+def _entry(entry: Any, times: Times) -> dict[str, str]:
     return {
-        "at": format_instant(entry.at),
+        "at": times.at(entry.at),
         "kind": entry.kind.replace("_", " "),
         "money": str(entry.money),
         "cites": _cut(", ".join(entry.cites), 80),
     }
 
 
-def _records(history: History) -> list[dict[str, str]]:
+def _records(history: History, times: Times) -> list[dict[str, str]]:
     known = sorted(history.records, key=lambda each: (each.recorded_at, each.record_id))
-    return [_record(each, history.order) for each in known]
+    return [_record(each, history.order, times) for each in known]
 
 
-def _record(record: Record, order: str) -> dict[str, str]:
+def _record(record: Record, order: str, times: Times) -> dict[str, str]:
     told = [WORDS[record.kind]]
     told += [f"of another order, {record.order}"] if record.order != order else []
     told += [str(record.money)] if record.money is not None else []
     told += [f"session {record.session}"] if record.session is not None else []
     told += [f"payment {record.payment}"] if record.payment is not None else []
     told += [f"idempotency key {record.key}"] if record.key is not None else []
-    told += [f"until {format_instant(record.expires_at)}"] if record.expires_at is not None else []
+    told += [f"until {times.at(record.expires_at)}"] if record.expires_at is not None else []
     told += [f"told by {record.author}"] if record.author is not None else []
-    return {"at": format_instant(record.at), "what": _cut(", ".join(told)), "id": record.record_id}
+    return {"at": times.at(record.at), "what": _cut(", ".join(told)), "id": record.record_id}
 
 
-def _revision(revision: PublishedOutcome) -> dict[str, str]:
+def _revision(revision: PublishedOutcome, times: Times) -> dict[str, str]:
     return {
-        "at": format_instant(revision.at),
+        "at": times.at(revision.at),
         "outcome": revision.outcome.replace("_", " "),
         "ship": "may be shipped" if revision.fulfillable else "not to be shipped",
     }
 
 
-def _arrivals(arrivals: Sequence[Arrival]) -> dict[str, Any]:
-    times = [each.received_at for each in arrivals]
+def _arrivals(arrivals: Sequence[Arrival], times: Times) -> dict[str, Any]:
+    came = [each.received_at for each in arrivals]
     return {
-        "count": len(times),
-        "first": format_instant(min(times)) if times else "",
-        "last": format_instant(max(times)) if times else "",
+        "count": len(came),
+        "first": times.at(min(came)) if came else "",
+        "last": times.at(max(came)) if came else "",
         "checked": sum(each.key is not None for each in arrivals),
         "ages": _ages(arrivals),
     }

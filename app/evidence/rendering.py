@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Final
 
 import reconcile
-from app.core import pages
+from app.core import local_times, pages, zones
 from app.core.pages import TEMPLATES
 from app.evidence.letter import LetterFacts, letter
+from app.evidence.letter_times import Times
 from reconcile.ledger.explain import explain
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import plain_answer, plain_finding
@@ -62,6 +63,8 @@ log.json             each delivery, record and revision as a leaf of the shop's 
                      the key by which leaves name this order, the salts of what was read, and how
                      many leaves the order had on the day before, as the log's tree of orders says
 checkpoint.txt       the signed head of that log, to which the proofs lead
+times.json           the shop's time zone, in which report.html and the plain words tell times, and
+                     how many seconds it was from UTC from which moment on; else all is in UTC
 manifest.json        SHA-256 and size of every file here, and of those that were left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem
                      the signature over the manifest, and the key, in two forms
@@ -167,18 +170,20 @@ _PAGES: Final = ("base.html", "evidence.html", "stamp.html", "style.css", "timel
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
     """By name. The same ledger and facts give the same bytes."""
+    told = _explanation(ledger, Times(facts.zone))
     return {
         "README.txt": README.encode(),
         "verify.py": stand_alone().encode(),
-        "explanation.txt": "".join(f"{line}\n" for line in _explanation(ledger)).encode(),
+        "explanation.txt": "".join(f"{line}\n" for line in told).encode(),
         "report.html": letter(ledger, facts).encode(),
     }
 
 
-def _explanation(ledger: Ledger) -> list[str]:
-    """In plain words first, then each sentence with the ids that it rests on."""
+def _explanation(ledger: Ledger, times: Times) -> list[str]:
+    """In plain words first, for people, then each sentence with the ids that it rests on, in UTC as
+    those say."""
     plain = [*plain_answer(ledger), *(plain_finding(each) for each in ledger.findings)]
-    return [*dict.fromkeys(plain), "", *explain(ledger)]
+    return [*map(times.text, dict.fromkeys(plain)), "", *explain(ledger)]
 
 
 def release() -> str:
@@ -199,11 +204,12 @@ def program() -> str:
             for name in (
                 *("letter.py", "rendering.py", "verify.py", "verify_archive.py"),
                 "verify_entries.py",
+                "letter_times.py",
             )
         ),
         *(TEMPLATES / name for name in _PAGES),
     ]
-    files.append(Path(pages.__file__))
+    files += [Path(str(each.__file__)) for each in (pages, local_times, zones)]
     digest = hashlib.sha256(f"{version('jinja2')} {version('markupsafe')}".encode())
     for file in sorted(files, key=lambda each: (each.parent.name, each.name)):
         digest.update(hashlib.sha256(file.read_bytes()).digest())

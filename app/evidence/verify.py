@@ -177,7 +177,7 @@ def _read_or_text(kept: bytes) -> Any:
 ALWAYS = frozenset((
     "README.txt", "attachments.json", "books.json", "checkpoint.txt", "evidence-key.pem",
     "evidence-key.pub", "explanation.txt", "history.json", "ledger.json", "log.json", "report.html",
-    "revisions.json", "sessions.json", "sources.json", "verify.py",
+    "revisions.json", "sessions.json", "sources.json", "times.json", "verify.py",
 ))  # fmt: skip
 
 
@@ -310,6 +310,8 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         _of(masked, "why the shop's systems were told, where that is masked (revisions.json)",
             len(revisions)),
         "the shop's time limits (policy in history.json)",
+        "how far the shop's clocks were from UTC (times.json)" if "times.json" in bundle.members
+        else "",
         f"what the log says, where its entry is shown without its content ({hidden} of "
         f"{len(log['leaves'])}): something was sealed, and nobody can tell what" if hidden else "",
         f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"

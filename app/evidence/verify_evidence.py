@@ -19,6 +19,7 @@ from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
 from app.evidence.keys import PublicKey
 from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
+from app.evidence.letter_times import TIMES, zone_in
 from app.evidence.rendering import program, rendered_files
 from app.evidence.rendering import release as this_release
 from app.evidence.seal import (
@@ -435,6 +436,7 @@ def rendered_again(bundle: Bundle) -> dict[str, bytes]:
         sealed=len(bundle.document("log.json")["leaves"]),
         unsealed=len(bundle.document("log.json")["unsealed"]),
         key=keys.key_name(_key(bundle)),
+        zone=zone_in(bundle.document(TIMES)) if TIMES in bundle.members else None,
     )
     return rendered_files(fold(history, policy=policy, as_of=as_of), facts)
 

@@ -39,7 +39,7 @@ from app.finance.break_store import (
     steps_of,
 )
 from app.finance.match_rules import Rules, rules_known
-from app.finance.run_store import AT_ONCE, Run, run_of, runs, seen_by
+from app.finance.run_store import AT_ONCE, Run, last_lived, run_of, runs, seen_by
 from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
@@ -236,6 +236,18 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
     async with context.store.reading() as connection:
         names = await breaks_of_order(connection, order, limit=BREAKS_OF_AN_ORDER)
         return await seen_breaks(connection, names)
+
+
+async def breaks_since(
+    connection: Connection, order: str, *, heard: Instant
+) -> list[SeenBreak] | None:
+    """The breaks of one order, closed ones too; None where no run that gives life has been since an
+    instant."""
+    last = await last_lived(connection)
+    if last is None or last.at < heard:
+        return None
+    names = await breaks_of_order(connection, order, limit=BREAKS_OF_AN_ORDER)
+    return await seen_breaks(connection, names)
 
 
 async def finished_run(context: AppContext, number: int) -> Run:

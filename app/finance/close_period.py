@@ -110,7 +110,12 @@ async def close_period(
     Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
     """
     needed = not await may_close_alone(context)
-    check_reason(request.reason, of="a closing", needed=needed)
+    if needed and not request.reason.strip():
+        raise UsageError(
+            f"closing a month takes two people here ({NOT_ALONE}): tell the second one why, with "
+            '--reason "WHY"'
+        )
+    check_reason(request.reason, of="a closing", needed=False)
     month, before, report, blockers = await _looked(context, request, progress=progress)
     if blockers or report is None:
         return blockers

@@ -120,9 +120,7 @@ async def reconcile_period(
         async with snapshot_of(context, asked.as_of, progress) as snapshot:
             if ranges is not None:
                 await ranges.share(context, snapshot)
-            known = await known_in(
-                context, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
-            )
+            known = await _known(context, snapshot, asked, rules=rules, ranges=ranges)
             work = _Work(context, number, known)
             bank = await work.first_look(snapshot, ranges, progress)
     control = await work.second_look(bank)
@@ -177,6 +175,24 @@ async def _begin(context: AppContext, asked: RunRequest) -> tuple[int, Rules, Sa
     async with context.store.writing() as connection:
         saved = await rules_in_force(connection, as_of=asked.as_of) if given is None else None
         return await take_run_number(connection), given or rules_of(saved), saved
+
+
+async def _known(
+    context: AppContext,
+    snapshot: Snapshot,
+    asked: RunRequest,
+    *,
+    rules: Rules,
+    ranges: Ranges | None,
+) -> Known:
+    return await known_in(
+        context,
+        snapshot,
+        as_of=asked.as_of,
+        rules=rules.match,
+        period=asked.period,
+        reach=None if ranges is None else ranges.reach,
+    )
 
 
 def _number_of(asked: RunRequest, saved: SavedRules | None) -> int | None:

@@ -2,9 +2,11 @@
 
     1 cut      all keys into ranges of about as many orders
     2 share    one instant of the database, which every process holds from then on
-    3 match    a range: what is told of it goes to the one that writes as it is found, at the end
+    3 reach    one of them looks how far books and statements reach, while the one that writes looks
+               what is stale
+    4 match    a range: what is told of it goes to the one that writes as it is found, at the end
                what was counted and left over
-    4 absorb   the ranges in the order of their keys, in the process that writes
+    5 absorb   the ranges in the order of their keys, in the process that writes
 
 A process that matches only reads. One that dies ends the run, of which then nothing counts: its
 number is that of no finished run. A pool of processes, as the rebuild has, would not do: what a
@@ -25,19 +27,29 @@ from typing import Any, Final
 from app.core.errors import TallyhookError, UnreachableError
 from app.core.process import look_seldom
 from app.finance.ledger_line_store import KeyRange, count_ledger_lines, keys_at
-from app.finance.matching_store import hold_snapshot, in_step, rows_to_read, share_snapshot
+from app.finance.matching_store import (
+    coverage,
+    hold_snapshot,
+    in_step,
+    rows_to_read,
+    share_snapshot,
+)
 from app.finance.reconcile_rows import Known, Snapshot
 from app.orders.rebuild import Helpers
 from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, Part
+from reconcile.matching.rules import Coverage
 
 FEW_ORDERS: Final = 50_000
 """Orders up to which one process matches: to start another takes as long."""
 
 AT_ONCE: Final = 500
 """Decisions that go to the process that writes together, about two kilobytes each."""
+
+ROWS_TOLD: Final = 40_000
+"""Rows read between two words of progress: each costs both processes a tenth of a millisecond."""
 
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
@@ -84,6 +96,14 @@ class Ranges:
         except TimeoutError:
             raise UnreachableError(TOO_SLOW) from None
         self._ranges = await _cut(snapshot, len(self._made))
+
+    async def reach(self, as_of: Instant) -> Coverage:
+        """How far everything reached that all of them hold, as the first of them finds it. Raises
+        UnreachableError where it died."""
+        _, pipe = self._made[0]
+        await _over_pipe(pipe.send, as_of)
+        found: Coverage = await _over_pipe(pipe.recv)
+        return found
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[Part]:
         """What each range counted and left over, in the order of their keys; decisions go to `save`
@@ -206,13 +226,16 @@ async def _opened_and_matched(pipe: Pipe, settings: StoreSettings) -> None:
         async with store.reading() as connection:
             await hold_snapshot(connection, name)
             pipe.send(None)
-            known, keys = pipe.recv()
+            while isinstance(asked := pipe.recv(), int):
+                pipe.send(await coverage(connection, as_of=Instant(asked)))
+            known, keys = asked
             snapshot = Snapshot(connection=connection, takings=connection)
             matching: Matching = known.matching()
+            rows = _RowsRead(pipe)
 
             def work() -> None:
                 waiting: list[Decision] = []
-                for decision in snapshot.merged(matching, known, progress=pipe.send, keys=keys):
+                for decision in snapshot.merged(matching, known, progress=rows.more, keys=keys):
                     waiting.append(decision)
                     if len(waiting) == AT_ONCE:
                         pipe.send(waiting)
@@ -220,4 +243,24 @@ async def _opened_and_matched(pipe: Pipe, settings: StoreSettings) -> None:
                 pipe.send(waiting)
 
             await in_step(connection, work)
+            rows.tell()
             pipe.send(matching.part())
+
+
+class _RowsRead:
+    """Tells the process that writes of rows that were read, many at a time."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._untold = 0
+
+    def more(self, count: int) -> None:
+        """So many were read."""
+        self._untold += count
+        if self._untold >= ROWS_TOLD:
+            self.tell()
+
+    def tell(self) -> None:
+        """Say what was not said yet."""
+        self._pipe.send(self._untold)
+        self._untold = 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from app.core.errors import UsageError
 from app.database.engine import Connection
@@ -205,18 +206,25 @@ async def known_in(
     as_of: Instant | None,
     rules: MatchRules,
     period: Period | None,
+    reach: Callable[[Instant], Coroutine[Any, Any, Coverage]] | None = None,
 ) -> Known:
-    """What goes with a snapshot."""
+    """What goes with a snapshot. reach: another process that holds it looks how far everything
+    reached, which takes as long as all the rest; None: nobody else does. Raises as `reach` does."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
-    overlay = Overlay()
-    if as_of is None:
-        overlay = await overlay_of(context, connection, now=at)
+    reached = None if reach is None else asyncio.create_task(reach(at))
+    try:
+        overlay = Overlay() if as_of is not None else await overlay_of(context, connection, now=at)
+        hands = tuple(await hand_matches(connection, as_of=at))
+        covered = await (reached or coverage(connection, as_of=at))
+    finally:
+        if reached is not None:
+            reached.cancel()
     known = Known(
         as_of=at,
         rules=rules,
         period=period,
-        coverage=await coverage(connection, as_of=at),
-        hands=tuple(await hand_matches(connection, as_of=at)),
+        coverage=covered,
+        hands=hands,
         overlay=overlay,
         joined={},
     )

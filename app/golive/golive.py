@@ -80,7 +80,7 @@ async def try_endpoint(
     return Trial(source=source.name, tried=tuple(name for name, _, _ in asked), wrong=tuple(wrong))
 
 
-State = Literal["passed", "failed", "to_sign"]
+State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
 PROGRAM: Final = "tallyhook"
 """How signers begin that are no person."""
@@ -109,6 +109,9 @@ CHECKED: Final = ("api_keys", "webhook_verification", "environment_separation")
 """What a run finds out."""
 
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
+
+UNTRIED: Final = " (not run yet)"
+"""Behind the name of what a run could not check, where it is written down how the run ended."""
 
 MAX_NOTE: Final = 2_000
 """Characters of a note: a paragraph, and where the papers are."""
@@ -143,14 +146,17 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
     if not public_url:
         return ChecklistItem(
             item=name,
-            state="failed",
-            sentence="Set TALLYHOOK_PUBLIC_URL: the endpoint is tried from outside.",
+            state="not_run_yet",
+            sentence="Set TALLYHOOK_PUBLIC_URL, then run the checks: the endpoint is tried from "
+            "outside.",
         )
     wrong = [f"{trial.source}: {each}" for trial in trials for each in trial.wrong or ()]
     untried = [trial.source for trial in trials if trial.wrong is None]
-    if wrong or not trials:
-        sentence = "; ".join(wrong) or "No source is configured"
-        return ChecklistItem(item=name, state="failed", sentence=f"{sentence}.")
+    if not trials:
+        sentence = "No source is configured: `tallyhook connect` makes one; then run the checks."
+        return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
+    if wrong:
+        return ChecklistItem(item=name, state="failed", sentence=f"{'; '.join(wrong)}.")
     if untried:
         return ChecklistItem(
             item=name,
@@ -207,21 +213,25 @@ def _found(last: Signoff | None) -> list[ChecklistItem]:
     """What a run finds out, as the last one left it."""
     if last is None:
         sentence = "It was never checked: run the checks, or `tallyhook golive` on the machine."
-        return [ChecklistItem(item=name, state="failed", sentence=sentence) for name in CHECKED]
+        return [
+            ChecklistItem(item=name, state="not_run_yet", sentence=sentence) for name in CHECKED
+        ]
     left = last.note.removeprefix("open: ").split(", ")
-    return [
-        ChecklistItem(
-            item=name,
-            state="failed" if name in left else "passed",  # whether it can be signed, a run says
-            sentence="It was open when the list last changed: run the checks to see why, and what "
-            "to do."
-            if name in left
-            else "It held when the list was last run.",
-            by=last.signer,
-            at=last.at,
-        )
-        for name in CHECKED
-    ]
+    return [_left(name, last, left) for name in CHECKED]
+
+
+def _left(name: str, last: Signoff, left: Sequence[str]) -> ChecklistItem:
+    """How one stood when the list last changed; whether it can be signed, a run says."""
+    state: State = "failed" if name in left else "passed"
+    if f"{name}{UNTRIED}" in left:
+        state = "not_run_yet"
+    again = "run the checks to see why, and what to do."
+    sentence = {
+        "passed": "It held when the list was last run.",
+        "failed": f"It was open when the list last changed: {again}",
+        "not_run_yet": f"It could not be checked when the list last changed: {again}",
+    }[state]
+    return ChecklistItem(item=name, state=state, sentence=sentence, by=last.signer, at=last.at)
 
 
 def _assembled(
@@ -259,7 +269,9 @@ def _rehearsed(name: str, found: Signoff | None, *, live: bool) -> ChecklistItem
     if live:
         return ChecklistItem(item=name, state="to_sign", sentence=_ask(name))
     return ChecklistItem(
-        item=name, state="failed", sentence="Run `tallyhook rehearse`; it finds this out."
+        item=name,
+        state="not_run_yet",
+        sentence="Run `tallyhook rehearse` on the machine; it finds this out.",
     )
 
 
@@ -285,7 +297,8 @@ async def _write_down(
     context: AppContext, items: Sequence[ChecklistItem], *, before: Signoff | None
 ) -> None:
     """How the run ended, for `serve` and readiness, where it is not what was known."""
-    left = open_items(items)
+    untried = {each.item for each in items if each.state == "not_run_yet"}
+    left = [f"{each}{UNTRIED}" if each in untried else each for each in open_items(items)]
     note = f"open: {', '.join(left)}" if left else "complete"
     if before is None or before.note != note:
         state: Literal["passed", "failed"] = "failed" if left else "passed"

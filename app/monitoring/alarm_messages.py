@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from email.message import EmailMessage
 from email.utils import format_datetime
 from hashlib import sha256
@@ -23,6 +24,7 @@ import structlog
 
 from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed
+from app.core.local_times import local_text
 from app.core.mail import MailServer
 from app.monitoring.alarm_message_store import (
     AlarmMessage,
@@ -70,10 +72,12 @@ GIVE_UP_AFTER: Final[Duration] = DAY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """What is told: that an alarm is raised, or that it is over. Makes the post and the mail."""
+    """What is told: that an alarm is raised, or that it is over. Makes the post, whose times are
+    UTC, and the mail, whose times are those of `zone`."""
 
     message: AlarmMessage
     merchant: str
+    zone: tzinfo
 
     @property
     def over(self) -> bool:
@@ -118,7 +122,8 @@ class AlarmNotice:
         mail["Message-ID"] = f"<{self.id}@{domain}>"
         if self.over:
             mail["In-Reply-To"] = f"<{self._id('raised')}@{domain}>"
-        mail.set_content("\n\n".join(self._lines()) + "\n")
+        lines = [local_text(line, self.zone, named=True) for line in self._lines()]
+        mail.set_content("\n\n".join(lines) + "\n")
         return mail
 
     def _lines(self) -> list[str]:
@@ -213,7 +218,11 @@ class AlarmMessages:
                 await delete_message(connection, message)
             return False
         try:
-            told = AlarmNotice(message=message, merchant=self._context.merchant)
+            told = AlarmNotice(
+                message=message,
+                merchant=self._context.merchant,
+                zone=self._context.calendar_zone,
+            )
             await way.tell(told, now=now)  # (3)
         except DeliveryFailed as error:
             log.warning("an alarm was not told", way=message.way, problem=str(error))

@@ -6,6 +6,7 @@ __all__ = (
     "check",
     "erase",
     "erase_finding",
+    "erase_rules",
     "erasure_journal",
     "places",
     "prune",

@@ -33,7 +33,8 @@ from app.core.text import counted
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
 from app.orders.find_orders import understood
-from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder, ErasureRules
+from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
+from app.privacy.erase_rules import ErasureRules
 from app.privacy.erase_store import files_with
 from app.privacy.erasure_journal import Kind
 from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journal, is_pending

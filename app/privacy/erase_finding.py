@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -28,6 +28,14 @@ from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.pending_session_store import pending_sessions_of
 from app.orders.retention_store import drop_rejections, prune, sizes_of
+from app.privacy.erase_rules import (
+    ErasureRules,
+    KeptData,
+    kept_order,
+    kept_since,
+    kept_unknown,
+    left_to_settle,
+)
 from app.privacy.erase_store import (
     TABLES,
     deliveries_that_hold,
@@ -63,128 +71,12 @@ from app.receiving.phone_store import (
     notes_of,
     orders_by_phone,
 )
-from app.receiving.unread import WINDOW
 from app.sealing.log_queue_store import mark_read_again
 from app.sealing.order_store import forget_order
-from reconcile.instants import DAY, NO_TIME, Duration, Instant, format_instant
-from reconcile.ledger.fold import FINAL, fold, last_heard
+from reconcile.instants import Instant
+from reconcile.ledger.fold import fold, last_heard
 from reconcile.ledger.history import History
-from reconcile.ledger.ledger import Ledger
 from reconcile.matching.books import match_key
-
-# --- what of an order may be erased when its customer asks, and what must stay for now, and why ---
-
-
-Why = Literal[
-    "not_over",
-    "disputed",
-    "to_settle",
-    "shared",
-    "minimum",
-    "refused",
-    "unread",
-    "beside_unread",
-    "in_the_reference",
-    "set_aside",
-    "changed",
-]
-
-SENTENCES: Final[Mapping[Why, str]] = {
-    "not_over": "its payment is not over ({})",
-    "disputed": "its payment is disputed: the provider decides",
-    "to_settle": "a person must settle it first ({})",
-    "shared": "it shares events with another order: a person must settle whose they are",
-    "minimum": "TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until {}",
-    "refused": "it was refused, and may tell of a payment all the same: mend the secret or the "
-    "profile, run `tallyhook deliveries reverify` and ask again; as it is, it can go {}",
-    "unread": "it could not be read, and may tell of a payment: correct the profile, run "
-    "`tallyhook reindex` and ask again; as it is, it can go {}",
-    "beside_unread": "the request that brought it holds an event that could not be read yet ({}): "
-    "correct the profile, run `tallyhook reindex` and ask again",
-    "in_the_reference": "its reference is, or holds, the number: ledgers are kept",
-    "set_aside": "it was accepted and could not be read: see the log, then `tallyhook deliveries "
-    "poisoned --retry`, and ask again",
-    "changed": "something was said of it meanwhile: ask again",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptData:
-    """Something that stays, why, and until when if that is known. `place`: where its text stands,
-    as `places.PLACES` names it."""
-
-    what: str
-    why: Why
-    detail: str = ""
-    until: Instant | None = None
-    place: str = "deliveries.body"
-
-    @property
-    def sentence(self) -> str:
-        """For a person."""
-        shown = self.detail if self.until is None else format_instant(self.until)
-        return SENTENCES[self.why].format(shown)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErasureRules:
-    """By what it is judged. `minimum`: how long after the last word everything is kept."""
-
-    minimum: Duration = NO_TIME
-
-    @classmethod
-    def of_days(cls, minimum: int) -> ErasureRules:
-        """The rules that a setting makes."""
-        return cls(minimum=minimum * DAY)
-
-
-def kept_order(history: History, ledger: Ledger, rules: ErasureRules) -> KeptData | None:
-    """Why an order must stay as of its ledger's instant; None where it may go."""
-    order = history.order
-    errors = sorted({each.code for each in ledger.findings if each.severity == "error"})
-    if ledger.outcome == "disputed":
-        return KeptData(what=order, why="disputed")
-    if ledger.outcome == "unresolved" or errors:
-        return KeptData(what=order, why="to_settle", detail=", ".join(errors) or ledger.outcome)
-    if ledger.outcome not in FINAL or ledger.next_decision_at is not None:
-        return KeptData(what=order, why="not_over", detail=ledger.outcome)
-    if ledger.case.foreign or ledger.case.foreign_records:
-        return KeptData(what=order, why="shared")
-    return kept_since(order, last_heard(history), rules, as_of=ledger.as_of)
-
-
-def kept_since(
-    what: str, heard: Instant, rules: ErasureRules, *, as_of: Instant
-) -> KeptData | None:
-    """Why something must stay that was heard of last at an instant; None where it may go."""
-    if as_of < heard + rules.minimum:
-        return KeptData(what=what, why="minimum", until=heard + rules.minimum)
-    return None
-
-
-def kept_unknown(
-    what: str,
-    heard: Instant,
-    rules: ErasureRules,
-    *,
-    why: Literal["refused", "unread"],
-    beside: str | None,
-    as_of: Instant,
-) -> KeptData | None:
-    """Why a delivery must stay of which no ledger knows what it says; None where it may go.
-
-    beside  an order of the same customer, or that it names, that stays: it may be a part of it
-    """
-    if beside is not None:
-        return KeptData(what=what, why=why, detail=f"with {beside}")
-    if as_of < heard + WINDOW:
-        until = heard + max(WINDOW, rules.minimum)
-        return KeptData(what=what, why=why, detail=f"after {format_instant(until)}")
-    return kept_since(what, heard, rules, as_of=as_of)
-
-
-# --- what an erasure finds, judges and empties ----------------------------------------------------
-
 
 MOST_ASIDE: Final = 10_000
 """Deliveries looked at that are set aside; there should be none."""
@@ -545,7 +437,8 @@ class ErasureFinder:
                     if self._until is None or delivery.received_at <= self._until
                 }
             )
-            kept = kept_order(history, ledger, self._rules)
+            to_do = await left_to_settle(connection, history, ledger)
+            kept = kept_order(history, ledger, self._rules, to_do=to_do)
             if kept is not None:
                 erasure.kept.append(kept)
                 erasure.staying[order] = ids

@@ -24,7 +24,8 @@ from app.core.errors import ConfigurationError, NotFoundError
 from app.core.masking import written_pattern
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
-from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder, ErasureRules, KeptData
+from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
+from app.privacy.erase_rules import ErasureRules, KeptData
 from app.privacy.erase_store import (
     Text,
     carried_out,

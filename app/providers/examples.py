@@ -17,7 +17,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import cached_property
@@ -28,7 +28,7 @@ from urllib.parse import parse_qsl, urlencode
 from app.core.errors import NotFoundError, UsageError
 from app.core.reading import Reading, Unreadable
 from app.providers.named.contract import Signed
-from app.providers.profile import shipped_profiles
+from app.providers.profile import load_profile, shipped_profiles
 from app.providers.sections import Profile
 from app.providers.source import Source
 from reconcile.instants import Instant, format_instant
@@ -44,7 +44,12 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One documented event of a provider."""
+    """One documented event of a provider.
+
+    event  the provider's word as the profile reads it
+    named  what the provider itself calls such events, and `connect` says to subscribe to; empty
+           where none of these names stands in it
+    """
 
     name: str
     event: str
@@ -53,6 +58,15 @@ class Example:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     method: str = "POST"
     url: str = ""
+    named: str = ""
+
+    @property
+    def word(self) -> str:
+        """What people call it: the provider's name of it first, then what the profile beside it
+        tells apart, such as `charge.dispute.closed:won`."""
+        if not self.named or self.event.startswith(self.named):
+            return self.event
+        return ":".join(filter(None, (self.named, self.event.partition(":")[2])))
 
 
 def examples_of(profile: str) -> list[Example]:
@@ -60,25 +74,41 @@ def examples_of(profile: str) -> list[Example]:
     path = FOLDER / f"{profile}.jsonl"
     if profile not in shipped_profiles() or not path.exists():
         return []
+    names = frozenset(load_profile(profile).setup.events)
     lines = path.read_text(encoding="utf-8").splitlines()
-    return [Example(**json.loads(line)) for line in lines]
+    return [_named(Example(**json.loads(line)), names) for line in lines]
+
+
+def _named(example: Example, names: frozenset[str]) -> Example:
+    """With the provider's own name of it, which stands in its body or a header."""
+    values = (value for _, value in _leaves({"body": example.body, "header": example.headers}))
+    told = (each for each in values if isinstance(each, str) and each in names)
+    return replace(example, named=next(told, ""))
 
 
 def find_example(profile: str, event: str) -> Example:
-    """The one with this name, with this word, or the only one whose word begins with it and a
-    colon. Raises NotFoundError, and UsageError where several do, with those that there are."""
+    """The one with this name, with this word (the provider's or the profile's), or the only one
+    whose word begins with it and a colon or that the provider calls so.
+
+    Raises NotFoundError, and UsageError where several do, with those that there are.
+    """
     known = examples_of(profile)
     for found in (
         [each for each in known if each.name == event],
-        [each for each in known if each.event == event],
-        [each for each in known if each.event.startswith(f"{event}:")],
+        [each for each in known if event in (each.word, each.event)],
+        [
+            each
+            for each in known
+            if each.named == event
+            or any(word.startswith(f"{event}:") for word in (each.word, each.event))
+        ],
     ):
         if len(found) == 1:
             return found[0]
         if found:
-            words = ", ".join(each.event for each in found)
+            words = ", ".join(each.word for each in found)
             raise UsageError(f"several examples of {profile} are {event}: say one of {words}")
-    there = ", ".join(each.event for each in known)
+    there = ", ".join(each.word for each in known)
     raise NotFoundError(
         f"there is no example of {event!r} for {profile}: "
         + (f"there are {there}" if known else "its provider documents none that was found")

@@ -84,23 +84,46 @@ class TooManyPipelined(Exception):
     """More requests at once than are taken; those before it are answered."""
 
 
-class _Answering:
-    """The transport as it is given to whoever answers: to close it is to hang up."""
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LENGTH_SAID: Final = b"\r\ncontent-length: "
 
-    __slots__ = ("_connection", "_transport")
+
+class _Answering:
+    """The transport as it is given to whoever answers one request: to close it is to hang up.
+
+    A head that says how long its answer is waits for the first part of it, and both go out in one
+    write: each write is a packet, and wakes the reader. Other heads may be of answers that never
+    end, whose readers want to know at once that there is one.
+    """
+
+    __slots__ = ("_connection", "_head", "_transport")
 
     def __init__(self, connection: GuardedConnection) -> None:
         self._connection = connection
         self._transport = connection.transport
+        self._head: bytes | None = None
+        """What waits; empty once a head has gone out."""
 
     def write(self, data: bytes) -> None:
+        if self._head is None and data != _CONTINUE:
+            self._head = data if _LENGTH_SAID in data else b""
+            if self._head:
+                return
+        if self._head:
+            data, self._head = self._head + data, b""
         if not self._transport.is_closing():  # else uvloop raises
             self._transport.write(data)
+
+    def flush(self) -> None:
+        """Write a head that waits: there is no more of its answer."""
+        if self._head:
+            self.write(b"")
 
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 
     def close(self) -> None:
+        self.flush()
         self._connection.hang_up()
 
 
@@ -110,6 +133,7 @@ class GuardedConnection(HttpToolsProtocol):
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
     __slots__ = (
+        "_answering",
         "_deaf",
         "_ends",
         "_fields",
@@ -136,6 +160,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._unread: tuple[int, float] | None = None
         self._stage, self._fields, self._unframed = "", 0, 0
         self._lingers: float | None = None
+        self._answering: _Answering | None = None
         self._thrown_away = 0
         self._ends = False
         self._deaf = not self.connection_limits.admits(self, self.client[0] if self.client else "")
@@ -150,6 +175,7 @@ class GuardedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
         self.pipeline.clear()
         self.cycle = None  # type: ignore[assignment]
+        self._answering = None
 
     # --- receiving --------------------------------------------------------------------------------
 
@@ -215,7 +241,8 @@ class GuardedConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """The application begins to answer."""
-        cycle.transport = cast(Any, _Answering(self))
+        self._answering = _Answering(self)
+        cycle.transport = cast(Any, self._answering)
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
@@ -240,6 +267,8 @@ class GuardedConnection(HttpToolsProtocol):
         In place of uvicorn's, which sets a timer for the rest that may follow: the limits look at
         all connections anyway, and a timer costs every delivery.
         """
+        if self._answering is not None:  # else the connection is lost
+            self._answering.flush()
         now = self.loop.time()
         if self._owed_since is not None:
             self._owed_since = now

@@ -595,9 +595,11 @@ def _none_yet(path: Path) -> str:
 
 
 def _upgrade_is_due(current: str | None) -> ConfigurationError:
+    at = (
+        "is empty: no table of Tallyhook's is in it yet"
+        if current is None
+        else f"is at version {current}, and this program needs {schema.newest_version()}"
+    )
     return ConfigurationError(
-        [
-            f"TALLYHOOK_DATABASE_URL: the database is at version {current or 'none'}, this program "
-            f"needs {schema.newest_version()}; run `tallyhook db upgrade`"
-        ]
+        [f"TALLYHOOK_DATABASE_URL: the database {at}; run `tallyhook db upgrade`"]
     )

@@ -459,7 +459,7 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "currency_differs": "{captured} was captured, and the {against} says {told}: another currency",
     "paid_twice": "Paid more than once: {owed} of the {captured} captured is owed back",
     "overpaid": "{owed} of what was captured is beyond what the order costs, and owed back",
-    "refund_not_in_book": "{refunded} went back, and the order book has {booked_refund} of it",
+    "refund_not_in_book": "{refunded} {how}, and the order book has {booked_refund} of it",
     "refund_not_received": "The order book speaks of a refund, and none has come for all of it",
     "not_settled": "{captured} was captured, and no statement that reaches beyond {due_at} holds "
     "it",
@@ -544,11 +544,18 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
 }
 """Facts that are codes, and their words."""
 
-_STEPS_BY_HOW: Final = {
-    "reversed": "Ask the provider whether the payment was reversed, and when it takes the money",
-    "dispute_lost": "Ask the provider whether the dispute was lost, and when it takes the money",
+_STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
+    ("refund_not_settled", "reversed"): "Ask the provider whether the payment was reversed, and "
+    "when it takes the money",
+    ("refund_not_settled", "dispute_lost"): "Ask the provider whether the dispute was lost, and "
+    "when it takes the money",
+    ("refund_not_in_book", "refunded"): "Enter the refund in the book",
+    ("refund_not_in_book", "reversed"): "Enter in the book that the payment was taken back",
+    ("refund_not_in_book", "dispute_lost"): "Book the chargeback: enter in the order book what it "
+    "took, as given back or as an entry of its own, by hand where your shop's export has no column "
+    "for it",
 }
-"""Of `refund_not_settled`, where it is no refund."""
+"""Of causes that are told of refunds and of what is none, where the money went in one way alone."""
 
 _SETTLED_AT_ANOTHER_RATE: Final = (
     "{captured} was captured, and the statement settles {settled} for it, a rate of {rate}: by the "
@@ -582,6 +589,8 @@ def break_sentence(found: Break) -> str:
         for name, value in found.facts
     ]
     facts += [("told", value) for name, value in found.facts if name in ("booked", "settled")]
+    if found.cause == "refund_not_in_book" and "how" not in dict(found.facts):
+        facts.append(("how", "went back"))  # in several ways, or seen by a version that did not say
     form = SENTENCES[found.cause]
     if ("won", True) in found.facts:
         form = _DISPUTE_TAKEN_ELSEWHERE
@@ -606,9 +615,7 @@ def next_step(found: Break) -> str:
             f"Ask the {who} at which rate it exchanged and what it charged, or correct the rate in "
             "the rules; then accept the difference."
         )
-    if found.cause == "refund_not_settled":
-        words = _STEPS_BY_HOW.get(str(dict(found.facts)["how"]), words)
-    return words + "."
+    return _STEPS_BY_HOW.get((found.cause, str(dict(found.facts).get("how"))), words) + "."
 
 
 def apart_words(candidate: Candidate) -> str:

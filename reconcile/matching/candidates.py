@@ -130,13 +130,13 @@ def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None
 ) -> tuple[int | None, str, Facts]:
     """The sum of all points, and the field with most of them; None for the points if too far."""
-    reference, amount = _reference(one, other), _amount(one, other)
+    amount = _amount(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
-    date = _date(one, other, window=window)
     # Numbers that follow each other differ in one character, too: with another amount as well
     # that says nothing.
-    if reference[0] > SEPARATORS and (amount[0] >= FAR or currency[0]):
+    if (amount[0] >= FAR or currency[0]) and not _known_by_the_same(one, other):
         return None, "", ()
+    reference, date = _reference(one, other), _date(one, other, window=window)
     fields = [amount, currency] if window is None else [amount, currency, date]
     if reference[0] < FAR or not any(points for points, _, _ in fields):
         # Nothing brought the two together by reference: that it is another says less than the rest.
@@ -144,6 +144,12 @@ def _apart(
     worst = max(fields, key=lambda field: field[0])
     points = reference[0] + amount[0] + currency[0] + date[0]
     return points, worst[1] if worst[0] else "nothing", worst[2]
+
+
+def _known_by_the_same(one: Searchable, other: Searchable) -> bool:
+    """Whether a reference of both is the same, but for its separators."""
+    its = {key.replace("-", "") for key in other.keys}
+    return any(key.replace("-", "") in its for key in one.keys)
 
 
 def _reference(one: Searchable, other: Searchable) -> _Field:

@@ -135,7 +135,7 @@ class Control:
     """The totals of a matching, or of a part of it; parts add up with `+`.
 
     lines, read, breaks  sorted by side, currency and bucket (cause), none of them twice
-    unsearched           rows for which the second look was too much (`match_left.MOST_LEFT`)
+    unsearched           rows for which the second look was too much (`funds.MOST_LEFT`)
     """
 
     as_of: Instant

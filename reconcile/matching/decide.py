@@ -280,6 +280,7 @@ def _refunds(pair: Pair) -> Verdict | None:
     if more > 0:
         if terms.book_lags(funds.returned_at):
             return Verdict("awaiting_book", "awaiting_book")
+        facts += _how_it_went(funds)
         return _one(_differs("refund_not_in_book", pair, minor=more, facts=facts))
     if more < 0:
         said_at = max(_said_at(pair), lines.refunded_at or EARLIEST)
@@ -287,6 +288,12 @@ def _refunds(pair: Pair) -> Verdict | None:
             return Verdict("awaiting_refund", "awaiting_refund")
         return _one(_differs("refund_not_received", pair, minor=-more, facts=facts))
     return None
+
+
+def _how_it_went(funds: Funds) -> Facts:
+    """In which way all of it went back; nothing where it went in several."""
+    ways = {each.kind for each in funds.returns if each.currency == funds.currency}
+    return (("how", ways.pop()),) if len(ways) == 1 else ()
 
 
 _STEPS: Final[tuple[Callable[[Pair], Verdict | None], ...]] = (

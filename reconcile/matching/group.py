@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
 
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.ledger import Facts
@@ -230,15 +232,30 @@ class Deciding:
             self.end_capture(capture, facts=NOT_SEARCHED)
 
     def absorb(self, left: Left) -> None:
-        """Take over what was put aside elsewhere, as far as there is room."""
-        for row in left.orders:
-            self._apart([funds_of([row])], {})
-        for rows in (*left.book, *left.idle):
-            self._unpaid(rows)
+        """Take over what was put aside elsewhere, as far as there is room, in the order in which
+        one matching would have come to it."""
+        books = [(rows[0].key, 1, rows) for rows in (*left.book, *left.idle)]
+        orders = [(row.key, 0, (row,)) for row in left.orders]
+        both: list[tuple[str, int, Sequence[Any]]] = sorted([*orders, *books], key=itemgetter(0, 1))
+        for _, own in groupby(both, key=itemgetter(0)):
+            self._absorb_key([(kind, rows) for _, kind, rows in own])
         for capture in (*left.captures, *left.awaited):
             self.unsettled(capture)
         for line in left.lines:
             self._line(line)
+
+    def _absorb_key(self, own: list[tuple[int, Sequence[Any]]]) -> None:
+        """Orders and book lines of one key. Both were put aside together if there are both: they
+        may be of a group, and are a pair where there is no room for them."""
+        (first, rows), *rest = own
+        if first == 0 and rest and rest[0][0] == 1:
+            self.pair(funds_of(rows), rest[0][1])
+            own = rest[1:]
+        for kind, rows in own:
+            if kind == 0:
+                self._apart([funds_of(rows)], {})
+            else:
+                self._unpaid(rows)
 
     # --- at last, without a partner
 

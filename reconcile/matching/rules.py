@@ -8,6 +8,7 @@ kind of match.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
@@ -244,11 +245,17 @@ class Terms:
         return "awaiting_settlement" if due > min(span.until, self.as_of) else None
 
 
+@cache
+def _factors(currency: str) -> tuple[int, ...]:
+    """Minor units in a major one, as the currency has them and as most have."""
+    return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
+
+
 def factor_between(one: int, other: int, currency: str) -> int | None:
     """By which factor the two differ if someone took major units for minor ones, else None."""
     if one == 0 or other == 0:
         return None
-    for factor in sorted({int(10 ** exponent_of(currency)), CENTS} - {1}):
+    for factor in _factors(currency):
         if one == other * factor or other == one * factor:
             return factor
     return None

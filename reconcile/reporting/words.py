@@ -34,7 +34,7 @@ CAUSE_WORDS: Final[Mapping[str, str]] = {
     "currency_differs": "Currencies differ",
     "paid_twice": "Paid more than once",
     "overpaid": "Overpaid",
-    "refund_not_in_book": "Refund not in the order book",
+    "refund_not_in_book": "Refund or lost dispute not in the order book",
     "refund_not_received": "Refund in the book, not made",
     "not_settled": "Not settled in time",
     "refund_not_settled": "Refund not settled",

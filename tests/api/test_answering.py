@@ -142,6 +142,28 @@ async def stepping(request: bytes = GET, *, by_uvicorn: bool = False) -> tuple[S
     return application, client
 
 
+async def test_a_head_that_says_its_length_goes_out_with_the_first_part() -> None:
+    """One write, which is one packet and wakes the reader once; what follows by itself."""
+    application, client = await stepping()
+    await application.go_on(start(length(4)))
+    assert client.wire.writes == []
+    await application.go_on(part(b"ok", more=True))
+    (first,) = client.wire.writes
+    assert first.endswith(b"\r\n\r\nok")
+    await application.go_on(part(b"ok"), None)
+    assert client.wire.writes == [first, b"ok"]
+
+
+async def test_a_head_of_no_length_goes_out_at_once() -> None:
+    """Its answer may never end, and its reader wants to know that there is one."""
+    application, client = await stepping()
+    await application.go_on(start())
+    (head,) = client.wire.writes
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    await application.go_on(part(b"\r\ncontent-length: 2", more=True))
+    assert client.wire.writes == [head, b"13\r\n\r\ncontent-length: 2\r\n"]
+
+
 FAILURE = RuntimeError("of the application")
 
 

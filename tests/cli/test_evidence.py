@@ -143,7 +143,7 @@ def test_what_cannot_be_done_is_one_sentence(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_file_is_attached_listed_put_in_a_bundle_and_detached(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "parcel.pdf").write_bytes(b"%PDF-1.7 signed for")
+    (tmp_path / "parcel.pdf").write_bytes(b"%PDF-1.7 signed for startxref %%EOF")
     words = ("--kind", "delivery", "--carrier", "DHL", "--tracking", "JD01", "--note", "a porch")
     code, out, err = run("evidence", "attach", "ORD-1", "parcel.pdf", *words)
     name = out.strip()

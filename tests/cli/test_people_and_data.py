@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app import bootstrap_console, bootstrap_serving
 from reconcile.instants import DAY
 from tests.api.driving import driving, event
 from tests.cli.test_commands import PHONE, Run
@@ -260,3 +261,27 @@ def test_an_order_shows_who_told_what(run: Run, tmp_path: Path) -> None:
     assert "changed the price from KES 1,500.00 to KES 1.00" in shown
     (deed,) = run("audit", "list", "--action", "price_changed", "--format", "json").document
     assert (deed["who"], deed["subject"]) == ("token:shop", "ORD-1")
+
+
+def test_the_consoles_port_is_one_setting(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For `console`, `serve --console` and the links of invitations; the command line wins."""
+    asked = list[object]()
+
+    async def serve(settings: object, **where: object) -> None:
+        asked.append(where["console"])
+
+    async def serve_console(settings: object, **where: object) -> None:
+        asked.append(where["port"])
+
+    monkeypatch.setattr(bootstrap_serving, "serve", serve)
+    monkeypatch.setattr(bootstrap_console, "serve_console", serve_console)
+    assert run("operators", "invite", "Boss", "--role", "admin").out.startswith(
+        "http://127.0.0.1:8081/invite#"
+    )
+    monkeypatch.setenv("TALLYHOOK_CONSOLE__PORT", "9191")
+    for words in (("serve", "--console"), ("console",), ("console", "--port", "0")):
+        run(*words)
+    assert asked == [("127.0.0.1", 9191), 9191, 0]
+    assert run("operators", "invite", "Boss", "--by", "Boss").out.startswith(
+        "http://127.0.0.1:9191/invite#"
+    )

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.cli import reconcile as cli_reconcile
 from app.core.clock import SystemClock
+from app.finance import reconcile_period
 from reconcile.instants import DAY, MINUTE, Instant, format_instant
 from tests.api.driving import driving, environ, event, of_order
 from tests.reconcile.build import T
@@ -424,7 +427,7 @@ def test_people_read_the_times_of_sentences_in_the_merchants_zone(
     monkeypatch.setenv("COLUMNS", "600")
     shop("operators", "add", "ann", "--role", "admin")
     shop("operators", "add", "bob", "--role", "finance", "--by", "ann")
-    rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "1.00"\n')
+    rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "6.00"\n')
     shop("reconcile", "rules", "save", rules, "--by", "bob")
     shop("statement", "import", shop.file("paid_out.csv", PAID_OUT), "--by", "bob")
     shop("bank", "import", shop.file("bank.csv", BANK), "--account", "main", "--by", "bob")
@@ -447,6 +450,10 @@ def test_people_read_the_times_of_sentences_in_the_merchants_zone(
         assert "at 2026-11-21T21:00:00Z" not in text
     for text in (*lists, shop("breaks", "show", payout["id"])):
         assert "beyond 2026-11-30 00:00 EAT" in text
+    why = "it was said at 2026-11-21T21:05:00Z"
+    shop("breaks", "accept", payout["id"], "--reason", why, "--by", "bob")
+    assert "it was said at 2026-11-22 00:05 EAT" in shop("breaks", "show", payout["id"])
+    assert shop.document("breaks", "show", payout["id"])["because"].endswith(why)
 
 
 def test_support_reads_the_times_of_an_order_in_the_merchants_zone(
@@ -525,3 +532,30 @@ def test_money_is_matched_by_hand_from_either_of_its_breaks(shop: Shop) -> None:
         left = shop.document("reconcile", "run")["breaks"]
         assert not open_ones & {(each["cause"], each["order"]) for each in left}
         shop("breaks", "unmatch", *words)
+
+
+async def interrupted(*_: object) -> None:
+    """What is under way when somebody presses Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
+    await asyncio.Event().wait()
+
+
+def test_an_interrupted_run_says_what_is_left_of_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its very end nothing of it is kept, and the next run does all of it; while it is told, it
+    is kept."""
+    with monkeypatch.context() as patched:
+        patched.setattr(reconcile_period, "finish", interrupted)
+        assert shop("reconcile", "run", code=130) == ""
+    assert "Interrupted: of a run that has not ended nothing is kept, and no break" in shop.said
+    assert "`tallyhook reconcile list` shows the runs that have ended." in shop.said
+    assert shop.document("reconcile", "list") == shop.document("breaks", "list") == []
+    with monkeypatch.context() as patched:
+        patched.setattr(cli_reconcile, "print_run", interrupted)
+        assert shop("reconcile", "run", code=130) == ""
+    told = shop.said
+    (run,) = shop.document("reconcile", "list")
+    assert f"`tallyhook reconcile show {run['run']}` tells it again." in told
+    assert causes(shop.document("reconcile", "run"))
+    assert len(shop.document("breaks", "list")) > 0

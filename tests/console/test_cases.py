@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import httpx2
 
-from reconcile.instants import DAY, SECOND, Instant, format_instant
+from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant
 from tests.api.driving import event
 from tests.console.conftest import RunningConsole
 from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
 from tests.reconcile.build import T
 
-PDF = b"%PDF-1.7 signed for"
+PDF = b"%PDF-1.7 signed for startxref %%EOF"
 DUE = format_instant(Instant(T + 14 * DAY))
 
 
@@ -92,13 +92,19 @@ async def test_an_answer_is_due_while_the_dispute_is_open(console: RunningConsol
             return shown((await client.get("/cases/ORD-1")).text)
 
         undisputed = await page()
-        refund = {"reference": "dp_1", "amount": 1500, "currency": "KES", "respond_by": DUE}
-        await console.driver.send(event("evt_d", "disputed", refund=refund))
+        due = Instant(console.driver.clock.now() + HOUR)
+        refund = {"reference": "dp_1", "amount": 1500, "currency": "KES"}
+        opening = refund | {"respond_by": format_instant(due)}
+        await console.driver.send(event("evt_d", "disputed", refund=opening))
         opened = await page()
+        console.driver.clock.put(Instant(due + SECOND))
+        late = await page()
         later = format_instant(Instant(T + SECOND))
         await console.driver.send(event("evt_w", "dispute_won", refund=refund, occurred_at=later))
         decided = await page()
     assert ["Answer due" in each for each in (undisputed, opened, decided)] == [False, True, False]
+    assert "The deadline has passed: the bank took an answer until 2026-11-20 11:" in late
+    assert "Ask the payment service today whether it still takes one" in late
 
 
 async def test_a_viewer_sees_no_case(console: RunningConsole) -> None:

@@ -114,6 +114,10 @@ async def test_pages_of_breaks_follow_each_other(
     assert len(seen) >= 2
 
 
+AT = "2026-10-16T09:05:00Z"
+"""A moment in a person's words: a page tells it as the zone's clocks show it."""
+
+
 async def test_a_break_is_assigned_noted_and_accepted(console_with_breaks: RunningConsole) -> None:
     """Each in the name of who is signed in; accepted, it leaves what is to be done."""
     console = console_with_breaks
@@ -127,12 +131,13 @@ async def test_a_break_is_assigned_noted_and_accepted(console_with_breaks: Runni
         mine = await breaks(client, "?assignee=a+support&state=assigned")
         assert [each["id"] for each in mine["breaks"]] == [name]
         noted = await send(client, f"/do/comment?break={name}", reason="asked the provider")
-        accepted = await send(client, f"/do/accept?break={name}", reason="refunded by hand")
+        accepted = await send(client, f"/do/accept?break={name}", reason=f"refunded {AT}")
         assert (noted.status_code, accepted.status_code) == (303, 303)
         page = shown((await client.get(accepted.headers["location"])).text)
         left = await breaks(client)
         done = await breaks(client, "?state=accepted")
     assert "It was accepted" in page
+    assert "refunded 2026-10-16 09:05" in page
     assert "“asked the provider”" in page
     assert name not in {each["id"] for each in left["breaks"]}
     assert [each["id"] for each in done["breaks"]] == [name]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from anyio import to_process
 
-from app.core.errors import UsageError
+from app.bootstrap_console_work import TOO_LONG, work_elsewhere
+from app.config.load import load_settings
+from app.console.application import build_console
+from app.core.errors import UnreachableError, UsageError
 from app.finance.break_acts import accept_breaks
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from reconcile.instants import DAY
-from tests.api.driving import event
+from tests.api.driving import environ, event
 from tests.console.conftest import RunningConsole
 from tests.console.test_finance_pages import breaks, of_form, send
 from tests.console.test_imports import confirm, read
@@ -374,6 +381,41 @@ async def test_rules_are_tried_and_nothing_is_kept(console_with_breaks: RunningC
     assert "would change nothing" in text or "What these rules would change" in text
     assert gone.status_code == 404
     assert console.driver.rows("SELECT 1 FROM match_rules") == []
+
+
+async def test_rules_are_read_where_they_can_be_ended(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never in the console's own process, which serves everybody; what comes of it is told."""
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("TOML was read in the console's own process")
+
+    async def preview(rules: str) -> dict[str, Any]:
+        raise UnreachableError(TOO_LONG)
+
+    monkeypatch.setattr("app.core.toml_file.tomllib.loads", read)
+    work = replace(console.console.work, preview=preview)
+    other = replace(console.console, work=work)
+    served = replace(console, console=other, application=build_console(other))
+    async with served.signed_in("finance") as client:
+        told = await send(client, "/do/preview-rules", rules="a" + ".a" * 6_000 + " = 1\n")
+    assert told.status_code == 400
+    assert "send fewer and shorter rules" in shown(told.text)
+
+
+@pytest.mark.parametrize("saves", [True, False])
+async def test_rules_that_take_too_long_to_read_are_ended(
+    saves: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(to_process, "run_sync", never)
+    monkeypatch.setattr("app.bootstrap_console_work.MOST_S", 0)
+    work = work_elsewhere(load_settings(environ(tmp_path)))
+    with pytest.raises(UnreachableError, match="send fewer and shorter rules"):
+        await (work.save_rules("", "Ann", "x") if saves else work.preview(""))
 
 
 @pytest.mark.parametrize("role", ["support", "viewer"])

@@ -12,7 +12,7 @@ from app.core.masking import masked_phone
 from app.orders import unmask_many
 from app.orders.unmask_many import OPEN_FOR
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_finding import ErasureRules
+from app.privacy.erase_rules import ErasureRules
 from reconcile.instants import SECOND, Instant
 from tests.api.driving import event
 from tests.console.conftest import (

@@ -332,6 +332,7 @@ async def test_the_checks_before_going_live_are_run_from_the_page(
     monkeypatch.setattr("app.bootstrap_console_work.examine", kept)
     async with console.signed_in("finance") as client:
         before = (await client.get("/golive.json")).json()
+        unchecked = shown((await client.get("/golive")).text)
         early = shown((await client.get("/do/sign-item?item=environment_separation")).text)
         done = await send(client, "/do/run-checks")
         document = (await client.get("/golive.json")).json()
@@ -342,7 +343,10 @@ async def test_the_checks_before_going_live_are_run_from_the_page(
     for each in document["doctor"]:
         assert " ".join(each["sentence"].split()) in text
     states = {each["item"]: each["state"] for each in document["checklist"]}
-    assert states["webhook_verification"] == "failed"
+    assert states["webhook_verification"] == "not_run_yet"
+    assert {each["state"] for each in before["checklist"]} == {"not_run_yet", "to_sign"}
+    assert ("not run yet" in unchecked, "failed" in unchecked) == (True, False)
+    assert "run the checks, or tallyhook golive on the machine." in unchecked
     assert "Set TALLYHOOK_PUBLIC_URL" in text
     assert document["checks"]["by"] == "a finance"
     rows = console.driver.rows("SELECT who FROM audit WHERE action='golive_checked'")

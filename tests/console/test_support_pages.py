@@ -21,7 +21,8 @@ from app.core.errors import UnreachableError, UsageError
 from app.monitoring.alarm_owners import forget_owners
 from app.monitoring.watchdog import alarms
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_finding import Erasing, ErasureRules
+from app.privacy.erase_finding import Erasing
+from app.privacy.erase_rules import ErasureRules
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ
 from tests.console.conftest import (

@@ -22,7 +22,8 @@ from app.orders.refold import refold_until_quiet
 from app.orders.retention_store import prune
 from app.privacy.consistency_store import phones_not_noted
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_finding import Erasing, Erasure, ErasureRules
+from app.privacy.erase_finding import Erasing, Erasure
+from app.privacy.erase_rules import ErasureRules
 from app.privacy.erase_store import UNREADABLE as UNREADABLE_TEXTS
 from app.privacy.erase_store import note_carried_out
 from app.privacy.erasure_journal import make_journal

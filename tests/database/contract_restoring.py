@@ -23,7 +23,7 @@ from app.orders.published_store import (
 from app.orders.read_feed import read_feed, read_from
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import Followed, after_restore
-from app.privacy.erase_finding import ErasureRules
+from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay
 from app.receiving.store import Store
 from app.sealing.log_queue_store import count_unsealed

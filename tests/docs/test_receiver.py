@@ -26,7 +26,7 @@ from app.orders.notify_shop import (
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import after_restore, back_up, restore
-from app.privacy.erase_finding import ErasureRules
+from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay, Replayed
 from app.providers.profile import load_profile
 from app.providers.source import Source

@@ -24,6 +24,7 @@ from app.evidence.attachments import (
     attach,
     attachments_of,
     detach,
+    fault_of,
     media_of,
     read_attachment,
 )
@@ -36,14 +37,16 @@ from tests.api.driving import Driver, driving, environ, of_order
 from tests.evidence.conftest import Bundles, Forge, build, changed
 from tests.evidence.world import LATER
 
-PDF = b"%PDF-1.7 the parcel was signed for by W. Kamau"
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+PDF = b"%PDF-1.7 the parcel was signed for by W. Kamau\nstartxref\n0\n%%EOF\n"
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR and so on IEND" + b"\0" * 4
+JPEG = b"\xff\xd8\xff\xe0 a picture \xff\xd9"
 
 
 def asked(content: bytes = PDF, **words: Any) -> AttachRequest:
     """What is attached: to ORD-1, a delivery, unless said otherwise."""
     given: dict[str, Any] = {
-        "about": "order", "subject": "ORD-1", "name": "Kamau.pdf", "content": content,
+        "about": "order", "subject": "ORD-1",
+        "name": "Kamau.png" if content == PNG else "Kamau.pdf", "content": content,
         "kind": "delivery", "note": "signed by the neighbour", "by": None,
     } | words  # fmt: skip
     return AttachRequest(**given)
@@ -70,6 +73,31 @@ async def one(context: AppContext, content: bytes = PDF, **words: Any) -> Attach
 )
 def test_a_file_is_what_its_bytes_say(content: bytes, media: str | None) -> None:
     assert media_of(content) == media
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "others"),
+    [
+        (PDF, "A.PDF", ("a.png", "a.jpg", "a.txt")),
+        (PNG, "a.png", ("a.pdf", "a.JPEG", "a.txt")),
+        (JPEG, "a.jpeg", ("a.pdf", "a.png", "a.txt")),
+        (b"a note", "a.txt", ("a.pdf", "a.png", "a.jpg")),
+    ],
+)
+def test_a_file_is_whole_and_what_its_name_says(
+    content: bytes, name: str, others: tuple[str, ...]
+) -> None:
+    """A name that says nothing may be of any; what stands behind the end may, too; text ends
+    anywhere."""
+    media = media_of(content)
+    assert media is not None
+    for good in (name, "mail.eml", "scan"):
+        assert fault_of(good, content, media) is None
+        assert fault_of(good, content + b" " * 3_000, media) is None
+    for other in others:
+        assert f"{other} is " in (fault_of(other, content, media) or "")
+    cut = fault_of(name, content[:-5], media)
+    assert (cut or "").count("cut off or is damaged") == (media != "text/plain")
 
 
 async def lived(driver: Driver) -> AppContext:
@@ -115,6 +143,10 @@ async def test_what_is_not_taken_is_refused_with_what_to_do(
         context = await lived(driver)
         with pytest.raises(UsageError, match="print it to a PDF"):
             await one(context, b"MZ\0")
+        with pytest.raises(UsageError, match="does not end as one"):
+            await one(context, PDF[:30])
+        with pytest.raises(UsageError, match="its name says a PDF"):
+            await one(context, b"not a PDF at all")
         with pytest.raises(UsageError, match="go with the kind delivery"):
             await one(context, kind="terms", carrier="DHL")
         with pytest.raises(UsageError, match="the note has 500"):

@@ -23,7 +23,7 @@ from app.evidence.attachments import Attachment, AttachRequest, attach
 from app.evidence.dispute import FAMILIES, CaseFacts, Family, checklist, family_of
 from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case
 from app.evidence.dispute_letter import Letter
-from app.evidence.letter_forms import form_of, letter_in, take_letter
+from app.evidence.letter_forms import LetterForm, form_of, letter_in, take_letter
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.events import CLAIM_KINDS
@@ -156,13 +156,13 @@ def _pdf(pages: int) -> bytes:
 
 
 async def exhibits(driver: Driver) -> None:
-    """A PDF of two pages, a picture, a text, and a file that only begins as a PDF does."""
+    """A PDF of two pages, a picture, a text, and a file that only begins and ends as a PDF does."""
     picture = typst.compile(b"#set page(width: 2cm, height: 2cm)\nPaid", format="png")
     for name, content, kind, more in (
         ("parcel.pdf", _pdf(2), "delivery", {"carrier": "DHL", "tracking": "JD01"}),
         ("receipt.png", picture, "receipt", {"note": "KES <b>1,500</b> #pagebreak()"}),
         ("mail.txt", b"Where is it?\n#panic()", "correspondence", {}),
-        ("broken.pdf", b"%PDF-1.7 and no more", "other", {}),
+        ("broken.pdf", b"%PDF-1.7 and no more, startxref 0 %%EOF", "other", {}),
     ):
         words: dict[str, Any] = more
         asked = AttachRequest(
@@ -307,5 +307,56 @@ async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
     assert found.document["zone"] == "UTC"
     told = found.case.document()
     assert (told["family"], told["respond_by"]) == ("fraud", format_instant(DUE))
+    assert told["deadline"] == f"The bank takes an answer until {format_instant(DUE)}."
     assert {each["item"] for each in told["items"] if each["there"]} == {"deadline"}
     assert (case.family, case.respond_by) == ("other", None)
+
+
+async def test_its_answer_tells_times_in_the_merchants_zone_and_names_it(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = replace(driver.service.context, zone=zone_named("Africa/Nairobi"))
+        await driver.send(_body("ORD-1042", "e1", "pending", "pay_1", T))
+        driver.clock.put(T + DAY)
+        found = await write(driver, tmp_path)
+    answer = " ".join(found.document["answer"])
+    assert "by 20 November 2026, 13:35 EAT nobody" in answer
+    assert "UTC" not in answer
+
+
+async def test_a_deadline_that_is_over_is_said_to_be_with_what_still_can_be_done(
+    tmp_path: Path,
+) -> None:
+    """A microsecond after it, and not at it; once the dispute is decided, no answer is due."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        refund = {"reference": "dp_1", "amount": 1500, "currency": "KES"}
+        due = format_instant(DUE)
+        opened = refund | {"respond_by": due}
+        await driver.send(_body("ORD-1042", "e1", "succeeded", "pay_1", T))
+        await driver.send(_body("ORD-1042", "e2", "disputed", "pay_1", OPENED, refund=opened))
+        driver.clock.put(DUE)
+        last = await write(driver, tmp_path)
+        driver.clock.put(Instant(DUE + 1))
+        late = await write(driver, tmp_path)
+        lost = _body("ORD-1042", "e3", "dispute_lost", "pay_1", DUE + 1, refund=refund)
+        await driver.send(lost)
+        driver.clock.put(Instant(DUE + DAY))
+        decided = await write(driver, tmp_path)
+    assert [each.case.overdue for each in (last, late, decided)] == [False, True, False]
+    assert last.case.deadline == f"The bank takes an answer until {due}."
+    assert late.case.deadline.startswith(
+        f"The deadline has passed: the bank took an answer until {due}, "
+    )
+    assert "Ask the payment service today whether it still takes one" in late.case.deadline
+    assert decided.case.deadline == (
+        "The dispute is decided for the customer: no answer is due any more."
+    )
+    assert [each.document["dispute"]["overdue"] for each in (last, late)] == [False, True]
+    for form in ("html", "pdf"):
+        assert ["had passed" in _words(each, form) for each in (last, late)] == [False, True]
+
+
+def _words(letter: Letter, form: LetterForm) -> str:
+    content = letter_in(letter, form)
+    if form == "html":
+        return content.decode()
+    return PdfReader(io.BytesIO(content)).pages[0].extract_text()

@@ -14,7 +14,7 @@ from app.evidence.verify_evidence import verify_evidence
 from app.finance.imports import ImportRequest, import_book, import_statement
 from app.orders.record_store import add_records
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_finding import ErasureRules
+from app.privacy.erase_rules import ErasureRules
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.instants import TICK

@@ -20,6 +20,7 @@ from app.golive.golive import (
     Trial,
     checklist,
     keys_item,
+    last_checklist,
     open_items,
     separation_item,
     sign,
@@ -136,7 +137,7 @@ async def test_a_statement_needs_item_name_and_note(
 async def test_the_sandbox_wants_a_rehearsal(driver: Driver) -> None:
     """There a rehearsal can be had, so nobody's word takes its place; readiness says nothing."""
     await sign(driver.context, "rehearsal", by="Ann", note="it will be fine")
-    assert (await states(driver.context, CHECKED))["rehearsal"] == "failed"
+    assert (await states(driver.context, CHECKED))["rehearsal"] == "not_run_yet"
     assert "golive" not in (await driver.client.get("/readyz")).json()
 
 
@@ -184,8 +185,9 @@ def test_what_nobody_here_can_sign_is_left_to_a_person() -> None:
     """Then a test event of the provider is to be seen; without an address it is not tried."""
     item = webhook_item([GOOD, Trial(source="other", wrong=None)], public_url="https://x")
     assert (item.state, "other" in item.sentence) == ("to_sign", True)
-    assert webhook_item([GOOD], public_url="").state == "failed"
-    assert webhook_item([], public_url="https://x").state == "failed"
+    for untried in (webhook_item([GOOD], public_url=""), webhook_item([], public_url="https://x")):
+        assert untried.state == "not_run_yet"
+        assert "run the checks" in untried.sentence
     assert separation_item("live", unmarked=["other"]).state == "to_sign"
 
 
@@ -209,3 +211,12 @@ class _Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         """Note it."""
         self.tags.add(tag)
+
+
+async def test_what_could_not_be_checked_is_remembered_as_that(driver: Driver) -> None:
+    """And what did not hold as what failed."""
+    none = webhook_item([GOOD], public_url="")
+    await checklist(driver.context, [keys_item(["X: is missing"]), none, CHECKED[2]])
+    last = {each.item: each for each in await last_checklist(driver.context)}
+    assert [last[each.item].state for each in CHECKED] == ["failed", "not_run_yet", "passed"]
+    assert "could not be checked" in last["webhook_verification"].sentence

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from email import message_from_bytes
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import httpx2
 import pytest
@@ -106,6 +108,25 @@ async def test_each_is_told_once_and_so_is_its_recovery(tmp_path: Path) -> None:
     assert (raised["Subject"], recovery["Subject"]) == ("alarm held", "alarm held is over")
     assert recovery["In-Reply-To"] == raised["Message-ID"] != again["Message-ID"]
     assert HELD.sentence in str(raised.get_payload())
+
+
+async def test_a_mail_tells_times_in_the_merchants_zone_and_a_post_in_utc(tmp_path: Path) -> None:
+    pager, sentence = Pager(), "Nothing was taken since 2026-11-20T09:05:00Z."
+    silent = {"silence": Alarm(reason="silence", sentence=sentence)}
+    with mail_server() as server:
+        async with driving(tmp_path, with_worker=False) as driver:
+            driver.context = replace(driver.context, zone=ZoneInfo("Africa/Nairobi"))
+            messages = telling(driver, post=pager.way, mail=mailing(server))
+            assert await looked(driver, messages, silent) == 2
+            assert await over(driver, messages) == 2
+    raised, recovery = (str(message_from_bytes(mail).get_payload()) for mail in server.mails)
+    assert "Nothing was taken since 2026-11-20 12:05 EAT." in raised
+    assert "Raised at 2026-11-20 13:0" in raised
+    assert "The alarm silence is over since 2026-11-20 13:0" in recovery
+    assert "Z" not in raised + recovery
+    data = [json.loads(request.content)["data"] for request in pager.seen]
+    assert [each["sentence"] for each in data] == [sentence] * 2
+    assert all(each["raised_at"].endswith("Z") for each in data)
 
 
 async def test_a_post_is_signed_and_says_what_and_since_when(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.logs import configure_logging
 from app.evidence.seal import seal_all
 from app.evidence.verify_log import verify_log
+from app.finance.break_acts import accept_break, breaks_of
 from app.finance.imports import ImportRequest, import_bank, import_book
+from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.pending_session_store import PendingSession, forget, note_pending
 from app.orders.prove import prove_orders
 from app.orders.read_orders import order_document
@@ -40,7 +42,8 @@ from app.privacy.erase import (
     propose_erasure,
     traces_left,
 )
-from app.privacy.erase_finding import Erasure, ErasureFinder, ErasureRules
+from app.privacy.erase_finding import Erasure, ErasureFinder
+from app.privacy.erase_rules import ErasureRules
 from app.privacy.erasure_journal import JournalKey
 from app.privacy.replay_erasures import find_erased, fitting_journal
 from app.providers.profile import load_profile
@@ -448,6 +451,42 @@ async def test_what_must_stay_is_listed_with_the_reason(tmp_path: Path, name: st
         assert kept.sentence.startswith(sentence)
         assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NULL") == [(0,)]
         assert driver.rows("SELECT count(*) FROM phones") == [(1,)]
+
+
+async def test_what_finance_has_accepted_is_settled_and_may_go(tmp_path: Path) -> None:
+    """Each answer names the next command. A later word of the order asks for another run."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = context = driver.service.context
+
+        async def next_step() -> str:
+            """What the answer says is to be done; nothing where the order would go."""
+            erasure = await erased(driver, phone=None, order="ORD-1", dry_run=True)
+            for each in erasure.kept:
+                assert each.sentence.startswith("a person must settle it first (paid_twice): ")
+                return each.sentence.partition("): ")[2]
+            return ""
+
+        again = {"reference": "p2", "amount": 1500, "currency": "KES"}
+        await driver.send(event("e1"))
+        await driver.send(event("e2", payment=again))
+        driver.clock.put(T + 40 * DAY)
+        before = await next_step()
+        await reconcile_period(context, RunRequest(), progress=quiet)
+        breaks = await breaks_of(context, "ORD-1")
+        (found,) = [each for each in breaks if each.seen.cause == "paid_twice"]
+        seen = await next_step()
+        await accept_break(context, found.identity, reason="it went back by hand", by=None)
+        accepted = await next_step()
+        driver.clock.put(T + 41 * DAY)
+        await driver.send(event("e1"))
+        heard = await next_step()
+        await reconcile_period(context, RunRequest(), progress=quiet)
+        erasure = await erased(driver, phone=None, order="ORD-1")
+        assert [each.order for each in erasure.orders] == ["ORD-1"]
+        assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NOT NULL") == [(0,)]
+    assert before.startswith("`tallyhook reconcile run` first; then `tallyhook breaks accept ID ")
+    assert f"`tallyhook breaks accept {found.identity} --reason WHY`. Then ask again" in seen
+    assert (accepted, heard) == ("", before)
 
 
 async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: Path) -> None:

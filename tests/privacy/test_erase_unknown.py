@@ -12,7 +12,8 @@ import pytest
 
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.privacy.erase_finding import Erasure, ErasureRules, kept_unknown
+from app.privacy.erase_finding import Erasure
+from app.privacy.erase_rules import ErasureRules, kept_unknown
 from app.providers.source import Source
 from app.receiving.reverify import reverify
 from app.receiving.unread import WINDOW

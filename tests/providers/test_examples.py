@@ -156,3 +156,20 @@ def test_an_example_is_found_by_its_word() -> None:
     with pytest.raises(NotFoundError, match="documents none"):
         find_example("convoy", "anything")
     assert not examples_of("../profiles/stripe")
+
+
+def test_an_event_is_called_as_its_provider_calls_it() -> None:
+    """By the name under which `connect` says to subscribe to it, and by the profile's word."""
+    won = find_example("stripe", "charge.dispute.closed:won")
+    assert won == find_example("stripe", "charge.dispute:won") == find_example("stripe", won.name)
+    assert (won.word, won.event) == ("charge.dispute.closed:won", "charge.dispute:won")
+    closed = find_example("cashfree", "DISPUTE_CLOSED")
+    assert closed.word == "DISPUTE_CLOSED:CHARGEBACK_MERCHANT_WON"
+    with pytest.raises(UsageError, match=r"dispute\.state\.updated:LOST, dispute\.state\.upda"):
+        find_example("square", "dispute.state.updated")
+    for name in shipped_profiles():
+        events = load_profile(name).setup.events
+        for example in examples_of(name):
+            assert find_example(name, example.name).name == example.name
+            said = [each for each in events if example.word.startswith(each)]
+            assert bool(example.named) <= bool(said), (name, example.word)

@@ -150,13 +150,38 @@ def test_an_unrelated_order_changes_nothing_else(world: World) -> None:
     assert _told(others) == _told(told)
 
 
+CUTS = st.sampled_from([["a1"], ["a12"], ["a1-2"], ["b"], ["a1", "a1-2", "a12", "b"]])
+
+
 @search
-@given(worlds(), st.sampled_from([["a1"], ["a12"], ["a1-2"], ["b"], ["a1", "a1-2", "a12", "b"]]))
+@given(worlds(), CUTS)
 def test_matched_in_parts_is_matched_as_a_whole(world: World, cuts: list[str]) -> None:
     """Ranges of keys, two or five, each in a matching of its own, come to what one matching comes
     to."""
+    assert in_parts(world, cuts) == as_a_whole(world)
+
+
+@search
+@given(worlds(), CUTS, st.integers(0, 2))
+def test_so_it_is_where_the_parts_leave_more_than_there_is_room_for(
+    world: World, cuts: list[str], room: int
+) -> None:
+    """What is decided for want of room is what one matching would decide for want of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reconcile.matching.funds.MOST_LEFT", room)
+        whole = as_a_whole(world)
+    assert in_parts(world, cuts, room=room) == whole
+
+
+def as_a_whole(world: World) -> tuple[list[str], Control]:
+    """What one matching says, and its totals."""
     told, control = world.decided()
-    whole, found = world.matching(), list[Decision]()
+    return sorted(_told(told)), control
+
+
+def in_parts(world: World, cuts: list[str], *, room: int = 99) -> tuple[list[str], Control]:
+    """What matchings of ranges and the one that takes them over say. room: of that one."""
+    parts, found = list[bytes](), list[Decision]()
     for first, beyond in pairwise(["", *cuts, "\U0010ffff"]):
         part = world.matching()
         found += part.by_key(
@@ -164,10 +189,14 @@ def test_matched_in_parts_is_matched_as_a_whole(world: World, cuts: list[str]) -
             book=_between(world.book, first, beyond),
             statements=_between(world.lines, first, beyond),
         )
-        whole.absorb(pickle.loads(pickle.dumps(part.part())))
-    found += whole.rest()
-    assert sorted(_told(found)) == sorted(_told(told))
-    assert whole.control() == control
+        parts.append(pickle.dumps(part.part()))
+    whole = world.matching()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reconcile.matching.funds.MOST_LEFT", room)
+        for each in parts:
+            whole.absorb(pickle.loads(each))
+        found += whole.rest()
+    return sorted(_told(found)), whole.control()
 
 
 @search

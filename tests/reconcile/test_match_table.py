@@ -11,6 +11,7 @@ from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import ORDER_CAUSES, Break, break_sentence, next_step
 from reconcile.matching.match import Match, Matching
+from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import Coverage
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
@@ -359,6 +360,13 @@ def test_every_break_says_what_differs_and_what_to_do(cause: str) -> None:
             assert "{" not in sentence
 
 
+def _refunded_and_lost(made: Case, refunded: int, lost: int) -> Case:
+    gone = made.taken(minor=-lost, kind="dispute_lost")
+    made.pays(outcome="charged_back", more=(made.taken(minor=-refunded), gone)).settles()
+    made.settles(kind="refund", gross=-refunded, fee=0)
+    return made.settles(kind="dispute", gross=-lost, fee=0)
+
+
 SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
     "a refund that no line takes": (
         TROUBLES["refund_not_settled"],
@@ -429,7 +437,23 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
     ),
     "what was lost, and the book does not have": (
         FURTHER["lost, and the book says paid"],
-        "KES 3.00 went back, and the order book has KES 0.00 of it.",
+        "KES 3.00 was lost in a dispute, and the order book has KES 0.00 of it.",
+        "Book the chargeback: enter in the order book what it took, as given back or as an entry "
+        "of its own, by hand where your shop's export has no column for it.",
+    ),
+    "what was reversed, and the book does not have": (
+        FURTHER["reversed, and the book says paid"],
+        "KES 15.00 was reversed, and the order book has KES 0.00 of it.",
+        "Enter in the book that the payment was taken back.",
+    ),
+    "what was refunded, and the book does not have": (
+        TROUBLES["refund_not_in_book"],
+        "KES 3.00 was refunded, and the order book has KES 0.00 of it.",
+        "Enter the refund in the book.",
+    ),
+    "what was refunded and what was lost, and the book does not have": (
+        lambda c: _refunded_and_lost(c, 200, 300).books(),
+        "KES 5.00 went back, and the order book has KES 0.00 of it.",
         "Enter what went back in the book, as a refund or as a lost dispute.",
     ),
     "a payment that the statement has otherwise": (
@@ -474,6 +498,28 @@ def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
     sentences = [break_sentence(each) for each in told if isinstance(each, Break)]
     unsearched = [each for each in sentences if "No partner was looked for" in each]
     assert len(unsearched) == control.unsearched == 3
+
+
+def test_an_order_and_its_line_of_a_group_stay_together_where_another_matching_has_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A range of keys puts both aside; whoever takes them over compares their amounts all the
+    same."""
+    made = case(minor=1_400).pays().settles().books(minor=1_500, group="G")
+    part, whole = (Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE) for _ in range(2))
+    told = list(
+        part.by_key(
+            takings=map(ledger_line_row, made.takings),
+            book=map(book_row, made.book),
+            statements=map(statement_row, made.lines),
+        )
+    )
+    monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", 0)
+    whole.absorb(part.part())
+    (found,) = told + list(whole.rest())
+    assert isinstance(found, Break)
+    assert (found.cause, found.order, found.money.minor) == ("amount_differs", "ORD-1", 100)
+    assert whole.control().holds
 
 
 @pytest.mark.parametrize("seed", [1, 2])

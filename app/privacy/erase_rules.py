@@ -1,0 +1,204 @@
+"""What of an order may be erased when its customer asks, and what must stay for now, and why.
+
+An order of which a person must settle something may go once finance has accepted the break that
+tells of it: then the books say what became of the money, and nothing is asked of the bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.database.engine import Connection
+from app.finance.break_acts import SeenBreak, breaks_since
+from app.receiving.unread import WINDOW
+from reconcile.instants import DAY, NO_TIME, Duration, Instant, format_instant
+from reconcile.ledger.fold import FINAL, last_heard
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import FindingCode, Ledger
+from reconcile.matching.breaks import BreakCause
+
+Why = Literal[
+    "not_over",
+    "disputed",
+    "to_settle",
+    "shared",
+    "minimum",
+    "refused",
+    "unread",
+    "beside_unread",
+    "in_the_reference",
+    "set_aside",
+    "changed",
+]
+
+SENTENCES: Final[Mapping[Why, str]] = {
+    "not_over": "its payment is not over ({})",
+    "disputed": "its payment is disputed: the provider decides",
+    "to_settle": "a person must settle it first ({}): {}",
+    "shared": "it shares events with another order: a person must settle whose they are",
+    "minimum": "TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until {}",
+    "refused": "it was refused, and may tell of a payment all the same: mend the secret or the "
+    "profile, run `tallyhook deliveries reverify` and ask again; as it is, it can go {}",
+    "unread": "it could not be read, and may tell of a payment: correct the profile, run "
+    "`tallyhook reindex` and ask again; as it is, it can go {}",
+    "beside_unread": "the request that brought it holds an event that could not be read yet ({}): "
+    "correct the profile, run `tallyhook reindex` and ask again",
+    "in_the_reference": "its reference is, or holds, the number: ledgers are kept",
+    "set_aside": "it was accepted and could not be read: see the log, then `tallyhook deliveries "
+    "poisoned --retry`, and ask again",
+    "changed": "something was said of it meanwhile: ask again",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptData:
+    """Something that stays, why, and until when if that is known. `do`: what settles it, where a
+    person must. `place`: where its text stands, as `places.PLACES` names it."""
+
+    what: str
+    why: Why
+    detail: str = ""
+    do: str = ""
+    until: Instant | None = None
+    place: str = "deliveries.body"
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        shown = self.detail if self.until is None else format_instant(self.until)
+        return SENTENCES[self.why].format(shown, self.do)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureRules:
+    """By what it is judged. `minimum`: how long after the last word everything is kept."""
+
+    minimum: Duration = NO_TIME
+
+    @classmethod
+    def of_days(cls, minimum: int) -> ErasureRules:
+        """The rules that a setting makes."""
+        return cls(minimum=minimum * DAY)
+
+
+def kept_order(
+    history: History, ledger: Ledger, rules: ErasureRules, *, to_do: Sequence[str] = ()
+) -> KeptData | None:
+    """Why an order must stay as of its ledger's instant; None where it may go.
+
+    to_do  of `left_to_settle`: what a person has still to do about it
+    """
+    order = history.order
+    if ledger.outcome == "disputed":
+        return KeptData(what=order, why="disputed")
+    if to_do:
+        detail, do = ", ".join(to_settle(ledger)), "; ".join(to_do)
+        return KeptData(what=order, why="to_settle", detail=detail, do=f"{do}. Then ask again")
+    over = ledger.outcome == "unresolved" or ledger.outcome in FINAL
+    if not over or ledger.next_decision_at is not None:
+        return KeptData(what=order, why="not_over", detail=ledger.outcome)
+    if ledger.case.foreign or ledger.case.foreign_records:
+        return KeptData(what=order, why="shared")
+    return kept_since(order, last_heard(history), rules, as_of=ledger.as_of)
+
+
+# --- what a person must settle, and whether that is done ------------------------------------------
+
+ToSettle = FindingCode | Literal["unresolved"]
+
+_AMOUNT: Final = frozenset[BreakCause](
+    {"unresolved", "payment_in_doubt", "amount_differs", "off_by_minor_unit", "currency_differs"}
+)
+
+SETTLED_BY: Final[Mapping[ToSettle, frozenset[BreakCause]]] = {
+    "unresolved": _AMOUNT,
+    "same_id_different_body": _AMOUNT,
+    "conflicting_amounts": _AMOUNT,
+    "amount_mismatch": _AMOUNT,
+    "amount_off_by_minor_unit": _AMOUNT,
+    "currency_mismatch": _AMOUNT,
+    "refund_exceeds_capture": _AMOUNT,
+    "paid_twice": frozenset({"paid_twice"}),
+    "overpaid": frozenset({"overpaid"}),
+    "other_currency_received": frozenset({"overpaid", "currency_differs"}),
+    "paid_after_cancel": frozenset({"late_money", "paid_twice", "overpaid"}),
+    "fulfilled_but_not_paid": frozenset({"book_paid_not_received"}),
+}
+"""Breaks that tell of a finding: what finance decides about one is decided about it."""
+
+OTHERWISE: Final[Mapping[ToSettle, str]] = {
+    "held_back": "find out what it is held for, then `tallyhook orders release {}`",
+    "unread_money_event": "name the event's kind in the source's profile, then `tallyhook reindex`",
+}
+"""What no break tells of, and what settles it."""
+
+
+def to_settle(ledger: Ledger) -> list[ToSettle]:
+    """What of an order a person must settle, by name."""
+    errors = sorted({each.code for each in ledger.findings if each.severity == "error"})
+    return [*errors] if errors or ledger.outcome != "unresolved" else ["unresolved"]
+
+
+async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
+    """What a person has still to do before the order's data may go, with the commands; nothing
+    where nobody needs to, or finance has accepted what the newest run saw of it.
+
+    A run of before the order's last word does not count: it has not seen that.
+    """
+    codes = to_settle(ledger)
+    if not codes:
+        return []
+    seen = await breaks_since(connection, history.order, heard=last_heard(history))
+    return list(dict.fromkeys([do for code in codes for do in _to_do(code, seen, history.order)]))
+
+
+def _to_do(code: ToSettle, seen: Sequence[SeenBreak] | None, order: str) -> list[str]:
+    """seen: the order's breaks; None where no run has seen its last word."""
+    if code in OTHERWISE:
+        return [OTHERWISE[code].format(order)]
+    if seen is None:
+        return ["`tallyhook reconcile run` first; then `tallyhook breaks accept ID --reason WHY` "
+                "for each break of it that `tallyhook breaks list` shows"]  # fmt: skip
+    about = [
+        each for each in seen if each.seen.cause in SETTLED_BY[code] and each.life.state != "closed"
+    ]
+    waiting = sorted(each.identity for each in about if each.life.state != "accepted")
+    if waiting:
+        return [f"settle its break, then `tallyhook breaks accept {each} --reason WHY`"
+                for each in waiting]  # fmt: skip
+    if code == "fulfilled_but_not_paid" and not about:
+        return ["import an order book that says what became of it (`tallyhook records import`), "
+                "then `tallyhook reconcile run`, and accept its break"]  # fmt: skip
+    return []  # the bodies differ in nothing that moves money, or the books know of it all
+
+
+def kept_since(
+    what: str, heard: Instant, rules: ErasureRules, *, as_of: Instant
+) -> KeptData | None:
+    """Why something must stay that was heard of last at an instant; None where it may go."""
+    if as_of < heard + rules.minimum:
+        return KeptData(what=what, why="minimum", until=heard + rules.minimum)
+    return None
+
+
+def kept_unknown(
+    what: str,
+    heard: Instant,
+    rules: ErasureRules,
+    *,
+    why: Literal["refused", "unread"],
+    beside: str | None,
+    as_of: Instant,
+) -> KeptData | None:
+    """Why a delivery must stay of which no ledger knows what it says; None where it may go.
+
+    beside  an order of the same customer, or that it names, that stays: it may be a part of it
+    """
+    if beside is not None:
+        return KeptData(what=what, why=why, detail=f"with {beside}")
+    if as_of < heard + WINDOW:
+        until = heard + max(WINDOW, rules.minimum)
+        return KeptData(what=what, why=why, detail=f"after {format_instant(until)}")
+    return kept_since(what, heard, rules, as_of=as_of)
