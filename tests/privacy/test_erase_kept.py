@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.privacy.erase_finding import ErasureRules, KeptData, kept_order, kept_since, kept_unknown
+from app.privacy.erase_rules import ErasureRules, KeptData, kept_order, kept_since, kept_unknown
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, TICK, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold
@@ -14,6 +14,8 @@ from tests.reconcile.scenario_table import read
 PLACED = "0s record order_placed r1 due=1500.00/KES\n"
 PAID = f"{PLACED}1s succeeded e1 pay=pay_1 money=1500.00/KES\n"
 OVER = f"{PAID}2s record order_fulfilled r9\n"
+
+TWICE = f"{OVER}3s succeeded e2 pay=pay_2 money=1500.00/KES\n"
 
 RULES = ErasureRules.of_days(7)
 
@@ -28,16 +30,6 @@ ORDERS: dict[str, tuple[str, int, KeptData | None]] = {
                                                                detail="succeeded")),
     "disputed": (f"{OVER}3s disputed e2 pay=pay_1 ref=d1 money=1500.00/KES\n", 8,
                  KeptData(what=ORDER, why="disputed")),
-    "paid, and not what it costs": (f"{PLACED}1s succeeded e1 pay=pay_1 money=1.00/KES\n", 8,
-                                    KeptData(what=ORDER, why="to_settle",
-                                             detail="amount_mismatch")),
-    "paid twice": (f"{OVER}3s succeeded e2 pay=pay_2 money=1500.00/KES\n", 8,
-                   KeptData(what=ORDER, why="to_settle", detail="paid_twice")),
-    "paid twice, and in two bodies": (
-        f"{OVER}3s succeeded e2 pay=pay_2 money=1500.00/KES\n"
-        "4s succeeded e2 pay=pay_2 money=1500.00/KES body=b\n", 8,
-        KeptData(what=ORDER, why="to_settle", detail="paid_twice, same_id_different_body"),
-    ),
     "another order's event names its payment": (f"{OVER}3s ignored e2 pay=pay_1 order=ORD-2\n", 8,
                                                 KeptData(what=ORDER, why="shared")),
     "too young": (OVER, 1, KeptData(what=ORDER, why="minimum",
@@ -45,15 +37,40 @@ ORDERS: dict[str, tuple[str, int, KeptData | None]] = {
 }  # fmt: skip
 """What was said, how many days ago, and why it stays."""
 
+TO_SETTLE: dict[str, tuple[str, str]] = {
+    "not what it costs": (f"{PLACED}1s succeeded e1 pay=pay_1 money=1.00/KES\n", "amount_mismatch"),
+    "paid twice": (TWICE, "paid_twice"),
+    "paid twice, and in two bodies": (
+        f"{TWICE}4s succeeded e2 pay=pay_2 money=1500.00/KES body=b\n",
+        "paid_twice, same_id_different_body",
+    ),
+}
+"""What was said of an order that a person must settle, and what of it."""
+
+
+def kept(text: str, *, days: int, to_do: tuple[str, ...] = ()) -> KeptData | None:
+    """Why the order of a table stays so many days later."""
+    (scenario,) = read("kept.txt", f"== one\n{text}")
+    as_of = Instant(seconds(10) + days * DAY)
+    ledger = fold(scenario.history(), policy=POLICY, as_of=as_of)
+    return kept_order(scenario.history(), ledger, RULES, to_do=to_do)
+
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_why_an_order_stays(name: str) -> None:
     """Whatever makes it somebody's business still; the first that fits is told."""
-    text, days, kept = ORDERS[name]
-    (scenario,) = read("kept.txt", f"== {name}\n{text}")
-    as_of = Instant(seconds(10) + days * DAY)
-    ledger = fold(scenario.history(), policy=POLICY, as_of=as_of)
-    assert kept_order(scenario.history(), ledger, RULES) == kept
+    text, days, wanted = ORDERS[name]
+    assert kept(text, days=days) == wanted
+
+
+@pytest.mark.parametrize("name", TO_SETTLE)
+def test_what_a_person_must_settle_stays_until_nothing_is_left_to_do(name: str) -> None:
+    """All that is to be done is told, and of what; then it goes like any other."""
+    text, detail = TO_SETTLE[name]
+    assert kept(text, days=8, to_do=("do this", "do that")) == KeptData(
+        what=ORDER, why="to_settle", detail=detail, do="do this; do that. Then ask again"
+    )
+    assert kept(text, days=8) is None
 
 
 def test_the_moment_at_which_the_minimum_is_over() -> None:
