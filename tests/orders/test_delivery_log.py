@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -87,6 +88,25 @@ async def test_the_log_is_read_on_from_where_it_was_left(driver: Driver) -> None
         driver.context, verdict=None, limit=10, before=whole[2].delivery_id
     )
     assert rest == whole[3:]
+
+
+async def test_an_entry_says_what_came(driver: Driver) -> None:
+    """Of one that was taken and of one that was refused: each column at its place."""
+    body = json.dumps(event("e5")).encode()
+    await driver.send(body, signed(body, at=driver.clock.now(), event_id="e5"))
+    await driver.send(body, [])
+    refused, taken = await list_deliveries(driver.context, verdict=None, limit=2, source="shop")
+    if refused.verdict == "stored":  # both came in one millisecond
+        refused, taken = taken, refused
+    for entry in (refused, taken):
+        assert entry.delivery_id.startswith("dlv_")
+        assert (entry.received_at, entry.source) == (driver.clock.now(), "shop")
+        assert (entry.size, entry.digest) == (len(body), hashlib.sha256(body).hexdigest())
+        assert entry.pruned_at is None
+    assert (taken.verdict, taken.event_id, taken.problem) == ("stored", "e5", None)
+    assert "webhook-signature" in taken.headers
+    assert (refused.verdict, refused.event_id) == ("signature_missing", None)
+    assert refused.problem
 
 
 async def test_an_empty_log_has_no_head(tmp_path: Path) -> None:
