@@ -55,6 +55,7 @@ async def test_only_so_many_are_asked_about(asking: Any, monkeypatch: pytest.Mon
     assert all((each["source"], each["count"] > 0) == ("weak", True) for each in given_up)
 
 
+@pytest.mark.parametrize("whose", ["", "_PER_ADDRESS"])
 async def test_a_flood_of_unsigned_requests_is_bounded(asking: Any, whose: str) -> None:
     """Beyond the allowance senders are told to wait, and nothing is kept; what is signed is taken
     all the same."""
