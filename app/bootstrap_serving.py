@@ -87,9 +87,7 @@ async def serve(
         except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
             raise PortTaken(host, port) from failed
         finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await _cancelled(*beside)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
         if service.broken:
@@ -222,10 +220,15 @@ async def _until_told(store: Store, parts: Sequence[Part], *, parent: Parent | N
     stop()
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     if hearing is not None:
-        hearing.cancel()
-        await asyncio.gather(hearing, return_exceptions=True)
+        await _cancelled(hearing)
     for each in ended:
         if isinstance(each, BaseException):
             raise UnreachableError("a part of the worker failed; see the log") from each
     if store.poison is not None:
         raise UnreachableError(store.poison)
+
+
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

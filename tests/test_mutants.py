@@ -27,6 +27,7 @@ from tests.mutants import LEAST_LIMIT_S, PARTS, ROOT, changes_of, chosen, judged
         ("x: T[1] = 7", ["x: T[1] = (8)", "x: T[1] = (6)"]),
         ("# é\na = 'é', b < c", ["# é\na = 'é', (b <= c)", "# é\na = 'é', (b >= c)"]),
         ("b = a(c, c)", []),
+        ("b = max(c, d)", []),
         ("assert a == b", []),
         ("@a(b=True)\ndef c(d: e[1]) -> f[2]: ...", []),
         ('"""A docstring."""', []),

@@ -23,7 +23,13 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 from app.database import postgresql
-from app.database.statements import CallingConnection, PlainConnection, WholeCursor, run
+from app.database.statements import (
+    CallingConnection,
+    PlainConnection,
+    WholeCursor,
+    run,
+    statement,
+)
 
 # --- whether a PostgreSQL server keeps what it has confirmed --------------------------------------
 
@@ -142,9 +148,9 @@ def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncE
     pragmas = (
         "PRAGMA journal_mode=WAL",
         "PRAGMA synchronous=FULL",
-        f"PRAGMA cache_size=-{WRITER_CACHE_KIB}",
+        statement("PRAGMA cache_size=-{kib}", kib=str(WRITER_CACHE_KIB)),
         "PRAGMA wal_autocheckpoint=0",  # the writer folds the log: see `log_length`
-        f"PRAGMA journal_size_limit={LOG_BYTES}",
+        statement("PRAGMA journal_size_limit={size}", size=str(LOG_BYTES)),
         "PRAGMA secure_delete=ON",  # what is deleted is overwritten: it may be personal data
         IN_MEMORY,
     )
@@ -183,8 +189,12 @@ def _sqlite_arguments() -> dict[str, Any]:
     }
 
 
+PATIENT: Final = statement("PRAGMA busy_timeout={ms}", ms=str(BUSY_TIMEOUT_MS))
+"""Wait for whoever writes, as long as a statement may."""
+
+
 def _common_pragmas() -> tuple[str, ...]:
-    return ("PRAGMA foreign_keys=ON", f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    return ("PRAGMA foreign_keys=ON", PATIENT)
 
 
 def _on_connect(
@@ -243,8 +253,8 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
 
 
 def _make_tables(connection: PlainConnection) -> None:
-    for statement in _statements():
-        connection.ask(statement)
+    for each in _statements():
+        connection.ask(each)
 
 
 @cache

@@ -1,7 +1,8 @@
 """Rows to values of `reconcile` and back. The tables validate nothing; this module does.
 
 Column orders are constants here, so that the statements of a batch and the readers of a scan
-agree by construction.
+agree by construction. The classes of `tables` say the same columns, and take too long to load:
+tests/architecture holds each list of names to them.
 """
 
 from __future__ import annotations
@@ -74,6 +75,18 @@ RECORD_COLUMNS: Final = (
     "details",
     "payment",
     "author",
+)
+
+REVISION_COLUMNS: Final = (
+    "seq",
+    "order_key",
+    "at",
+    "outcome",
+    "fulfillable",
+    "substance",
+    "before_outcome",
+    "before_fulfillable",
+    "because",
 )
 
 EVENTS: Final = table("events", *map(column, EVENT_COLUMNS))

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from app.core.errors import StoreUnavailable, UsageError
 from app.database import statements
 from app.database.locks import SERVING
-from app.database.statements import PlainConnection, Result, run
+from app.database.statements import PlainConnection, Result, run, statement
 
 if TYPE_CHECKING:
     import asyncpg
@@ -97,12 +97,15 @@ def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str,
     return {"timeout": CONNECT_S, "command_timeout": answer_s, "server_settings": settings}
 
 
+_ALONE: Final = "SELECT pg_try_advisory_lock($1)"
+_SHARED: Final = "SELECT pg_try_advisory_lock_shared($1)"
+
+
 def _take_place(cursor: Any, purpose: Purpose) -> None:
     """Serve beside others that serve, or rebuild alone. The lock is the connection's."""
     if purpose not in ("serving", "working", "alone"):
         return
-    kind = "" if purpose == "alone" else "_shared"
-    cursor.execute(f"SELECT pg_try_advisory_lock{kind}({SERVING})")
+    cursor.execute(_ALONE if purpose == "alone" else _SHARED, (SERVING,))
     if cursor.fetchone()[0]:
         return
     if purpose != "alone":
@@ -116,7 +119,7 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
     assert driver is not None
     await driver.execute("SET statement_timeout = 0")
     try:
-        await driver.execute(f"VACUUM {', '.join(tables)}", timeout=None)
+        await driver.execute(statement("VACUUM {tables}", tables=", ".join(tables)), timeout=None)
     finally:
         await driver.execute("RESET statement_timeout")
 

@@ -49,7 +49,12 @@ _PLAIN: Final = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
 _SQLITE: Final = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
 
 _OF_SQLITE: Final = {
-    ("table", name, name, f"CREATE TABLE {name} ( {columns} )")
+    (
+        "table",
+        name,
+        name,
+        statement("CREATE TABLE {name} ( {columns} )", name=name, columns=columns),
+    )
     for name, columns in (
         ("sqlite_stat1", "tbl , idx , stat"),
         ("sqlite_stat4", "tbl , idx , neq , nlt , ndlt , sample"),
@@ -125,6 +130,10 @@ _OURS: Final = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('alem
 """The schema in which the tables lie that this connection sees."""
 
 
+_NAMED: Final = "'{name}'::regnamespace"
+"""One by its name."""
+
+
 async def require_made(
     connection: AsyncConnection, *, version: str, newest: bool, migrate: Migrate
 ) -> None:
@@ -156,7 +165,7 @@ async def things_of(connection: AsyncConnection, *, place: str = _OURS) -> list[
     """Every object there is, in an order of its own."""
     if connection.dialect.name == "sqlite":
         return _normal(await connection.execute(text(_SQLITE)))
-    return _normal(await connection.execute(text(_POSTGRESQL.format(place=place))))
+    return _normal(await connection.execute(text(statement(_POSTGRESQL, place=place))))
 
 
 def digest_of(things: list[Thing]) -> str:
@@ -195,13 +204,14 @@ async def _made_on_postgresql(
     """In a schema of its own, which is taken back before anybody else can see it."""
     savepoint = await connection.begin_nested()
     try:
-        name = f"tallyhook_{await connection.scalar(text('SELECT pg_backend_pid()'))}"
+        session = await connection.scalar(text("SELECT pg_backend_pid()"))
+        name = f"tallyhook_{session}"
         await connection.execute(CreateSchema(name))
         await connection.execute(
             text("SELECT set_config('search_path', :name, true)"), {"name": name}
         )
         await connection.run_sync(migrate, version)
-        return await things_of(connection, place=f"'{name}'::regnamespace")
+        return await things_of(connection, place=statement(_NAMED, name=name))
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != "42501":  # insufficient_privilege
             raise
@@ -271,16 +281,21 @@ def _view(connection: Connection, table: Table, found: set[str]) -> str:
         "CREATE TEMPORARY VIEW {name} AS SELECT {columns} {rows}",
         name=name,
         columns=columns,
-        rows=f"FROM {schema}.{name}" if found else "WHERE 1 = 0",
+        rows=statement("FROM {schema}.{name}", schema=schema, name=name)
+        if found
+        else "WHERE 1 = 0",
     )
 
 
 def _default(connection: Connection, column: Column[object]) -> str:
     """What the column says of rows that are older than it."""
     given = getattr(column.server_default, "arg", None)
-    kind = column.type.compile(connection.dialect).partition(" COLLATE")[0]
-    value = "NULL" if given is None else str(given)
-    return f"CAST({value} AS {kind}) AS {connection.dialect.identifier_preparer.quote(column.name)}"
+    return statement(
+        "CAST({value} AS {kind}) AS {name}",
+        value="NULL" if given is None else str(given),
+        kind=column.type.compile(connection.dialect).partition(" COLLATE")[0],
+        name=connection.dialect.identifier_preparer.quote(column.name),
+    )
 
 
 MIGRATIONS = Path(__file__).with_name("migrations")

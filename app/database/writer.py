@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import postgresql
-from app.database.engine import BUSY_TIMEOUT_MS
+from app.database.engine import PATIENT
 from app.database.faults import as_store_error, driver_errors
 from app.database.locks import WriteLock
 from app.database.statements import (
@@ -204,7 +204,7 @@ async def _fold(connection: AsyncConnection, mode: Mode) -> None:
         await run(connection, fold_log, mode)
     finally:
         if mode != "PASSIVE":
-            await run(connection, _ask, f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+            await run(connection, _ask, PATIENT)
 
 
 def _touch(connection: PlainConnection) -> None:
@@ -334,8 +334,9 @@ class Writer:
         can be is folded and False is returned. Raises as `transaction` does.
         """
         for mode in ("TRUNCATE", "PASSIVE"):
+            sql = statement("PRAGMA wal_checkpoint({mode})", mode=mode)
             async with self._alone() as connection:
-                rows = await run(connection, _ask, f"PRAGMA wal_checkpoint({mode})")
+                rows = await run(connection, _ask, sql)
             if rows[0][0] == 0:
                 return mode == "TRUNCATE"
         return False

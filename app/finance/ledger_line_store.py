@@ -1,4 +1,4 @@
-"""The cache of takings: each order's contribution to a reconciliation, in the order of its key.
+"""The cache of ledger lines: what each order contributes to a reconciliation, in key order.
 
 A row says of how much evidence it was made (`generation`, as in the order's due mark) and how long
 it stands when nothing is said (`until`). Whoever reconciles finds what is stale, folds that again
@@ -39,7 +39,7 @@ AT_ONCE: Final = 1_000
 """Takings in memory at a time, about a kilobyte each."""
 
 FLAT_AT_ONCE: Final = 4_000
-"""Rows of plain takings in memory at a time, less than half a kilobyte each."""
+"""Rows of plain ledger lines in memory at a time, less than half a kilobyte each."""
 
 _STALE: Final = (
     "SELECT {shown} FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
@@ -62,7 +62,7 @@ _WHOLE_OF_ORDERS: Final = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fresh:
-    """A taking as it was just made. `taking` is None for an order without any evidence."""
+    """A ledger line as it was just made. `taking` is None for an order without any evidence."""
 
     order: str
     generation: int
@@ -79,13 +79,13 @@ async def stale_orders(
 
 
 async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
-    """How many takings are missing, or behind."""
+    """How many ledger lines are missing, or behind."""
     found = await connection.execute(text(_STALE_COUNT), {"now": now})
     return int(found.scalar_one())
 
 
 async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
-    """Replace the takings of these orders."""
+    """Replace the ledger lines of these orders."""
     delete = "DELETE FROM takings WHERE order_key IN ({})"
     await select_in(connection, sql=delete, values=[each.order for each in fresh])
     rows = [row_of(each) for each in fresh if each.taking is not None]
@@ -93,7 +93,7 @@ async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[Fresh]
 
 
 def row_of(fresh: Fresh) -> tuple[Any, ...]:
-    """The row of a taking: the values of COLUMNS."""
+    """The row of a ledger line: the values of COLUMNS."""
     assert fresh.taking is not None
     flat = ledger_line_row(fresh.taking)
     plain = int(flat.whole is None)
@@ -140,7 +140,7 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[LedgerLineRow]]:
-    """The stored takings in key order as the matcher reads them, as they stand at `as_of`; plain
+    """The stored ledger lines in key order as the matcher reads them, as they stand then; plain
     ones as bare tuples."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
@@ -150,7 +150,7 @@ async def flat_ledger_lines(
 async def ledger_lines_of_keys(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[LedgerLineRow]:
-    """The stored takings of these keys, as they stand at `as_of`."""
+    """The stored ledger lines of these keys, as they stand at `as_of`."""
     rows = await select_in(connection, sql=_FLAT_OF_KEYS, values=set(keys))
     return [_flat_in(row, as_of) for row in rows]
 
@@ -163,7 +163,7 @@ def _flat_in(row: Sequence[Any], as_of: Instant) -> LedgerLineRow:
 async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
 ) -> AsyncIterator[list[LedgerLine]]:
-    """The stored takings in key order, whole."""
+    """The stored ledger lines in key order, whole."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield [ledger_line_in(row[0], as_of=as_of) for row in rows]

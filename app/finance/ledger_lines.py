@@ -1,8 +1,8 @@
-"""Takings of all orders, in key order, as of now or as of an instant that has passed.
+"""Ledger lines of all orders, in key order, as of now or as of an instant that has passed.
 
 As of now they come from a cache that is brought up to date first: only orders of which something
 was said since, or whose time has come, are folded again. As of the past every order is folded, and
-the takings wait in a scratch database until they are all there and can be read in key order.
+the ledger lines wait in a scratch database until they are all there and can be read in key order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROUNDS: Final = 5
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
-    """Fold orders whose takings are missing or behind, and store them. Returns how many."""
+    """Fold orders whose ledger lines are missing or behind, and store them. Returns how many."""
     total = 0
     for _ in range(ROUNDS):
         folded = await _refresh_once(context, progress)
@@ -65,7 +65,7 @@ async def _refresh_once(context: AppContext, progress: Callable[[int], None]) ->
 
 async def is_behind(connection: Connection, order: str) -> bool:
     """Whether evidence has come of the order, or of one that shares evidence with it, since its
-    taking was stored: the next run folds them together."""
+    ledger line was stored: the next run folds them together."""
     sharing = await contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11] for row in (await stored_ledger_lines(connection, list(sharing))).values()
@@ -78,8 +78,9 @@ async def is_behind(connection: Connection, order: str) -> bool:
 class Overlay:
     """What of the cache is stale in a snapshot, made anew.
 
-    orders  whose cached takings do not count
-    rows    their takings as the matcher reads them, in key order; none where no evidence is left
+    orders  whose cached ledger lines do not count
+    rows    their ledger lines as the matcher reads them, in key order; none where no evidence is
+            left
     """
 
     orders: frozenset[str] = frozenset()
@@ -99,7 +100,7 @@ async def overlay_of(context: AppContext, connection: Connection, *, now: Instan
 async def _made_anew(
     context: AppContext, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
 ) -> list[Fresh]:
-    """Takings of these orders, and of those that share evidence with them."""
+    """Ledger lines of these orders, and of those that share evidence with them."""
     generations = dict(stale)
     sharing = await contested_with(connection, generations) - generations.keys()
     generations |= {m.order: m.generation for m in await marks_of(connection, sharing)}
@@ -125,8 +126,8 @@ def _fresh(context: AppContext, history: History, *, generation: int, now: Insta
 async def ledger_lines_now(
     connection: Connection, overlay: Overlay, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[LedgerLineRow]]:
-    """The cached takings in key order, in the form of `flat_ledger_lines`, with what is stale among
-    them replaced."""
+    """The cached ledger lines in key order, in the form of `flat_ledger_lines`, with what is stale
+    among them replaced."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:
@@ -144,7 +145,7 @@ async def ledger_lines_now(
 async def ledger_lines_then(
     context: AppContext, *, as_of: Instant, progress: Callable[[int], None]
 ) -> AsyncIterator[Connection]:
-    """A scratch database with the takings of all orders as they could have been known then."""
+    """A scratch database with the ledger lines of all orders as they could have been known then."""
     async with scratch_database() as scratch:
         async with context.store.reading() as connection:
             async for histories in scan(connection):

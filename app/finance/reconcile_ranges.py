@@ -159,8 +159,8 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, helpers: Helpers | None, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Processes for ranges, which start meanwhile; None where one is enough. Takings of the past
-    are in a database that only the process has which folded them."""
+    """Processes for ranges, which start meanwhile; None where one is enough. Ledger lines of the
+    past are in a database that only the process has which folded them."""
     if helpers is None or helpers.jobs < 2 or as_of is not None:
         yield None
         return

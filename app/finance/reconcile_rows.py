@@ -37,7 +37,7 @@ class Known:
 
     as_of    of which instant it is
     period   None: of all time
-    overlay  what of the cached takings is stale
+    overlay  what of the cached ledger lines is stale
     joined   the dates of what belongs to one period with other orders; none without a period
     """
 
@@ -62,7 +62,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Where the rows are: all on one snapshot. Takings of the past are in a database of their own.
+    """Where the rows are: all on one snapshot. Ledger lines of the past have their own database.
 
     What it gives is read by code that `in_step` runs.
     """

@@ -92,12 +92,9 @@ async def save_seen(
         for name, (each, _) in told.items()
         if name not in versions
     ]
-    for name, columns, rows in (
-        ("breaks", _BREAK, new),
-        ("break_versions", _VERSION, fresh),
-        ("break_seen", _SEEN, seen),
-    ):
-        await run(connection, insert_rows, table=name, columns=columns, rows=rows)
+    await run(connection, insert_rows, table="breaks", columns=_BREAK, rows=new)
+    await run(connection, insert_rows, table="break_versions", columns=_VERSION, rows=fresh)
+    await run(connection, insert_rows, table="break_seen", columns=_SEEN, rows=seen)
 
 
 _BREAK: Final = ("id", "cause", "order_ref", "payment", "subject")

@@ -56,8 +56,9 @@ def tally(
 def _add(connection: PlainConnection, change: Counter[str]) -> None:
     rows = sorted((name, count) for name, count in change.items() if count)
     if rows:
-        columns = ("name", "value")
-        insert_rows(connection, table="counters", columns=columns, rows=rows, conflict=_ADD)
+        insert_rows(
+            connection, table="counters", columns=("name", "value"), rows=rows, conflict=_ADD
+        )
 
 
 def words_of(outcome: str, findings: str) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.mapping import REVISION_COLUMNS
 from app.database.statements import PlainConnection, insert_rows, run, select_in, statement
 from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
 from app.orders.listing_store import last_numbers, list_anew, relist
@@ -38,18 +39,6 @@ LEDGER_COLUMNS = (
 )
 
 _LEDGERS: Final = table("ledgers", *map(column, LEDGER_COLUMNS))
-
-_REVISION_COLUMNS = (
-    "seq",
-    "order_key",
-    "at",
-    "outcome",
-    "fulfillable",
-    "substance",
-    "before_outcome",
-    "before_fulfillable",
-    "because",
-)
 
 _REPLACE_LEDGER = statement(
     "ON CONFLICT (order_key) DO UPDATE SET {columns}",
@@ -209,7 +198,7 @@ def _publish(
         insert_rows(
             connection,
             table="revisions",
-            columns=_REVISION_COLUMNS,
+            columns=REVISION_COLUMNS,
             rows=[_revision_row(first + n, each) for n, each in enumerate(revisions)],
         )
         numbers |= {each.order: first + n for n, each in enumerate(revisions)}
@@ -379,7 +368,7 @@ async def revisions_of_order(
 
 
 async def drop_ledger_lines(connection: AsyncConnection) -> None:
-    """Empty the cache of takings; the next reconciliation makes them."""
+    """Empty the cache of ledger lines; the next reconciliation makes them."""
     await connection.execute(text("DELETE FROM takings"))
 
 

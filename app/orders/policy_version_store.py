@@ -17,6 +17,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.statements import statement
 from reconcile.instants import Instant
 
 _SEVERAL: Final = "several"
@@ -35,12 +36,16 @@ _SET_DUE: Final = (
     "due_at=CASE WHEN due_at <= :now THEN due_at ELSE :now END "
 )
 
-_SET_DUE_SQLITE: Final = f"{_SET_DUE} WHERE order_key IN ({_SOME}) RETURNING order_key"
+_SET_DUE_SQLITE: Final = statement(
+    "{set_due} WHERE order_key IN ({some}) RETURNING order_key", set_due=_SET_DUE, some=_SOME
+)
 
-_SET_DUE_POSTGRESQL: Final = (
+_SET_DUE_POSTGRESQL: Final = statement(
     # Marks are locked in key order, as everybody does.
-    f"WITH taken AS MATERIALIZED ({_SOME} FOR UPDATE) {_SET_DUE} "
-    "FROM taken WHERE order_due.order_key = taken.order_key RETURNING order_due.order_key"
+    "WITH taken AS MATERIALIZED ({some} FOR UPDATE) {set_due} "
+    "FROM taken WHERE order_due.order_key = taken.order_key RETURNING order_due.order_key",
+    set_due=_SET_DUE,
+    some=_SOME,
 )
 
 

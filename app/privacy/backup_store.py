@@ -158,10 +158,10 @@ def sync_folder(path: Path) -> None:
 
 
 def _contents_of(path: Path, *, called: Path, thorough: bool) -> Contents:
-    check = "integrity_check" if thorough else "quick_check"
+    check = "PRAGMA integrity_check(1)" if thorough else "PRAGMA quick_check(1)"
     try:
         with closing(reading(path)) as database:
-            (found,) = database.execute(f"PRAGMA {check}(1)").fetchone()
+            (found,) = database.execute(check).fetchone()
             if found != "ok":
                 raise StoreUnavailable(f"{called} is damaged: {_one_line(found)}")
             return _contents(database, path)

@@ -17,7 +17,7 @@ With `again`, each layer is built again from the one that it rests on, as well:
     3 index          is what the bodies give, as in `reindex`; customers whom bodies name are found
                      by their numbers
     4 ledgers        cached and published ones are what the histories give, as in `refold --all`;
-                     and takings, where they are cached and not behind
+                     and ledger lines, where they are cached and not behind
 
 On one snapshot, while the service runs; the file is checked beside it. Orders that are due are not
 compared: their mark says that their ledger is behind. None is where orders were folded by another
@@ -171,7 +171,7 @@ class Orders:
         )
         right = given.taking is not None and row == row_of(given)
         if not right and not await is_behind(connection, ledger.order):
-            self.problems.append(f"the taking of {ledger.order} is not what its history gives")
+            self.problems.append(f"the ledger line of {ledger.order} is not what its history gives")
 
     def _folded(self, history: History, now: Instant) -> Ledger | None:
         try:

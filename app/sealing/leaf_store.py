@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from app.database.mapping import EVENT_COLUMNS, RECORD_COLUMNS, delivery_of
+from app.database.mapping import EVENT_COLUMNS, RECORD_COLUMNS, REVISION_COLUMNS, delivery_of
 from app.database.statements import statement
 from reconcile.canonical import canonical_json
 from reconcile.ledger.events import Event
@@ -295,10 +295,6 @@ _DELIVERY_COLUMNS: Final = (
     "id", "received_at", "source", "verdict", "event_id", "digest", "size", "headers", "pruned_at",
     "envelope",
 )  # fmt: skip
-_REVISION_COLUMNS: Final = (
-    "seq", "order_key", "at", "outcome", "fulfillable", "substance", "before_outcome",
-    "before_fulfillable", "because",
-)  # fmt: skip
 
 DELIVERY: Final = Kind(
     name="delivery",
@@ -320,7 +316,7 @@ RECORD: Final = Kind(
 REVISION: Final = Kind(
     name="revision",
     table="revisions",
-    columns=_REVISION_COLUMNS,
+    columns=REVISION_COLUMNS,
     numbered=True,
     sealable=_revision,
 )

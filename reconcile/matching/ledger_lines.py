@@ -1,7 +1,7 @@
 """What a ledger contributes to a reconciliation: one order's money, and what is odd about it.
 
-Leaves out: everything that explains. A taking is small, so that a million can stream past; whoever
-wants to know why reads the ledger.
+Leaves out: everything that explains. A ledger line is small, so that a million can stream past;
+whoever wants to know why reads the ledger.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Doubted:
 class LedgerLine:
     """One order as of an instant.
 
-    key        match_key(order): takings, books and statements are merged in its order
+    key        match_key(order): ledger lines, books and statements are merged in its order
     expected   what the order costs, where that is known
     opened_at  when the order was first spoken of: the earliest date among its evidence
     payments   every attempt's (source, reference), those without money too
@@ -89,7 +89,7 @@ class LedgerLine:
     owed: tuple[Money, ...] = ()
 
 
-# --- taking ---------------------------------------------------------------------------------------
+# --- one ledger line ------------------------------------------------------------------------------
 
 
 def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
@@ -267,7 +267,7 @@ def _amounts_text(amounts: Iterable[Money]) -> list[tuple[int, str]]:
 
 
 def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
-    """The taking that `ledger_line_text` wrote, which still stands at `as_of`."""
+    """The ledger line that `ledger_line_text` wrote, which still stands at `as_of`."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
      ended_at, in_doubt, doubted, owed) = json.loads(text)

@@ -1,8 +1,8 @@
-"""What the matcher reads: one flat row a taking, a book line, a statement line, in key order.
+"""What the matcher reads: one flat row a ledger line, a book line, a statement line, in key order.
 
 Leaves out: values. A million rows stream past, and nearly all of them agree; a tuple that the
 database's own row becomes without anything being built costs a fraction of a value. A stream may
-even give the database's own bare tuples, of a taking that is plain without its last fields: the
+even give the database's own bare tuples, of a plain ledger line without its last fields: the
 matcher makes rows of those that it looks at. Whoever has values gets rows from `ledger_line_row`,
 `book_row` and `statement_row`.
 
@@ -65,8 +65,8 @@ class LedgerLineRow(NamedTuple):
     currency   of the capture, else of the price; empty where neither is known
     source, payment, cite   of the capture; empty where no money moved
     at         the provider's date of the capture, else `opened_at`
-    whole      the taking itself where the order is not plain; the six fields above then count for
-               nothing
+    whole      the ledger line itself where the order is not plain; the six fields above then count
+               for nothing
     beside     what statement lines of it leave to be settled that its break in doubt tells of; a
                matching adds it
     """
@@ -129,7 +129,7 @@ class StatementRow(NamedTuple):
 
 
 def ledger_line_row(taking: LedgerLine) -> LedgerLineRow:
-    """The row of a taking: flat where it is plain, with the taking itself where it is not."""
+    """The row of a ledger line: flat where that is plain, with the line itself where it is not."""
     first = taking.taken[0] if taking.taken else None
     price = taking.expected
     plain = is_plain(taking)

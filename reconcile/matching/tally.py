@@ -36,7 +36,7 @@ class Sheet(dict[str, Sums]):
 class Tally:
     """The counts of one matching, or of a part of it; and what there is to tell, until taken.
 
-    plain   what agrees on all sides at once: counted once here for book and takings
+    plain   what agrees on all sides at once: counted once here for book and ledger lines
     settled plain captures with their statement line
     """
 
@@ -291,7 +291,8 @@ class Group(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """Where the quick way leaves its counts: book and takings in `agreed`, statements in `settled`.
+    """Where the quick way leaves its counts: book and ledger lines in `agreed`, statements in
+    `settled`.
 
     fee_fits  whether a statement line's fee is the expected one; None where none is known
     unsettled is told of a plain order whose capture has no statement line

@@ -66,7 +66,7 @@ class ChangeSeen:
 
 
 def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Iterator[OrderSeen]:
-    """Every taking once and every line once; both streams ascend by key."""
+    """Every ledger line and every statement line once; both streams ascend by key."""
     orders = groupby(takings, key=lambda taking: taking.key)
     lines = groupby(rows, key=lambda row: row.key)
     order, line = next(orders, None), next(lines, None)

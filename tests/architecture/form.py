@@ -215,8 +215,16 @@ def _names(node: ast.expr) -> list[str]:
     return _names(node.func) if isinstance(node, ast.Call) else []
 
 
-_TAKES_SQL = frozenset({"text", "ask", "statement", "stream", "select_in", "select_rows"})
+_TAKES_SQL = frozenset(
+    {"text", "ask", "execute", "exec_driver_sql", "statement", "stream", "select_in", "select_rows"}
+)
 """Functions and methods of which an argument is SQL."""
+
+_SQL = re.compile(
+    r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|VACUUM|PRAGMA|FROM|WHERE|RETURNING|VALUES"
+    r"|ORDER BY|CAST)\b"
+)
+"""Words of a statement: those for people are not written in capitals."""
 
 
 def sql_is_put_together_in_one_place(module: Module) -> Iterator[str]:
@@ -229,15 +237,31 @@ def sql_is_put_together_in_one_place(module: Module) -> Iterator[str]:
         if "S608" in line:
             yield f"{module.path}:{number}: puts SQL together: use app.database.statements"
     for node in module.nodes:
+        if isinstance(node, ast.JoinedStr) and _SQL.search(_own_text(node)):
+            yield module.at(node, f"glues SQL: {ast.unparse(node)}")
         if not isinstance(node, ast.Call):
             continue
         if ast.unparse(node.func).rpartition(".")[2] not in _TAKES_SQL:
             continue
         sql = [*node.args[:2], *(word.value for word in node.keywords if word.arg == "sql")]
         for argument in sql:
-            glued = isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Add)
-            if isinstance(argument, ast.JoinedStr) or glued:
+            if isinstance(argument, ast.JoinedStr) or _is_glued(argument):
                 yield module.at(node, f"glues SQL: {ast.unparse(argument)}")
+
+
+def _own_text(text: ast.JoinedStr) -> str:
+    return " ".join(str(part.value) for part in text.values if isinstance(part, ast.Constant))
+
+
+def _is_glued(text: ast.expr) -> bool:
+    """Whether `+`, `%` or `format` makes it."""
+    if isinstance(text, ast.BinOp):
+        return isinstance(text.op, ast.Add | ast.Mod)
+    return (
+        isinstance(text, ast.Call)
+        and isinstance(text.func, ast.Attribute)
+        and text.func.attr in ("format", "format_map")
+    )
 
 
 RULES = (

@@ -1,7 +1,7 @@
-"""A database with a month of takings, book, statement and bank, loaded row by row with SQL.
+"""A database with a month of ledger lines, book, statement and bank, loaded row by row with SQL.
 
-Takings are loaded as the service keeps them beside its ledgers; folding a million orders is another
-figure. The month and the truth about it come from `tests.reconcile.books_truth`.
+Ledger lines are loaded as the service keeps them beside its ledgers; folding a million orders is
+another figure. The month and the truth about it come from `tests.reconcile.books_truth`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every database must do with takings: cached or folded, they are the same."""
+"""What every database must do with ledger lines: cached or folded, they are the same."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class LedgerLinesContract:
     async def test_an_event_that_names_no_order_reaches_all_that_share_its_payment(
         self, store: Store
     ) -> None:
-        """It is kept under one of them; the taking of the other is not stale by itself."""
+        """It is kept under one of them; the ledger line of the other is not stale by itself."""
         both = [said(f"e-{order}", order=order, payment="p", order_money=DUE) for order in "AB"]
         await keep(store, arrival(both[0], at=1))
         await keep(store, arrival(both[1], at=1))
@@ -162,7 +162,7 @@ class LedgerLinesContract:
 
     @pytest.mark.alike
     async def test_a_rebuild_drops_the_cache(self, store: Store) -> None:
-        """A changed policy shows in a rebuild of all ledgers, so takings are made anew after it."""
+        """A changed policy shows in a rebuild of all ledgers, so they are made anew after it."""
         await several(store)
         await refresh_ledger_lines(context(store, at=9), progress=quiet)
         await refold_all(context(store, at=9), progress=quiet)
@@ -225,9 +225,9 @@ class LedgerLinesContract:
         async with store.writing() as connection:
             await connection.execute(text("UPDATE takings SET minor=minor+1 WHERE order_key='A 2'"))
         report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
-        told = [each for each in report.problems if "taking" in each]
-        assert told == ["the taking of A 2 is not what its history gives"]
+        told = [each for each in report.problems if "the ledger line of" in each]
+        assert told == ["the ledger line of A 2 is not what its history gives"]
         await keep(store, arrival(paid("A 2"), at=9))
         await refold_all(at, progress=quiet)
         report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
-        assert not [each for each in report.problems if "taking" in each]
+        assert not [each for each in report.problems if "the ledger line of" in each]

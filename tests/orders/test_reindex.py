@@ -10,11 +10,12 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.orders.order_facts import OrderFacts, tell_order
+from app.orders.refold import refold_until_quiet
 from app.orders.reindex import Reindexed, reindex
 from app.privacy.check import Rebuilding, check_database
 from app.providers.profile import SHIPPED, load_profile
 from app.providers.source import Source
-from reconcile.instants import MILLISECOND, TICK
+from reconcile.instants import MILLISECOND, MINUTE, TICK, Instant
 from reconcile.money import Money
 from tests.api.driving import SECRET, Driver, driving, event, of_order
 from tests.database.builders import dump
@@ -72,6 +73,26 @@ async def test_an_unchanged_profile_changes_nothing(tmp_path: Path) -> None:
         assert sum(counted) == 7
         assert await dump(store, *INDEX, leave_out=["row"]) == before
         assert len(before["contested"]) == 2
+
+
+async def test_every_order_is_folded_again(tmp_path: Path) -> None:
+    """One of which no delivery tells, too, and one that none names any more; and a fold that had
+    begun before does not count."""
+    marks = "SELECT order_key, due_at, generation FROM order_due ORDER BY order_key"
+    async with driving(tmp_path, with_worker=False) as driver:
+        await fill(driver)
+        await refold_until_quiet(driver.context, limit=100, progress=quiet)
+        before = {order: generation for order, _, generation in driver.rows(marks)}
+        driver.clock.put(Instant(driver.clock.now() + MINUTE))
+        nowhere = source(tmp_path, order='"json:data.nothing"')
+        await reindex(driver.context, sources={"shop": nowhere}, progress=quiet)
+        now = driver.clock.now()
+        after = driver.rows(marks)
+        assert {"O-2", "O-4"} <= {order for order, _, _ in after}
+        assert all(
+            due_at == now and generation > before.get(order, 0)
+            for order, due_at, generation in after
+        ), (before, after)
 
 
 async def test_within_one_millisecond_the_first_stays_the_first(tmp_path: Path) -> None:

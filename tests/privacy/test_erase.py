@@ -45,7 +45,7 @@ from app.privacy.erase import (
 from app.privacy.erase_finding import Erasure, ErasureFinder
 from app.privacy.erase_rules import ErasureRules
 from app.privacy.erasure_journal import JournalKey
-from app.privacy.replay_erasures import find_erased
+from app.privacy.replay_erasures import find_erased, fitting_journal
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.receiving.phone_store import note_phones
@@ -393,6 +393,21 @@ async def test_what_an_erasure_left_that_was_cut_short_goes_with_the_next(driver
     assert (erasure.counts()["orders"], erasure.counts()["deliveries"]) == (1, 0)
     assert driver.rows("SELECT count(*) FROM phones WHERE thing='ORD-1'") == [(0,)]
     assert driver.rows("SELECT count(*) FROM unanswered WHERE order_key='ORD-1'") == [(0,)]
+
+
+async def test_what_was_begun_is_carried_out_though_nothing_is_known_of_who_is_asked_for(
+    driver: Driver,
+) -> None:
+    """Somebody's erasure stands in the journal and was cut short before the database; whoever asks
+    next finishes it, whatever they ask for. Who only looks changes nothing."""
+    journal = await fitting_journal(driver.context)
+    journal.append([("phone", PHONE)], at=driver.clock.now())
+    bodies = "SELECT count(*) FROM deliveries WHERE event_id = 'e1' AND body IS NOT NULL"
+    for dry_run, left in ((True, 1), (False, 0)):
+        with pytest.raises(NotFoundError):
+            await erased(driver, phone="254700000001", dry_run=dry_run)
+        assert driver.rows(bodies) == [(left,)]
+        assert driver.rows("SELECT count(*) FROM erasures") == [(len(journal.lines) - left,)]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 
 from app.orders.reindex import reindex
 from app.receiving import confirm
@@ -39,15 +40,19 @@ async def test_only_so_many_are_asked_about(asking: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(confirm, "MAX_WAITING", 5)
     provider = Provider(500)
     async with asking(provider) as driver:
-        for number in range(12):
-            await told(driver, {**PAID, "id": f"forged_{number}"})
-        await waiting(driver, 5)
-        provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
-        await told(driver, PAID)
-        await until(driver, "succeeded")
+        with capture_logs() as logged:
+            for number in range(12):
+                await told(driver, {**PAID, "id": f"forged_{number}"})
+            await waiting(driver, 5)
+            provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
+            await told(driver, PAID)
+            await until(driver, "succeeded")
         assert driver.rows(
             "SELECT count(*) FROM deliveries WHERE headers NOT LIKE ':fetched%'"
         ) == [(13,)]
+    given_up = [each for each in logged if each["event"].startswith("too many events wait")]
+    assert given_up
+    assert all((each["source"], each["count"] > 0) == ("weak", True) for each in given_up)
 
 
 @pytest.mark.parametrize("whose", ["", "_PER_ADDRESS"])

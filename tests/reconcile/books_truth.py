@@ -502,7 +502,7 @@ class Month:
             yield _plain(case) if kind is None else kinds[kind](case)
 
     def takings(self) -> Iterator[LedgerLineRow]:
-        """The stream of takings, in key order."""
+        """The stream of ledger lines, in key order."""
         for case in self.cases():
             yield from sorted(ledger_line_row(each) for each in case.takings)
 

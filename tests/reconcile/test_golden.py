@@ -154,6 +154,37 @@ def test_amounts_of_a_second_currency_stand_apart() -> None:
     }
 
 
+NO_DATE = "the provider gave no date; our arrival stands in"
+UNCONFIRMED = "it does not count by itself: its provider has not confirmed it here"
+ANSWERED = "the provider's own answer, fetched by us"
+
+
+@pytest.mark.parametrize(
+    ("dated", "standing", "arrivals", "note"),
+    [
+        (0, "signed", (300,), ""),
+        (0, "signed", (301,), "arrived 5 min 1 s after it occurred"),
+        (0, "signed", (300, 301), "delivered 2 times"),
+        (None, "signed", (300,), NO_DATE),
+        (0, "unconfirmed", (300,), UNCONFIRMED),
+        (0, "fetched", (301,), ANSWERED),
+        (0, "answered", (301,), ANSWERED),
+        (None, "unconfirmed", (1, 2, 3), f"{NO_DATE}; {UNCONFIRMED}; delivered 3 times"),
+        (0, "unconfirmed", (301,), f"{UNCONFIRMED}; arrived 5 min 1 s after it occurred"),
+    ],
+)
+def test_what_is_odd_about_an_event_is_noted(
+    dated: int | None, standing: str, arrivals: tuple[int, ...], note: str
+) -> None:
+    """Each oddity alone, and several in their order: an answer is late by its nature, and an
+    unconfirmed event does not count by itself."""
+    said = event("evt_1", "pending", dated, payment="pay_1", standing=standing)
+    came = [delivery(f"d{at}", at, said) for at in arrivals]
+    ledger = fold(history(*came), policy=POLICY, as_of=seconds(400))
+    (row,) = ledger_document(ledger)["timeline"]
+    assert (row["note"], row["deliveries"]) == (note, len(arrivals))
+
+
 def test_a_ledgers_bytes_are_canonical() -> None:
     """No float, no date object, no set: every value has a single written form."""
     for made in LEDGERS:

@@ -1,4 +1,4 @@
-"""A taking says of a ledger's money what the ledger says, and survives being written down."""
+"""A ledger line says of a ledger's money what the ledger says, and survives being written down."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
 
 
 def check(found: LedgerLine, history: History, as_of: Instant) -> None:
-    """What must hold of every taking."""
+    """What must hold of every ledger line."""
     ledger = fold(history, policy=Policy(), as_of=as_of)
     assert balances(found.taken) == ledger.balances
     assert [(e.at, e.kind, e.money.minor, e.attempt, e.cites) for e in ledger.entries] == [
@@ -97,7 +97,7 @@ OTHERS = event("o", "succeeded", order="ORD-2", payment="p", money=MORE)
 
 
 def told(*events: Event, price: Money | None = None) -> LedgerLine:
-    """The taking of an order of which these were said, and which the shop gave this price."""
+    """The ledger line of an order of which these were said, and which the shop gave this price."""
     heard = [delivery(f"d{number}", number, each) for number, each in enumerate(events)]
     placed = () if price is None else (record("r", "order_placed", 0, money=price),)
     ledger = fold(history(*heard, *placed), policy=Policy(), as_of=seconds(99))

@@ -74,7 +74,7 @@ def orders_over_months(draw: st.DrawFn) -> World:
 
 
 def taking_of(row: LedgerLineRow) -> LedgerLine:
-    """The taking of a row, flat or not."""
+    """The ledger line of a row, flat or not."""
     if row.whole is not None:
         return row.whole
     money = Money(minor=row.minor, currency=row.currency) if row.currency else None

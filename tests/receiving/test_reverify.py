@@ -1,0 +1,122 @@
+"""Refused deliveries judged again: what a preview says is what a pass does, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bootstrap_sources import storing_sources
+from app.config.load import load_settings
+from app.core.errors import ConfigurationError
+from app.receiving.reverify import Reverified, count_genuine, previewed, reverify
+from reconcile.instants import MINUTE, Instant
+from tests.api.driving import Driver, driving, environ, event, secret, signed
+from tests.reconcile.build import T
+
+ROTATED = b"the key that the provider signs with now"
+OTHER = b"the key of the other source, not a secret"
+SENT: list[tuple[int, str, bytes | None, bytes]] = [
+    (1, "shop", ROTATED, json.dumps(event("e1")).encode()),
+    (2, "shop", ROTATED, json.dumps(event("e2")).encode()),
+    (3, "shop", ROTATED, json.dumps(event("e1")).encode()),
+    (4, "shop", b"nobody's key, which nobody is given", json.dumps(event("e3")).encode()),
+    (5, "shop", None, json.dumps(event("e4")).encode()),
+    (6, "shop", ROTATED, b"{}" + b" " * 2_000),
+    (7, "other", ROTATED, json.dumps(event("e6")).encode()),
+    (8, "nobody", ROTATED, json.dumps(event("e7")).encode()),
+]
+"""When it came, to which source, signed with which key, and what. All of it was refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusals:
+    """A service that refused all of these, and how its sources are configured now."""
+
+    driver: Driver
+    words: dict[str, Any]
+
+    def kept(self) -> list[tuple[Any, ...]]:
+        """The rejections that are left."""
+        return self.driver.rows("SELECT id FROM rejections ORDER BY id")
+
+
+@pytest.fixture
+async def refusals(tmp_path: Path) -> AsyncIterator[Refusals]:
+    """The secret of one source is put right, that of the other is as it was."""
+    more: dict[str, Any] = {"SOURCES__OTHER__SECRETS": secret(OTHER), "MAX_BODY_BYTES": "1024"}
+    async with driving(tmp_path, with_worker=False, **more) as driver:
+        for minute, source, key, body in SENT:
+            driver.clock.put(Instant(T + minute * MINUTE))
+            headers = [] if key is None else signed(body, at=driver.clock.now(), key=key)
+            assert (await driver.send(body, headers, source=source)).status_code >= 400
+        now = environ(tmp_path, **{**more, "SOURCES__SHOP__SECRETS": secret(ROTATED)})
+        words = {"sources": storing_sources(load_settings(now)), "environment": "sandbox"}
+        yield Refusals(driver=driver, words=words)
+
+
+ALL = (8, 3, 1, {"signature_mismatch": 2, "signature_missing": 1, "source_unknown": 1})
+SHOP = (6, 3, 1, {"signature_mismatch": 1, "signature_missing": 1})
+OTHERS = (1, 0, 0, {"signature_mismatch": 1})
+
+
+def counts(done: Reverified) -> tuple[int, int, int, dict[str, int]]:
+    """What it came to."""
+    return done.judged, len(done.accepted), done.cut, done.refused
+
+
+@pytest.mark.parametrize(("only", "wanted"), [(None, ALL), ("shop", SHOP), ("other", OTHERS)])
+async def test_a_pass_does_what_its_preview_says(
+    refusals: Refusals, only: str | None, wanted: tuple[int, int, int, dict[str, int]]
+) -> None:
+    """Of one source or of all. The preview tells the verdicts of before, the pass those of now."""
+    context, before = refusals.driver.context, refusals.kept()
+    told = await previewed(context, only=only, **refusals.words)
+    assert counts(told) == wanted
+    assert {verdict for _, verdict in told.accepted} <= {"signature_mismatch"}
+    assert refusals.kept() == before
+    assert refusals.driver.rows("SELECT count(*) FROM deliveries") == [(0,)]
+    seen: list[int] = []
+    done = await reverify(context, only=only, progress=seen.append, **refusals.words)
+    assert (counts(done), sum(seen)) == (wanted, len(SENT))
+    assert len(refusals.kept()) == len(before) - wanted[1]
+    assert sorted(name for name, _ in done.accepted) == sorted(name for name, _ in told.accepted)
+    stored = ["stored", "stored", "duplicate"][: wanted[1]]
+    assert [verdict for _, verdict in done.accepted] == stored
+    rows = refusals.driver.rows("SELECT facts FROM audit WHERE action='deliveries_reverified'")
+    assert [json.loads(facts) for (facts,) in rows] == [
+        {"judged": wanted[0], "accepted": wanted[1]}
+    ]
+
+
+async def test_a_second_pass_finds_what_the_first_left(refusals: Refusals) -> None:
+    """What was accepted is no rejection any more."""
+    context = refusals.driver.context
+    for accepted in (3, 0):
+        done = await reverify(context, only=None, progress=lambda count: None, **refusals.words)
+        assert (done.judged, len(done.accepted)) == (5 + accepted, accepted)
+
+
+async def test_how_many_genuine_ones_wait_from_when_to_when(refusals: Refusals) -> None:
+    """Those of the first moment are among them, those of the last are not."""
+    for since, until, genuine in ((0, 9, 3), (1, 2, 1), (1, 3, 2), (2, 9, 2), (4, 9, 0), (0, 1, 0)):
+        found = await count_genuine(
+            refusals.driver.context,
+            since=Instant(T + since * MINUTE),
+            until=Instant(T + until * MINUTE),
+            **refusals.words,
+        )
+        assert found == genuine, (since, until)
+
+
+async def test_a_source_that_is_not_configured_is_told(refusals: Refusals) -> None:
+    """Nothing is judged, and nothing noted."""
+    with pytest.raises(ConfigurationError, match="SOURCES__NEW__PROFILE"):
+        await reverify(
+            refusals.driver.context, only="new", progress=lambda count: None, **refusals.words
+        )
+    assert refusals.driver.rows("SELECT count(*) FROM audit") == [(0,)]

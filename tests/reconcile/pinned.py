@@ -1,0 +1,36 @@
+"""Pins what an engine gives for evidence that stays as it is: one line for each case, with digests.
+
+Tables and laws say what must be so; a pin says that nothing else has changed: no amount, date,
+cite, word or order of any part. `TALLYHOOK_GOLDEN=write` writes a pin anew; before you keep that,
+read what changed, before and after: `.venv/bin/python -m tests.reconcile.test_pinned NAME` prints
+it, and `tests.reconcile.test_match_pinned` for matchings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+WRITE: Final = os.environ.get("TALLYHOOK_GOLDEN") == "write"
+FOLDER: Final = Path(__file__).parent.parent / "golden"
+DIGITS: Final = 8
+"""Of each digest: a change that is not meant has no interest in matching them."""
+
+
+def digest(text: str) -> str:
+    """The mark of one text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def check(name: str, found: Sequence[str]) -> None:
+    """Raises AssertionError with the lines that are not as they were."""
+    path = FOLDER / f"pinned_{name}.txt"
+    if WRITE:
+        path.write_text("\n".join(found) + "\n")
+    pinned = path.read_text().splitlines()
+    changed = sorted(set(found) ^ set(pinned))
+    assert not changed, "\n".join(changed)
+    assert list(found) == pinned
