@@ -20,7 +20,6 @@ from app.console_process import console_beside
 from app.core.errors import PortTaken, StorePoisoned, UnreachableError, UsageError
 from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
-from app.core.process import hand_over_soon
 from app.database.engine import is_sqlite
 from app.golive.golive import unfinished
 from app.orders.notify_shop import LIMIT_S
@@ -64,7 +63,6 @@ async def serve(
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
-    hand_over_soon()
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(
             # Behind a socket that stays open, senders wait for the next, which reads on.

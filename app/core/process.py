@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import resource
-import sys
 from typing import Final
 
 SPARE_FILES: Final = 128
@@ -37,17 +36,6 @@ def look_seldom() -> None:
 def pass_over_start() -> None:
     """Let the collector pass over all that was made so far: nearly all of it stays to the end."""
     gc.freeze()
-
-
-HAND_OVER_S: Final = 0.0005
-"""Seconds that a thread keeps the interpreter while another waits for it; Python's own 5 ms are ten
-commits. One commit asks for the interpreter some eight times, and all of its senders wait with it:
-beside a busy loop it takes 1.2 ms in place of 8."""
-
-
-def hand_over_soon() -> None:
-    """From now on: for a process whose loop is busy while a thread commits what others wait for."""
-    sys.setswitchinterval(HAND_OVER_S)
 
 
 def forbid_core_dumps() -> None:
