@@ -1,11 +1,12 @@
 """Periodic tasks of a driven service that its test does not ask for stand still.
 
 The watchdog's look and the sealing of evidence are a fifth of what a driven service uses. Both
-count as running, and nothing else tells that they do nothing.
+count as running, and nothing else tells that they do nothing. With `TALLYHOOK_LONG` all go on.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -31,5 +32,8 @@ async def _run_or_wait(task: PeriodicTask) -> None:
 @contextmanager
 def standing_still() -> Iterator[None]:
     """Tasks that begin from here on do nothing, where they are of those components."""
+    if os.environ.get("TALLYHOOK_LONG"):
+        yield
+        return
     with patch.object(PeriodicTask, "run", _run_or_wait):
         yield

@@ -541,10 +541,13 @@ async def interrupted(*_: object) -> None:
 
 
 def test_an_interrupted_run_says_what_is_left_of_it(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """At its very end nothing of it is kept, and the next run does all of it; while it is told, it
     is kept."""
+    # Whoever runs the tests in the background has their signals ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with monkeypatch.context() as patched:
         patched.setattr(reconcile_period, "finish", interrupted)
         assert shop("reconcile", "run", code=130) == ""
