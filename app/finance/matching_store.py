@@ -83,23 +83,52 @@ _STATEMENTS: Final = statement(
 )
 
 
-async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """How far the dates of books and statements reach, as they were known after an import.
+
+    number  of the last import that was published by then; what was known then never changes
+    book    the first and last date, None where lines have none; None without a book
+    """
+
+    number: int
+    book: tuple[Instant | None, Instant | None] | None
+    statements: tuple[tuple[str, Instant | None, Instant | None], ...]
+
+
+async def reached(connection: AsyncConnection, *, as_of: Instant) -> Reached:
+    """As it was known at an instant. Reads every line."""
+    number = await newest_published(connection, as_of=as_of)
+    count, first, last = (await connection.execute(text(_BOOK), {"number": number})).one()
+    rows = await connection.execute(text(_STATEMENTS), {"number": number})
+    return Reached(
+        number=number,
+        book=(first, last) if count else None,
+        statements=tuple([(row[0], row[1], row[2]) for row in rows]),
+    )
+
+
+async def coverage(
+    connection: AsyncConnection, *, as_of: Instant, ahead: Reached | None = None
+) -> Coverage:
     """How far books, statements and webhooks reached, as they were known at an instant.
 
-    A book or statement without dates may speak of any time up to then.
+    A book or statement without dates may speak of any time up to then. ahead: what was read
+    before, which is read again if something was imported since.
     """
-    number = {"number": await newest_published(connection, as_of=as_of)}
-    count, first, last = (await connection.execute(text(_BOOK), number)).one()
+    found = ahead
+    if found is None or found.number != await newest_published(connection, as_of=as_of):
+        found = await reached(connection, as_of=as_of)
     reaches = [
-        Reach(source=row[0], span=_span(row[1], row[2], as_of))
-        for row in await connection.execute(text(_STATEMENTS), number)
+        Reach(source=source, span=_span(first, last, as_of))
+        for source, first, last in found.statements
     ]
     # Ids of deliveries begin with the time of their arrival.
     arrived = await connection.scalar(
         text("SELECT received_at FROM deliveries ORDER BY id LIMIT 1")
     )
     return Coverage(
-        book=_span(first, last, as_of) if count else None,
+        book=None if found.book is None else _span(*found.book, as_of),
         statements=tuple(sorted(reaches, key=lambda reach: reach.source)),
         takings=as_of if arrived is None else arrived,
     )
@@ -148,7 +177,7 @@ async def rules_in_force(
     if as_of is not None:
         newest = newest.where(_RULES.c.at <= as_of)
     found = (await connection.execute(newest)).first()
-    if found is None:
+    if found is None or found.number != await newest_published(connection, as_of=as_of):
         return None
     number, at, who, digest, toml = found
     return SavedRules(number=number, at=at, who=who, digest=digest, toml=toml)

@@ -18,7 +18,7 @@ from app.core.errors import UsageError
 from app.finance.break_store import decided_breaks, deciding_alone, steps_of
 from app.finance.ledger_lines import refresh_ledger_lines
 from app.finance.match_rules import Rules, read_rules, rules_of
-from app.finance.matching_store import SavedRules, in_step, rules_in_force, wait_for
+from app.finance.matching_store import Reached, SavedRules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_ranges import Ranges, ranges_of
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.finance.run_store import (
@@ -115,12 +115,14 @@ async def reconcile_period(
         raise UsageError("--as-of lies in the future: nothing of it is known")
     number, rules, saved = await _begin(context, asked)
     async with ranges_of(context, helpers, as_of=asked.as_of) as ranges:
-        if asked.as_of is None:
-            await refresh_ledger_lines(context, progress=progress)
+        ahead = await _made_ready(context, asked, ranges, progress)
         async with snapshot_of(context, asked.as_of, progress) as snapshot:
             if ranges is not None:
                 await ranges.share(context, snapshot)
-            known = await _known(context, snapshot, asked, rules=rules, ranges=ranges)
+            known = await known_in(
+                context, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period,
+                ahead=ahead,
+            )  # fmt: skip
             work = _Work(context, number, known)
             bank = await work.first_look(snapshot, ranges, progress)
     control = await work.second_look(bank)
@@ -177,22 +179,16 @@ async def _begin(context: AppContext, asked: RunRequest) -> tuple[int, Rules, Sa
         return await take_run_number(connection), given or rules_of(saved), saved
 
 
-async def _known(
+async def _made_ready(
     context: AppContext,
-    snapshot: Snapshot,
     asked: RunRequest,
-    *,
-    rules: Rules,
     ranges: Ranges | None,
-) -> Known:
-    return await known_in(
-        context,
-        snapshot,
-        as_of=asked.as_of,
-        rules=rules.match,
-        period=asked.period,
-        reach=None if ranges is None else ranges.reach,
-    )
+    progress: Callable[[int], None],
+) -> Reached | None:
+    """Fold what is stale; while other processes start, what they make time for."""
+    if asked.as_of is None:
+        await refresh_ledger_lines(context, progress=progress)
+    return None if ranges is None else await ranges.prepare(context)
 
 
 def _number_of(asked: RunRequest, saved: SavedRules | None) -> int | None:

@@ -1,12 +1,11 @@
 """The first look of a matching by ranges of keys, each in a process of its own, on one snapshot.
 
-    1 cut      all keys into ranges of about as many orders
+    1 cut      all keys into ranges of about as many orders, and look how far everything reaches,
+               while the processes start: neither is otherwise on the snapshot
     2 share    one instant of the database, which every process holds from then on
-    3 reach    one of them looks how far books and statements reach, while the one that writes looks
-               what is stale
-    4 match    a range: what is told of it goes to the one that writes as it is found, at the end
+    3 match    a range: what is told of it goes to the one that writes as it is found, at the end
                what was counted and left over
-    5 absorb   the ranges in the order of their keys, in the process that writes
+    4 absorb   the ranges in the order of their keys, in the process that writes
 
 A process that matches only reads. One that dies ends the run, of which then nothing counts: its
 number is that of no finished run. A pool of processes, as the rebuild has, would not do: what a
@@ -26,11 +25,13 @@ from typing import Any, Final
 
 from app.core.errors import TallyhookError, UnreachableError
 from app.core.process import look_seldom
+from app.database.engine import Connection
 from app.finance.ledger_line_store import KeyRange, count_ledger_lines, keys_at
 from app.finance.matching_store import (
-    coverage,
+    Reached,
     hold_snapshot,
     in_step,
+    reached,
     rows_to_read,
     share_snapshot,
 )
@@ -40,7 +41,6 @@ from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, Part
-from reconcile.matching.rules import Coverage
 
 FEW_ORDERS: Final = 50_000
 """Orders up to which one process matches: to start another takes as long."""
@@ -80,6 +80,13 @@ class Ranges:
         """All of them."""
         return [process for process, _ in self._made]
 
+    async def prepare(self, context: AppContext) -> Reached:
+        """What can be done while the processes start: the ranges, and how far everything reaches
+        by now."""
+        async with context.store.reading() as connection:
+            self._ranges = await _cut(connection, len(self._made))
+            return await reached(connection, as_of=context.clock.now())
+
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
         """Let all of them hold this snapshot, of which nothing was read yet. Raises
         UnreachableError where a process died."""
@@ -95,15 +102,6 @@ class Ranges:
                     await _over_pipe(pipe.recv)
         except TimeoutError:
             raise UnreachableError(TOO_SLOW) from None
-        self._ranges = await _cut(snapshot, len(self._made))
-
-    async def reach(self, as_of: Instant) -> Coverage:
-        """How far everything reached that all of them hold, as the first of them finds it. Raises
-        UnreachableError where it died."""
-        _, pipe = self._made[0]
-        await _over_pipe(pipe.send, as_of)
-        found: Coverage = await _over_pipe(pipe.recv)
-        return found
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[Part]:
         """What each range counted and left over, in the order of their keys; decisions go to `save`
@@ -176,10 +174,10 @@ async def ranges_of(
         await asyncio.shield(ranges.end())
 
 
-async def _cut(snapshot: Snapshot, parts: int) -> list[KeyRange]:
-    count = await count_ledger_lines(snapshot.connection)
+async def _cut(connection: Connection, parts: int) -> list[KeyRange]:
+    count = await count_ledger_lines(connection)
     places = [count * part // parts for part in range(1, parts)]
-    cuts = await keys_at(snapshot.connection, places)
+    cuts = await keys_at(connection, places)
     pairs = zip(["", *cuts], [*cuts, None], strict=True)
     return [KeyRange(first=first, beyond=beyond) for first, beyond in pairs if first != beyond]
 
@@ -226,9 +224,7 @@ async def _opened_and_matched(pipe: Pipe, settings: StoreSettings) -> None:
         async with store.reading() as connection:
             await hold_snapshot(connection, name)
             pipe.send(None)
-            while isinstance(asked := pipe.recv(), int):
-                pipe.send(await coverage(connection, as_of=Instant(asked)))
-            known, keys = asked
+            known, keys = pipe.recv()
             snapshot = Snapshot(connection=connection, takings=connection)
             matching: Matching = known.matching()
             rows = _RowsRead(pipe)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from app.core.errors import UsageError
 from app.database.engine import Connection
@@ -16,7 +15,7 @@ from app.finance.break_store import hand_matches
 from app.finance.joined_store import joined_lines
 from app.finance.ledger_line_store import EVERYTHING, KeyRange, count_stale, ledger_lines_of_keys
 from app.finance.ledger_lines import Overlay, ledger_lines_now, ledger_lines_then, overlay_of
-from app.finance.matching_store import coverage, rows_of, rows_to_read
+from app.finance.matching_store import Reached, coverage, rows_of, rows_to_read
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
@@ -206,25 +205,19 @@ async def known_in(
     as_of: Instant | None,
     rules: MatchRules,
     period: Period | None,
-    reach: Callable[[Instant], Coroutine[Any, Any, Coverage]] | None = None,
+    ahead: Reached | None = None,
 ) -> Known:
-    """What goes with a snapshot. reach: another process that holds it looks how far everything
-    reached, which takes as long as all the rest; None: nobody else does. Raises as `reach` does."""
+    """What goes with a snapshot. ahead: how far everything reached, as it was read before."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
-    reached = None if reach is None else asyncio.create_task(reach(at))
-    try:
-        overlay = Overlay() if as_of is not None else await overlay_of(context, connection, now=at)
-        hands = tuple(await hand_matches(connection, as_of=at))
-        covered = await (reached or coverage(connection, as_of=at))
-    finally:
-        if reached is not None:
-            reached.cancel()
+    overlay = Overlay()
+    if as_of is None:
+        overlay = await overlay_of(context, connection, now=at)
     known = Known(
         as_of=at,
         rules=rules,
         period=period,
-        coverage=covered,
-        hands=hands,
+        coverage=await coverage(connection, as_of=at, ahead=ahead),
+        hands=tuple(await hand_matches(connection, as_of=at)),
         overlay=overlay,
         joined={},
     )
