@@ -4,8 +4,9 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
-# Two more than the cores of a small machine: tests wait for disks and for what they have started.
-WORKERS := 4
+# One more than the cores of a small machine: tests wait for disks and for what they have started.
+# With two more some tests of what comes in time no longer had that time.
+WORKERS := 3
 
 # Tests start hundreds of processes: none is to compile the program anew.
 unexport PYTHONDONTWRITEBYTECODE
