@@ -5,7 +5,7 @@ ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
 # One more than the cores of a small machine: tests wait for disks and for what they have started.
-# With two more some tests of what comes in time no longer had that time.
+# Two more are up to a minute faster, and show races that a slower machine would show, too.
 WORKERS := 3
 
 # Tests start hundreds of processes: none is to compile the program anew.
