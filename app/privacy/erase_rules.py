@@ -1,7 +1,9 @@
 """What of an order may be erased when its customer asks, and what must stay for now, and why.
 
 An order of which a person must settle something may go once finance has accepted the break that
-tells of it: then the books say what became of the money, and nothing is asked of the bodies.
+tells of it: then the books say what became of the money, and nothing is asked of the bodies. Where
+no break tells of it, a line of the order book must: a run that had nothing to compare the order
+with has settled nothing.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.database.engine import Connection
+from app.finance.book_line_store import book_rows_of
 from app.finance.break_acts import SeenBreak, breaks_since
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, NO_TIME, Duration, Instant, format_instant
 from reconcile.ledger.fold import FINAL, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import FindingCode, Ledger
+from reconcile.matching.books import match_key
 from reconcile.matching.breaks import BreakCause
 
 Why = Literal[
@@ -94,8 +98,9 @@ def kept_order(
     if ledger.outcome == "disputed":
         return KeptData(what=order, why="disputed")
     if to_do:
-        detail, do = ", ".join(to_settle(ledger)), "; ".join(to_do)
-        return KeptData(what=order, why="to_settle", detail=detail, do=f"{do}. Then ask again")
+        detail = ", ".join(errors_of(ledger)) or ledger.outcome
+        do = f"{'; '.join(to_do)}. Then ask again"
+        return KeptData(what=order, why="to_settle", detail=detail, do=do)
     over = ledger.outcome == "unresolved" or ledger.outcome in FINAL
     if not over or ledger.next_decision_at is not None:
         return KeptData(what=order, why="not_over", detail=ledger.outcome)
@@ -135,10 +140,15 @@ OTHERWISE: Final[Mapping[ToSettle, str]] = {
 """What no break tells of, and what settles it."""
 
 
+def errors_of(ledger: Ledger) -> list[FindingCode]:
+    """The findings of an order that a person must settle."""
+    return sorted({each.code for each in ledger.findings if each.severity == "error"})
+
+
 def to_settle(ledger: Ledger) -> list[ToSettle]:
     """What of an order a person must settle, by name."""
-    errors = sorted({each.code for each in ledger.findings if each.severity == "error"})
-    return [*errors] if errors or ledger.outcome != "unresolved" else ["unresolved"]
+    errors: list[ToSettle] = [*errors_of(ledger)]
+    return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
@@ -147,15 +157,23 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 
     A run of before the order's last word does not count: it has not seen that.
     """
-    codes = to_settle(ledger)
+    codes, order = to_settle(ledger), history.order
     if not codes:
         return []
-    seen = await breaks_since(connection, history.order, heard=last_heard(history))
-    return list(dict.fromkeys([do for code in codes for do in _to_do(code, seen, history.order)]))
+    seen = await breaks_since(connection, order, heard=last_heard(history))
+    booked = await book_rows_of(connection, [match_key(order)], as_of=ledger.as_of)
+    steps = [do for code in codes for do in steps_for(code, seen, order, booked=bool(booked))]
+    return list(dict.fromkeys(steps))
 
 
-def _to_do(code: ToSettle, seen: Sequence[SeenBreak] | None, order: str) -> list[str]:
-    """seen: the order's breaks; None where no run has seen its last word."""
+def steps_for(
+    code: ToSettle, seen: Sequence[SeenBreak] | None, order: str, *, booked: bool
+) -> list[str]:
+    """What settles one of them, with the commands; nothing where it is settled.
+
+    seen    the order's breaks; None where no run has seen its last word
+    booked  whether the order book has a line of the order, with which it was compared
+    """
     if code in OTHERWISE:
         return [OTHERWISE[code].format(order)]
     if seen is None:
@@ -168,10 +186,10 @@ def _to_do(code: ToSettle, seen: Sequence[SeenBreak] | None, order: str) -> list
     if waiting:
         return [f"settle its break, then `tallyhook breaks accept {each} --reason WHY`"
                 for each in waiting]  # fmt: skip
-    if code == "fulfilled_but_not_paid" and not about:
+    if not about and (code == "fulfilled_but_not_paid" or not booked):
         return ["import an order book that says what became of it (`tallyhook records import`), "
-                "then `tallyhook reconcile run`, and accept its break"]  # fmt: skip
-    return []  # the bodies differ in nothing that moves money, or the books know of it all
+                "then `tallyhook reconcile run`, and accept its break if there is one"]  # fmt: skip
+    return []
 
 
 def kept_since(

@@ -489,6 +489,27 @@ async def test_what_finance_has_accepted_is_settled_and_may_go(tmp_path: Path) -
     assert (accepted, heard) == ("", before)
 
 
+async def test_a_run_that_had_nothing_to_compare_with_settles_nothing(tmp_path: Path) -> None:
+    """Without a line of the book no break can open: nobody has decided anything. A line that agrees
+    says what became of the money."""
+    price = {"reference": "ORD-1", "amount": 2000}
+    book = tmp_path / "book.csv"
+    book.write_text("reference,amount,currency,date,status\nORD-1,1500,KES,2026-11-20,refunded\n")
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = context = driver.service.context
+        await driver.send(event("e1", order=price))
+        await driver.send(event("e2", "refunded", order=price))
+        driver.clock.put(T + 40 * DAY)
+        await reconcile_period(context, RunRequest(), progress=quiet)
+        assert await breaks_of(context, "ORD-1") == []
+        (kept,) = (await erased(driver, phone=None, order="ORD-1", dry_run=True)).kept
+        await import_book(context, ImportRequest(path=book))
+        await reconcile_period(context, RunRequest(), progress=quiet)
+        done = await erased(driver, phone=None, order="ORD-1", dry_run=True)
+    assert kept.sentence.startswith("a person must settle it first (amount_mismatch): import an ")
+    assert ([each.order for each in done.orders], done.kept) == (["ORD-1"], [])
+
+
 async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: Path) -> None:
     """The other customer's own event stays, and is read as it was."""
     profile = PROFILE + '[customer]\nphone = "json:phone"\n'
