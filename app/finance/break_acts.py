@@ -234,8 +234,7 @@ BREAKS_OF_AN_ORDER: Final = 50
 async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
     """The breaks of one order, closed ones too."""
     async with context.store.reading() as connection:
-        names = await breaks_of_order(connection, order, limit=BREAKS_OF_AN_ORDER)
-        return await seen_breaks(connection, names)
+        return await _breaks_of(connection, order)
 
 
 async def breaks_since(
@@ -246,6 +245,10 @@ async def breaks_since(
     last = await last_lived(connection)
     if last is None or last.at < heard:
         return None
+    return await _breaks_of(connection, order)
+
+
+async def _breaks_of(connection: Connection, order: str) -> list[SeenBreak]:
     names = await breaks_of_order(connection, order, limit=BREAKS_OF_AN_ORDER)
     return await seen_breaks(connection, names)
 

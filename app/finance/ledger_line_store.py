@@ -36,7 +36,7 @@ COLUMNS: Final = (
 )
 
 AT_ONCE: Final = 1_000
-"""Takings in memory at a time, about a kilobyte each."""
+"""Ledger lines in memory at a time, about a kilobyte each."""
 
 FLAT_AT_ONCE: Final = 4_000
 """Rows of plain ledger lines in memory at a time, less than half a kilobyte each."""

@@ -84,11 +84,13 @@ _STATEMENTS: Final = statement(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """How far the dates of books and statements reach, as they were known after an import.
+class ImportedDates:
+    """The first and last dates of books and statements, as they were known after an import; None
+    where lines have none.
 
-    number  of the last import that was published by then; what was known then never changes
-    book    the first and last date, None where lines have none; None without a book
+    number      of the last import that was published by then; what was known then never changes
+    book        None without a book
+    statements  (source, first, last) of each source that has statements
     """
 
     number: int
@@ -96,12 +98,12 @@ class Reached:
     statements: tuple[tuple[str, Instant | None, Instant | None], ...]
 
 
-async def reached(connection: AsyncConnection, *, as_of: Instant) -> Reached:
-    """As it was known at an instant. Reads every line."""
+async def imported_dates(connection: AsyncConnection, *, as_of: Instant) -> ImportedDates:
+    """Those that were known at an instant. Reads every line."""
     number = await newest_published(connection, as_of=as_of)
     count, first, last = (await connection.execute(text(_BOOK), {"number": number})).one()
     rows = await connection.execute(text(_STATEMENTS), {"number": number})
-    return Reached(
+    return ImportedDates(
         number=number,
         book=(first, last) if count else None,
         statements=tuple([(row[0], row[1], row[2]) for row in rows]),
@@ -109,7 +111,7 @@ async def reached(connection: AsyncConnection, *, as_of: Instant) -> Reached:
 
 
 async def coverage(
-    connection: AsyncConnection, *, as_of: Instant, ahead: Reached | None = None
+    connection: AsyncConnection, *, as_of: Instant, ahead: ImportedDates | None = None
 ) -> Coverage:
     """How far books, statements and webhooks reached, as they were known at an instant.
 
@@ -118,7 +120,7 @@ async def coverage(
     """
     found = ahead
     if found is None or found.number != await newest_published(connection, as_of=as_of):
-        found = await reached(connection, as_of=as_of)
+        found = await imported_dates(connection, as_of=as_of)
     reaches = [
         Reach(source=source, span=_span(first, last, as_of))
         for source, first, last in found.statements

@@ -18,7 +18,7 @@ from app.core.errors import UsageError
 from app.finance.break_store import decided_breaks, deciding_alone, steps_of
 from app.finance.ledger_lines import refresh_ledger_lines
 from app.finance.match_rules import Rules, read_rules, rules_of
-from app.finance.matching_store import Reached, SavedRules, in_step, rules_in_force, wait_for
+from app.finance.matching_store import ImportedDates, SavedRules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_ranges import Ranges, ranges_of
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.finance.run_store import (
@@ -184,8 +184,8 @@ async def _made_ready(
     asked: RunRequest,
     ranges: Ranges | None,
     progress: Callable[[int], None],
-) -> Reached | None:
-    """Fold what is stale; while other processes start, what they make time for."""
+) -> ImportedDates | None:
+    """Fold what is stale; while other processes start, read what needs no snapshot."""
     if asked.as_of is None:
         await refresh_ledger_lines(context, progress=progress)
     return None if ranges is None else await ranges.prepare(context)

@@ -1,7 +1,7 @@
 """The first look of a matching by ranges of keys, each in a process of its own, on one snapshot.
 
     1 cut      all keys into ranges of about as many orders, and look how far everything reaches,
-               while the processes start: neither is otherwise on the snapshot
+               while the processes start: neither needs the snapshot
     2 share    one instant of the database, which every process holds from then on
     3 match    a range: what is told of it goes to the one that writes as it is found, at the end
                what was counted and left over
@@ -28,10 +28,10 @@ from app.core.process import look_seldom
 from app.database.engine import Connection
 from app.finance.ledger_line_store import KeyRange, count_ledger_lines, keys_at
 from app.finance.matching_store import (
-    Reached,
+    ImportedDates,
     hold_snapshot,
+    imported_dates,
     in_step,
-    reached,
     rows_to_read,
     share_snapshot,
 )
@@ -80,12 +80,12 @@ class Ranges:
         """All of them."""
         return [process for process, _ in self._made]
 
-    async def prepare(self, context: AppContext) -> Reached:
+    async def prepare(self, context: AppContext) -> ImportedDates:
         """What can be done while the processes start: the ranges, and how far everything reaches
         by now."""
         async with context.store.reading() as connection:
             self._ranges = await _cut(connection, len(self._made))
-            return await reached(connection, as_of=context.clock.now())
+            return await imported_dates(connection, as_of=context.clock.now())
 
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
         """Let all of them hold this snapshot, of which nothing was read yet. Raises

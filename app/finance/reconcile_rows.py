@@ -15,7 +15,7 @@ from app.finance.break_store import hand_matches
 from app.finance.joined_store import joined_lines
 from app.finance.ledger_line_store import EVERYTHING, KeyRange, count_stale, ledger_lines_of_keys
 from app.finance.ledger_lines import Overlay, ledger_lines_now, ledger_lines_then, overlay_of
-from app.finance.matching_store import Reached, coverage, rows_of, rows_to_read
+from app.finance.matching_store import ImportedDates, coverage, rows_of, rows_to_read
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
@@ -205,9 +205,9 @@ async def known_in(
     as_of: Instant | None,
     rules: MatchRules,
     period: Period | None,
-    ahead: Reached | None = None,
+    ahead: ImportedDates | None = None,
 ) -> Known:
-    """What goes with a snapshot. ahead: how far everything reached, as it was read before."""
+    """What goes with a snapshot. ahead: dates that were read before it was taken."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:

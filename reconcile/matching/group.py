@@ -5,11 +5,10 @@ Leaves out: how the key's rows were found, and how one order is judged.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.ledger import Facts
@@ -45,6 +44,10 @@ APART: Final[frozenset[BreakCause]] = frozenset({"paid_twice", "overpaid", "paym
 
 NOT_SEARCHED: Facts = (("searched", False),)
 """Stands in a break for which no partner was looked for beyond its key."""
+
+
+Rows = tuple[BookRow, ...]
+"""The lines of one reference."""
 
 
 class Deciding:
@@ -234,28 +237,30 @@ class Deciding:
     def absorb(self, left: Left) -> None:
         """Take over what was put aside elsewhere, as far as there is room, in the order in which
         one matching would have come to it."""
-        books = [(rows[0].key, 1, rows) for rows in (*left.book, *left.idle)]
-        orders = [(row.key, 0, (row,)) for row in left.orders]
-        both: list[tuple[str, int, Sequence[Any]]] = sorted([*orders, *books], key=itemgetter(0, 1))
-        for _, own in groupby(both, key=itemgetter(0)):
-            self._absorb_key([(kind, rows) for _, kind, rows in own])
+        orders, books = (
+            defaultdict[str, list[LedgerLineRow]](list),
+            defaultdict[str, list[Rows]](list),
+        )
+        for row in left.orders:
+            orders[row.key].append(row)
+        for rows in (*left.book, *left.idle):
+            books[rows[0].key].append(rows)
+        for key in sorted(orders.keys() | books.keys()):
+            self._absorb_key(orders[key], books[key])
         for capture in (*left.captures, *left.awaited):
             self.unsettled(capture)
         for line in left.lines:
             self._line(line)
 
-    def _absorb_key(self, own: list[tuple[int, Sequence[Any]]]) -> None:
+    def _absorb_key(self, orders: list[LedgerLineRow], books: list[Rows]) -> None:
         """Orders and book lines of one key. Both were put aside together if there are both: they
         may be of a group, and are a pair where there is no room for them."""
-        (first, rows), *rest = own
-        if first == 0 and rest and rest[0][0] == 1:
-            self.pair(funds_of(rows), rest[0][1])
-            own = rest[1:]
-        for kind, rows in own:
-            if kind == 0:
-                self._apart([funds_of(rows)], {})
-            else:
-                self._unpaid(rows)
+        if orders and books:
+            self.pair(funds_of(orders[:1]), books[0])
+            orders, books = orders[1:], books[1:]
+        self._apart([funds_of([row]) for row in orders], {})
+        for rows in books:
+            self._unpaid(rows)
 
     # --- at last, without a partner
 

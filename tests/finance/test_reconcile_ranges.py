@@ -12,7 +12,7 @@ import pytest
 
 from app.core.errors import UnreachableError
 from app.finance import reconcile_ranges
-from app.finance.matching_store import Reached
+from app.finance.matching_store import ImportedDates
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.reconcile_ranges import Ranges
 from app.finance.reconcile_rows import Known
@@ -76,9 +76,9 @@ async def test_what_was_imported_since_the_run_was_prepared_counts(
 ) -> None:
     """How far all reaches is looked at while processes start, and again where that is of before."""
 
-    async def before_the_first_import(ranges: Ranges, of: AppContext) -> Reached:
+    async def before_the_first_import(ranges: Ranges, of: AppContext) -> ImportedDates:
         await prepare(ranges, of)
-        return Reached(number=0, book=None, statements=())
+        return ImportedDates(number=0, book=None, statements=())
 
     prepare = Ranges.prepare
     monkeypatch.setattr(Ranges, "prepare", before_the_first_import)
