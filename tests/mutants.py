@@ -4,8 +4,8 @@
     2 sample   as many as asked for, by the seed
     3 record   which tests of the part run which line, in a copy of the repository in which nothing
                is changed; all of them have to pass
-    4 play     each change with the tests that run its line, the fastest first, until one fails;
-               where none runs it with all tests of the part
+    4 play     each change with the tests that run its line, the fastest first, until one fails, for
+               MOST_S at most; where none runs it with those of the whole part
     5 tell     every change with what became of it, and the share that was killed
 
     make mutants ARGS=reconcile/ledger/fold.py
@@ -31,6 +31,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import cache_from_source
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -131,6 +132,10 @@ RECORDINGS: Final = ROOT / "var" / "mutants"
 """Where it stays written which test runs which line, a file for each part."""
 
 LEAST_LIMIT_S: Final = 30.0
+MOST_S: Final = 120.0
+"""Seconds of tests, as they were recorded, that are played with a change. A line that each delivery
+runs has hundreds; what only the slowest of them would see is told as survived."""
+
 TIMES_THE_CONTROL: Final = 3.0
 """A mutant's time limit, by the time that the tests take without a change."""
 
@@ -314,7 +319,12 @@ class Recording:
         imported = self.imported.get(change.path, ())
         anew = not change.inside or not set(change.lines).isdisjoint(imported)
         others = set() if own and not anew else self.seconds.keys() - own
-        return Choice([*self.sorted(own), *self.sorted(others)], len(own), anew)
+        return Choice(self._within([*self.sorted(own), *self.sorted(others)]), len(own), anew)
+
+    def _within(self, tests: list[str]) -> list[str]:
+        """As many from the first on as take MOST_S together; one at least."""
+        spent = accumulate(self.seconds[test] for test in tests)
+        return tests[: max(1, sum(seconds <= MOST_S for seconds in spent))]
 
     def sorted(self, tests: Iterable[str]) -> list[str]:
         """Fastest first."""
@@ -385,7 +395,7 @@ def judged(player: Player, folder: Path, change: Change, told: Recording) -> str
     if failed:
         before = choice.tests[: choice.tests.index(failed) + 1]
         word = state if player.play(before, limit_s=limit_s) == "survived" else "unsure"
-    seen = f"by {failed}" if failed else f"{choice.own} tests run the line"
+    seen = f"by {failed}" if failed else f"{choice.own} run the line, {len(choice.tests)} played"
     return f"{word:14} {change}   [{seen}]"
 
 

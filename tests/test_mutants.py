@@ -110,7 +110,7 @@ def test_a_change_is_played_with_the_tests_that_run_its_line(
         assert player.play(every, limit_s=LEAST_LIMIT_S) == "survived"
     assert {change: (said.split()[0], seen) for change, (said, seen) in words.items()} == {
         "at < to -> (at <= to)": ("killed", "by test_it.py::test_it]"),
-        "4 -> (5)": ("survived", "1 tests run the line]"),
+        "4 -> (5)": ("survived", "1 run the line, 1 played]"),
         "5 -> (6)": ("killed", "by test_it.py::test_most]"),
     }
     assert (tmp_path / "made.py").read_bytes() == MADE
@@ -122,15 +122,17 @@ def test_a_change_is_played_with_the_tests_that_run_its_line(
         (3, ["b", "a"], 2, False),  # fastest first
         (4, ["c"], 1, False),
         (5, ["c", "b", "a"], 3, False),  # of the lines of its statement
-        (7, ["c", "b", "a", "d"], 0, False),  # of none: all
-        (8, ["a", "c", "b", "d"], 1, True),  # it is imported, too
-        (1, ["c", "b", "a", "d"], 0, True),  # beyond functions
+        (7, ["c", "b", "a", "d", "e"], 0, False),  # of none: all
+        (8, ["a", "c", "b", "d", "e"], 1, True),  # it is imported, too
+        (1, ["c", "b", "a", "d", "e"], 0, True),  # beyond functions
+        (9, ["e", "f"], 3, False),  # two minutes, and no more
+        (10, ["g"], 1, False),  # one that takes longer
     ],
 )
 def test_which_tests_are_played(line: int, tests: list[str], own: int, anew: bool) -> None:
     """By line and statement."""
-    lines = {"a": [3, 8], "b": [3], "c": [4], "d": []}
-    seconds = {"a": 3, "b": 2, "c": 1, "d": 9}
+    lines = {"a": [3, 8], "b": [3], "c": [4], "d": [], "e": [9], "f": [9], "h": [9], "g": [10]}
+    seconds = {"a": 3, "b": 2, "c": 1, "d": 9, "e": 50, "f": 70, "h": 70.1, "g": 121}
     told = Recording.of(
         {name: (seconds[name], {"m.py": ran}) for name, ran in lines.items()}, {"m.py": [1, 8]}
     )
