@@ -395,7 +395,8 @@ def judged(player: Player, folder: Path, change: Change, told: Recording) -> str
     if failed:
         before = choice.tests[: choice.tests.index(failed) + 1]
         word = state if player.play(before, limit_s=limit_s) == "survived" else "unsure"
-    seen = f"by {failed}" if failed else f"{choice.own} run the line, {len(choice.tests)} played"
+    by = failed or ("what is run while tests are collected" if state == "killed" else "")
+    seen = f"by {by}" if by else f"{choice.own} run the line, {len(choice.tests)} played"
     return f"{word:14} {change}   [{seen}]"
 
 
