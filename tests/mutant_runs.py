@@ -68,8 +68,8 @@ class Player:
         # Without a buffer, in which answers would wait that `select` does not see.
         self._answers: IO[bytes] = os.fdopen(answer, "rb", buffering=0)
         self._fork: int | None = None
-        self.failed = ""
-        """The test that failed last."""
+        self.failed, self.missing = "", 0
+        """The test that failed last, and how many that were to be played are not there."""
 
     def __enter__(self) -> Player:
         return self
@@ -97,7 +97,7 @@ class Player:
     def _played(
         self, job: Mapping[str, Any], limit_s: float | None, progress: Progress | None = None
     ) -> State:
-        self.failed = ""
+        self.failed, self.missing = "", 0
         with suppress(BrokenPipeError):  # it has ended: so says the answer
             os.write(self._ask, json.dumps(job).encode() + b"\n")
         until = None if limit_s is None else time.monotonic() + limit_s + TO_COLLECT_S
@@ -109,6 +109,7 @@ class Player:
                 return state
             self._fork = answer.get("fork", self._fork)
             self.failed = answer.get("failed", self.failed)
+            self.missing = answer.get("missing", self.missing)
             if progress and "done" in answer:
                 progress(answer["done"], answer["of"])
 
@@ -236,6 +237,7 @@ def _begun(session: pytest.Session, job: Mapping[str, Any]) -> None:
         session.config.pluginmanager.unregister(_recorder)
     items = {item.nodeid: item for item in session.items}
     session.items = [items[name] for name in job["tests"] if name in items]
+    _tell(missing=len(job["tests"]) - len(session.items))
     if job["module"]:
         take_over(session.config.rootpath / job["module"])
 

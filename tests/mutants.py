@@ -380,18 +380,20 @@ def _recorded(done: int, of: int) -> None:
 
 def judged(player: Player, folder: Path, change: Change, told: Recording) -> str:
     """What the tests say of one change, in words; afterwards the folder is as it was. Where one has
-    failed, it and those before it have to pass without the change: else it is `unsure`."""
+    failed, it and those before it have to pass without the change, and where none has, all that
+    were to be played have to be there: else it is `unsure`."""
     choice = told.choice(change)
     limit_s = told.limit_s(choice.tests)
     with applied(folder, change):
         if choice.anew:
             files = list(dict.fromkeys(map(_file_of, choice.tests)))
             with Player(folder, files) as fresh:
-                state, failed = fresh.play(choice.tests, limit_s=limit_s), fresh.failed
+                state = fresh.play(choice.tests, limit_s=limit_s)
+                failed, missing = fresh.failed, fresh.missing
         else:
             state = player.play(choice.tests, limit_s=limit_s, module=change.path)
-            failed = player.failed
-    word: str = state
+            failed, missing = player.failed, player.missing
+    word: str = "unsure" if missing and state == "survived" else state
     if failed:
         before = choice.tests[: choice.tests.index(failed) + 1]
         word = state if player.play(before, limit_s=limit_s) == "survived" else "unsure"

@@ -89,7 +89,11 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "figure"), FIGURES, ids=lambda each: str(each)[-40:])
+@pytest.mark.parametrize(
+    ("module", "name", "figure"),
+    FIGURES,
+    ids=[f"{module.__name__.rpartition('.')[2]}.{name}" for module, name, _ in FIGURES],
+)
 def test_a_figure_is_what_is_promised(module: Any, name: str, figure: Any) -> None:
     assert getattr(module, name) == figure
 

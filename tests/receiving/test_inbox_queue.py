@@ -165,7 +165,7 @@ BROKEN: list[tuple[Exception, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "told"), BROKEN, ids=lambda each: str(each)[:9])
+@pytest.mark.parametrize(("fault", "told"), BROKEN, ids=["unavailable", "poisoned", "refused"])
 async def test_three_batches_that_fail_are_a_fault_of_the_store(
     fault: Exception, told: Any, log: StringIO
 ) -> None:
@@ -183,6 +183,11 @@ async def test_three_batches_that_fail_are_a_fault_of_the_store(
     assert lines(log)[4 * len(refusals) :] == [
         ("error", "deliveries cannot be written"), *refusals
     ]  # fmt: skip
+    first, *others = [json.loads(line) for line in log.getvalue().splitlines()][
+        -1 - len(refusals) :
+    ]
+    assert (first["count"], first["error_class"]) == (3, type(fault).__name__)
+    assert [each["batch"] for each in others] == [2] * len(refusals)
     for faults in (3, 4):
         assert made.queue.faults == faults
         why = await made.queue.still_faulty()
