@@ -17,7 +17,7 @@ from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
 from app.receiving import store as store_module
 from app.receiving.inbox_file_store import InboxFile, identity_at, path_of
 from app.receiving.store import Store, StoreSettings, open_store
-from tests.database.builders import opened
+from tests.database.builders import arrival, keep, opened, said
 from tests.database.made import put_new
 
 
@@ -368,3 +368,36 @@ async def test_who_is_closed_last(tmp_path: Path, poison: str | None, order: lis
     whole._reader, whole.writer = Given("reader"), Given("writer")
     await store.close()
     assert closed == order
+
+
+@pytest.mark.parametrize("cause", [None, KeyError("of the driver")])
+async def test_why_nothing_can_be_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: Exception | None
+) -> None:
+    """By what the driver calls it, or the error itself; over as soon as one can be."""
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        await _cannot_append(store, monkeypatch, cause)
+
+
+async def _cannot_append(
+    store: Store, monkeypatch: pytest.MonkeyPatch, cause: Exception | None
+) -> None:
+    error = ValueError("planted")
+    error.__cause__ = cause
+    appended = store.writer.commit
+
+    async def commit(*words: Any, **more: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(store.writer, "commit", commit)
+    for faults in (1, 2):
+        with pytest.raises(ValueError, match="planted"):
+            await keep(store, arrival(said("e1", order="A")))
+        assert store.append_faults == faults
+    monkeypatch.setattr(store.writer, "transaction", lambda: (_ for _ in ()).throw(error))
+    name = type(cause or error).__name__
+    assert f"cannot be appended ({name}): they are kept" in str(await store.cannot_append())
+    assert store.append_faults == 2
+    monkeypatch.undo()
+    assert await store.cannot_append() is None
+    assert (store.append_faults, store.writer.commit) == (0, appended)
