@@ -14,8 +14,7 @@ from app.bootstrap_evidence import evidence_providers, merchant_of, signer_of
 from app.config.settings import Settings
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.dispute_case import CaseRequest
-from app.evidence.dispute_letter import Letter, letter_of
-from app.evidence.letter_forms import LetterForm, take_letter
+from app.evidence.dispute_letter import Letter, LetterForm, letter_of, take_letter
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
 

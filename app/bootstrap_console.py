@@ -36,7 +36,7 @@ from app.core.jobs import Jobs
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.dispute_case import Case, CaseRequest, dispute_case
-from app.evidence.letter_forms import LetterForm
+from app.evidence.dispute_letter import LetterForm
 from app.evidence.seal import rotate_key
 from app.privacy.erase import ErasureRequest, erase, propose_erasure
 from app.privacy.erase_finding import Erasure

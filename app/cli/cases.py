@@ -18,8 +18,7 @@ from app.core.text import counted
 if TYPE_CHECKING:
     from app.evidence.attachments import Attachment
     from app.evidence.dispute_case import Case, CaseRequest
-    from app.evidence.dispute_letter import Letter
-    from app.evidence.letter_forms import LetterForm
+    from app.evidence.dispute_letter import Letter, LetterForm
 
 Kind = Annotated[
     str,
@@ -191,7 +190,7 @@ def letter(
 
     With --format json and without -o, what the letter says.
     """
-    from app.evidence.letter_forms import form_of
+    from app.evidence.dispute_letter import form_of
 
     if output is None and form is Format.table:
         raise UsageError("say -o FILE with a name that ends in .pdf or .html, or --format json")

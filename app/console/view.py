@@ -26,7 +26,7 @@ from app.core.jobs import Job, Jobs
 from app.core.schedule import Entry
 from app.evidence.bundle import Built, BundleRequest
 from app.evidence.dispute_case import Case, CaseRequest
-from app.evidence.letter_forms import LetterForm
+from app.evidence.dispute_letter import LetterForm
 from app.monitoring.watchdog import Watched
 from app.privacy.erase import ErasureRequest
 from app.privacy.erase_finding import Erasure

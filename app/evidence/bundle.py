@@ -23,8 +23,7 @@ from app.evidence.gather_evidence import (
     gather_dossier,
 )
 from app.evidence.keys import EvidenceKey
-from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
-from app.evidence.letter_times import TIMES, letter_zone
+from app.evidence.letter import TIMES, Arrival, LetterFacts, PublishedOutcome, letter_zone
 from app.evidence.rendering import program, release, rendered_files
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.evidence.verify import (

@@ -20,7 +20,6 @@ from app.evidence.attachment_store import (
     facts_of_audit_entries,
 )
 from app.evidence.attachments import bytes_of as attached_bytes
-from app.evidence.gather_leaves import leaves_for_bundle
 from app.evidence.prove_sealed import (
     AT_ONCE,
     InclusionProof,
@@ -30,6 +29,7 @@ from app.evidence.prove_sealed import (
 from app.evidence.sealed_parts import (
     ProvenLeaf,
     SealedParts,
+    leaves_for_bundle,
     masked_leaves,
     masked_readings,
 )

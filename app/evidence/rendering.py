@@ -16,8 +16,7 @@ from typing import Final
 import reconcile
 from app.core import local_times, pages, zones
 from app.core.pages import TEMPLATES
-from app.evidence.letter import LetterFacts, letter
-from app.evidence.letter_times import Times
+from app.evidence.letter import LetterFacts, Times, letter
 from reconcile.ledger.explain import explain
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import plain_answer, plain_finding
@@ -202,9 +201,11 @@ def program() -> str:
         *(
             Path(__file__).with_name(name)
             for name in (
-                *("letter.py", "rendering.py", "verify.py", "verify_archive.py"),
+                "letter.py",
+                "rendering.py",
+                "verify.py",
+                "verify_archive.py",
                 "verify_entries.py",
-                "letter_times.py",
             )
         ),
         *(TEMPLATES / name for name in _PAGES),

@@ -18,8 +18,7 @@ from app.core.text import LEAF, counted
 from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
 from app.evidence.keys import PublicKey
-from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
-from app.evidence.letter_times import TIMES, zone_in
+from app.evidence.letter import TIMES, Arrival, LetterFacts, PublishedOutcome, zone_in
 from app.evidence.rendering import program, rendered_files
 from app.evidence.rendering import release as this_release
 from app.evidence.seal import (
