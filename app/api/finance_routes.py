@@ -34,7 +34,6 @@ from app.finance.break_acts import (
 )
 from app.finance.closed_periods import closed_report, list_closed
 from app.finance.imports import ImportKind, past_imports
-from app.finance.late_money import late_document, late_items
 from app.finance.match_rules import current_rules, rules_document
 from app.finance.read_lines import (
     book_document,
@@ -44,6 +43,7 @@ from app.finance.read_lines import (
 )
 from app.finance.reconcile_period import listed_run, ran, run_document
 from app.finance.scheduled import schedule_document
+from app.finance.worklist import late_document, late_items
 from app.receiving.context import AppContext
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS

@@ -406,7 +406,7 @@ def list_late(
 async def _late_documents(
     context: AppContext, everything: bool, *, for_people: bool
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    from app.finance.late_money import late_document, late_items
+    from app.finance.worklist import late_document, late_items
 
     async for found in late_items(context, closed=everything):
         rows = [late_document(each) for each in found]
@@ -428,7 +428,7 @@ def settle_late_money(
     To keep more than one person may accept is a proposal.
     """
     from app.finance.break_acts import SeenBreak
-    from app.finance.late_money import settle_late
+    from app.finance.worklist import settle_late
 
     done = with_context(
         lambda context, settings: settle_late(context, name, action=action, reason=reason, by=by),

@@ -158,7 +158,7 @@ def report_journal(
 async def _scope(
     context: AppContext, *, since: str, until: str, as_of: str | None, basis: Basis
 ) -> Scope:
-    from app.finance.calendar import on_the_books
+    from app.finance.closed_periods import on_the_books
     from reconcile.reporting.report import Scope
 
     start, end = moment(since, "--from"), end_of(until, "--to")

@@ -14,8 +14,16 @@ from app.console.words import CAUSES
 from app.core.errors import NotFoundError
 from app.finance.break_acts import matches_of, one_break, why_not_alone
 from app.finance.break_choice import said_of
-from app.finance.late_money import LATE, late_document, late_items, proposed, standing
-from app.finance.worklist import ORDERS, Asked, worklist
+from app.finance.worklist import (
+    LATE,
+    ORDERS,
+    Asked,
+    late_document,
+    late_items,
+    proposed,
+    standing,
+    worklist,
+)
 from reconcile.instants import format_instant
 from reconcile.matching.breaks import BREAK_CAUSES, STANDINGS, STATES
 from reconcile.money import Money, to_json

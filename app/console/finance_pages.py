@@ -15,9 +15,8 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Job, job_document
 from app.finance.bank_match import BookedPage
 from app.finance.break_acts import finished_run, finished_runs
-from app.finance.calendar import month_in_books, on_the_books
 from app.finance.close_period import months, scope_of
-from app.finance.closed_periods import CLOSING_BASIS, closed_report
+from app.finance.closed_periods import CLOSING_BASIS, closed_report, month_in_books, on_the_books
 from app.finance.match_rules import current_rules
 from app.finance.reconcile_period import listed_run, ran, run_document
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat

@@ -26,7 +26,7 @@ from app.finance.break_acts import (
     why_not_together,
 )
 from app.finance.break_choice import Chosen, few_breaks, sums_of
-from app.finance.late_money import LATE, proposed, settle_late
+from app.finance.worklist import LATE, proposed, settle_late
 from reconcile.matching.breaks import apart_words
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json

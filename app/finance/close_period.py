@@ -33,8 +33,7 @@ from app.access.proposals import (
 )
 from app.core.errors import UsageError
 from app.database.engine import Connection
-from app.finance.calendar import calendar_of, month_in_books
-from app.finance.closed_periods import CLOSING_BASIS, rules_form
+from app.finance.closed_periods import CLOSING_BASIS, calendar_of, month_in_books, rules_form
 from app.finance.match_rules import rules_known
 from app.finance.period_store import (
     Closed,

@@ -30,8 +30,8 @@ from app.finance.files.books import (
     Understood,
     story_of,
 )
-from app.finance.files.choosing import Asked, Chosen, Open, choose, choose_mapping
 from app.finance.files.opening import digest_of, open_table
+from app.finance.files.presets import Asked, Chosen, Open, choose, choose_mapping
 from app.finance.files.shaping import Ignored
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import (

@@ -18,13 +18,13 @@ from app.access.operators import SERVICE, note_in_trail, permitted
 from app.core.errors import NotFoundError, TallyhookError
 from app.core.schedule import Entry, Span, Way
 from app.core.text import LEAF, counted
-from app.finance.calendar import on_the_books
 from app.finance.close_period import scope_of
+from app.finance.closed_periods import on_the_books
 from app.finance.delivering import Parcel, Ways
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_period
+from app.finance.reports.layout import headlines
 from app.finance.reports.render import render
-from app.finance.reports.values import headlines
 from app.finance.scheduled import LeaseLost, claim, note, note_failed
 from app.finance.scheduled_store import Delivered, ScheduledRun, change_run
 from app.receiving.context import AppContext

@@ -29,22 +29,20 @@ from app.finance.import_store import (
     KINDS,
     Import,
     ImportKind,
+    InForce,
     begin_import,
     importing_alone,
+    in_force,
+    later_imports,
+    named_by,
     one_import,
     publish_import,
+    take_back,
     under_way,
     withdrawal_of,
 )
 from app.finance.match_rules import rules_known
 from app.finance.period_store import closed_periods
-from app.finance.withdrawal_store import (
-    InForce,
-    in_force,
-    later_imports,
-    named_by,
-    take_back,
-)
 from app.receiving.context import AppContext
 from reconcile.instants import EARLIEST
 from reconcile.money import MAX_MINOR, Money

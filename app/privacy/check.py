@@ -43,7 +43,7 @@ from app.database.facts import damage
 from app.database.mapping import delivery_of, event_row
 from app.database.statements import run
 from app.finance.ledger_line_store import Fresh, row_of, stored_ledger_lines
-from app.finance.ledger_lines import is_behind
+from app.finance.reconcile_rows import is_behind
 from app.orders.counter_store import differing_tallies
 from app.orders.history_store import Range, gather, ranges, scan
 from app.orders.index_store import Reread, index_again

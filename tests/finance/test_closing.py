@@ -21,7 +21,6 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
-from app.finance.calendar import on_the_books
 from app.finance.close_period import (
     CloseRequest,
     close_period,
@@ -35,6 +34,7 @@ from app.finance.closed_periods import (
     closed_report,
     closing_named,
     list_closed,
+    on_the_books,
 )
 from app.finance.imports import ImportRequest, import_book
 from app.finance.match_rules import save_rules

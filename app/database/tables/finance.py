@@ -14,7 +14,7 @@ from app.database.tables.base import CLUSTERED, STRICT, Table, big_column, blob_
 
 class LedgerLineRow(Table, table=True):
     """What an order's ledger contributes to a reconciliation, in the order in which books and
-    statements are merged with it. A cache: see `finance/ledger_lines.py`."""
+    statements are merged with it. A cache: see `finance/reconcile_rows.py`."""
 
     __tablename__ = "takings"
     __table_args__ = (

@@ -21,6 +21,7 @@ from app.finance.files.shaping import (
     MAX_WORD,
     Ignored,
     Shaped,
+    Totals,
     Zones,
     all_made,
     pattern_of,
@@ -37,7 +38,6 @@ from app.finance.files.tables import (
     plain_name,
     quoted,
 )
-from app.finance.files.totals import Totals
 from app.providers.phones import phone_digits
 from reconcile.instants import format_instant
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys

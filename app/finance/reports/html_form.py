@@ -13,13 +13,15 @@ from markupsafe import Markup, escape
 from app.core.pages import page
 from app.core.text import counted
 from app.core.zones import zone_named
-from app.finance.reports.layout import LISTS, Part, parts
-from app.finance.reports.values import (
+from app.finance.reports.layout import (
+    LISTS,
+    Part,
     cell_words,
     fact_lines,
     headlines,
     masthead,
     money_apart,
+    parts,
     period_words,
     shown_columns,
 )

@@ -14,14 +14,15 @@ from typing import Any, Final
 from app.core import pages
 from app.core.text import counted
 from app.core.zones import zone_named
-from app.finance.reports.layout import Part, parts
-from app.finance.reports.values import (
+from app.finance.reports.layout import (
+    Part,
     cell_words,
     fact_lines,
     heading_lines,
     headlines,
     masthead,
     money_apart,
+    parts,
     period_words,
     shown_columns,
 )

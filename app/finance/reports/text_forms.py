@@ -16,13 +16,14 @@ from rich.text import Text
 from app.core.cells import csv_line, safe_cell
 from app.core.text import printable
 from app.core.zones import zone_named
-from app.finance.reports.layout import LISTS, in_order
-from app.finance.reports.values import (
+from app.finance.reports.layout import (
+    LISTS,
     cell_text,
     cell_words,
     fact_lines,
     heading_lines,
     headlines,
+    in_order,
     money_apart,
     scope_lines,
     shown_columns,

@@ -19,13 +19,14 @@ from xlsxwriter.workbook import Workbook
 from xlsxwriter.worksheet import Worksheet
 
 from app.core.zones import wall_clock, zone_named
-from app.finance.reports.layout import Part, parts
-from app.finance.reports.values import (
+from app.finance.reports.layout import (
+    Part,
     cell_text,
     cell_words,
     fact_lines,
     headlines,
     masthead,
+    parts,
     word_of,
 )
 from reconcile.instants import DAY, Instant
