@@ -17,10 +17,10 @@ from app.finance.break_choice import said_of
 from app.finance.worklist import (
     LATE,
     ORDERS,
-    Asked,
+    WorklistRequest,
     late_document,
     late_items,
-    proposed,
+    proposed_settling,
     standing,
     worklist,
 )
@@ -49,7 +49,7 @@ async def breaks_document(view: View) -> Document:
     skip = min(view.number("skip") or 0, MOST_SKIPPED)
     found = await worklist(
         view.context,
-        Asked(
+        WorklistRequest(
             cause=filters["cause"],
             state=next((each for each in LIVING if each == filters["state"]), None),
             currency=filters["currency"],
@@ -109,7 +109,7 @@ async def late_money_document(view: View) -> Document:
     fitting.sort(key=lambda each: (each.seen.money.currency, -each.seen.money.minor, each.identity))
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for each in fitting:
-        name = (proposed(each), each.seen.money.currency)
+        name = (proposed_settling(each), each.seen.money.currency)
         count, minor = sums.get(name, (0, 0))
         sums[name] = (count + 1, minor + each.seen.money.minor)
     skip = min(view.number("skip") or 0, MOST_SKIPPED)

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.access.proposal import Proposal
 from app.console.finance_acts import assignee_field, assignee_given, said_of, seen_break
-from app.console.proposals_pages import proposed as proposed_act
+from app.console.proposals_pages import proposed
 from app.console.view import ActionResult, Asked, Field, View
 from app.console.words import address, plain_money
 from app.core.errors import UsageError
@@ -26,7 +26,7 @@ from app.finance.break_acts import (
     why_not_together,
 )
 from app.finance.break_choice import Chosen, few_breaks, sums_of
-from app.finance.worklist import LATE, proposed, settle_late
+from app.finance.worklist import LATE, proposed_settling, settle_late
 from reconcile.matching.breaks import apart_words
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json
@@ -285,7 +285,7 @@ async def ask_settle(view: View) -> Asked:
         lines=(
             *lines,
             " ".join(CONSEQUENCES.values()),
-            f"Proposed: {SETTLING[proposed(found)].lower()}. Nothing is sent to the provider by "
+            f"Proposed: {SETTLING[proposed_settling(found)].lower()}. Nothing is sent to the provider by "
             "this.",
         ),
         back=back,
@@ -294,7 +294,7 @@ async def ask_settle(view: View) -> Asked:
                 name="action",
                 label="What becomes of it",
                 choices=tuple(SETTLING.items()),
-                value=proposed(found),
+                value=proposed_settling(found),
             ),
         ),
     )
@@ -308,4 +308,4 @@ async def do_settle(view: View, reason: str) -> str | ActionResult:
     done = await settle_late(
         view.context, found.identity, action=action, reason=reason, by=view.person.name
     )
-    return proposed_act(done) if isinstance(done, Proposal) else "/late"
+    return proposed(done) if isinstance(done, Proposal) else "/late"

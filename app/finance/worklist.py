@@ -51,7 +51,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class WorklistRequest:
     """What is looked for; None: all of it. Without a state: what is to be done."""
 
     cause: str | None = None
@@ -95,7 +95,7 @@ ORDERS: Final[dict[str, Callable[[Entry], tuple[Any, ...]]]] = {"money": _by_mon
 """The largest first, or the oldest first."""
 
 
-async def worklist(context: AppContext, asked: Asked) -> Worklist:
+async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
     """Look at the newest run that moved the lives of breaks."""
     async with context.store.reading() as connection:
         run = await last_lived(connection)
@@ -174,7 +174,7 @@ _PROPOSED: Final[dict[str, Settling]] = {
 }
 
 
-def proposed(found: SeenBreak) -> Settling:
+def proposed_settling(found: SeenBreak) -> Settling:
     """What the desk proposes. Money of an order that the shop has canceled goes back."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
@@ -221,7 +221,7 @@ def late_document(found: SeenBreak) -> dict[str, Any]:
     shown = found.document(as_of=found.steps[-1].at)
     return {
         **{name: shown[name] for name in ("id", "cause", "order", "payment", "money")},
-        "proposed": proposed(found),
+        "proposed": proposed_settling(found),
         "state": standing(found),
         "decided": found.life.settling,
         "because": found.life.because,
