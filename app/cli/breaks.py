@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
-from app.cli.operators import ByOption
+from app.cli.operators import ByOption, proposal_notice
 from app.cli.output import (
     DocumentOption,
     Format,
@@ -19,7 +19,6 @@ from app.cli.output import (
     note,
     say,
 )
-from app.cli.proposals import proposal_notice
 from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted

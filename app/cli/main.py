@@ -1,4 +1,4 @@
-"""`tallyhook …`: the commands and what their errors become.
+"""`tallyhook …`: the commands, how `--help` lists them, and what their errors become.
 
 Heavy things are imported inside commands: the time that `--help` takes is felt.
 """
@@ -9,17 +9,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from app.cli import (
-    bank,
     breaks,
     cases,
     connect,
     deliveries,
-    deploy,
     evidence,
     golive,
     imports,
@@ -27,18 +26,67 @@ from app.cli import (
     operators,
     orders,
     privacy,
-    profiles,
-    proposals,
     reconcile,
     report,
-    schedule,
     serving,
     store,
 )
-from app.cli.help import Commands
 from app.cli.output import note
 from app.cli.running import BY_OWN, GIVEN_FILE
 from app.core.errors import ConfigurationError, TallyhookError
+
+# --- how commands are listed, and how a word that does not fit is told ----------------------------
+
+SECTIONS: Final = {
+    "Run it": ("serve", "worker", "console", "sandbox", "demo"),
+    "Go live": ("deploy", "doctor", "rehearse", "golive", "tokens", "operators", "proposals"),
+    "Orders and payments": ("orders", "deliveries", "checkout", "notifications"),
+    "Providers": ("connect", "trigger", "listen", "profiles", "signature"),
+    "Finance": (
+        "records",
+        "statement",
+        "bank",
+        "presets",
+        "reconcile",
+        "breaks",
+        "late",
+        "report",
+        "period",
+        "schedule",
+    ),
+    "Evidence and personal data": ("evidence", "log", "audit", "erase"),
+    "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
+}
+"""The commands of `tallyhook --help`: those of one person's work together, in their order."""
+
+_WHOLE: Final = 1_000
+"""Characters of a first sentence at most: more than any has, so that none is cut."""
+
+_THE_LIBRARY_SAYS: Final = "Value error, "
+
+
+class Commands(TyperGroup):
+    """A group that lists its commands with their whole first sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands; where there are many, in sections."""
+        sections = SECTIONS if ctx.parent is None else {"Commands": tuple(self.commands)}
+        for title, names in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in names]
+                )
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; a value that does not fit is told without the library's words for it."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix(_THE_LIBRARY_SAYS)
+            raise
+
+
+# --- the commands ---------------------------------------------------------------------------------
 
 application = typer.Typer(
     name="tallyhook",
@@ -56,14 +104,14 @@ application = typer.Typer(
 
 GROUPS = {
     "audit": operators.audit_group,
-    "bank": bank.bank_group,
+    "bank": imports.bank_group,
     "breaks": breaks.breaks_group,
     "checkout": orders.checkout_group,
     "db": store.group,
     "deliveries": deliveries.group,
-    "deploy": deploy.group,
+    "deploy": golive.deploy_group,
     "evidence": evidence.evidence_group,
-    "golive": golive.group,
+    "golive": golive.golive_group,
     "late": breaks.late_group,
     "log": evidence.log_group,
     "notifications": orders.notifications_group,
@@ -71,13 +119,13 @@ GROUPS = {
     "orders": orders.orders_group,
     "period": report.period_group,
     "presets": imports.presets_group,
-    "profiles": profiles.profiles_group,
-    "proposals": proposals.group,
+    "profiles": connect.profiles_group,
+    "proposals": operators.proposals_group,
     "reconcile": reconcile.group,
     "records": imports.records_group,
     "report": report.report_group,
-    "schedule": schedule.group,
-    "signature": profiles.signature_group,
+    "schedule": report.schedule_group,
+    "signature": connect.signature_group,
     "statement": imports.statement_group,
     "tokens": operators.tokens_group,
 }

@@ -332,7 +332,7 @@ def unmask_orders(
     Another operator approves it; then `orders numbers` shows them to you alone, for a day.
     """
     from app.bootstrap_proposals import proposals_of
-    from app.cli.proposals import proposal_notice
+    from app.cli.operators import proposal_notice
     from app.orders.unmask_many import NAME, UnmaskRequest, chosen_orders, propose_unmasking
 
     if bool(references) == bool(outcome or finding):

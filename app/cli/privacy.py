@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.operators import ByOption
+from app.cli.operators import ByOption, proposal_notice
 from app.cli.output import (
     DocumentOption,
     Format,
@@ -21,7 +21,6 @@ from app.cli.output import (
     note,
     progress,
 )
-from app.cli.proposals import proposal_notice
 from app.cli.running import run_loop, with_context
 from app.core.clock import SystemClock
 from app.core.errors import TallyhookError, UsageError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.operators import ByOption
+from app.cli.operators import ByOption, proposal_notice
 from app.cli.output import (
     MAX_NUMBER,
     DocumentOption,
@@ -26,7 +26,6 @@ from app.cli.output import (
     progress,
     shown,
 )
-from app.cli.proposals import proposal_notice
 from app.cli.running import processes, with_context
 from app.core.errors import ConfigurationError
 from app.core.text import counted

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from app.bootstrap import Service
-from app.cli.deploy import FOLDER
+from app.cli.golive import FOLDER
 from app.core.errors import NotStored, TallyhookError
 from app.database import faults
 from app.database.writer import Space
