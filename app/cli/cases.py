@@ -209,7 +209,7 @@ def letter(
 
 
 def _letter(asked: CaseRequest, kind: LetterForm | None) -> tuple[Letter, bytes]:
-    from app.bootstrap_bundles import taken_letter
+    from app.bootstrap_elsewhere import taken_letter
 
     return with_context(
         lambda context, settings: taken_letter(context, settings, asked, kind), purpose="writing"

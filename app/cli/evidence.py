@@ -69,7 +69,7 @@ def build(
     by: ByOption = None,
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
-    from app.bootstrap_bundles import built_bundle
+    from app.bootstrap_elsewhere import built_bundle
     from app.evidence.bundle import BundleRequest
 
     asked = _reason(with_personal_data, reason)

@@ -329,7 +329,7 @@ def proposal_notice(proposal: Proposal) -> str:
 
 
 def _proposals(context: AppContext, settings: Settings) -> Proposals:
-    from app.bootstrap_proposals import proposals_of
+    from app.bootstrap_privacy import proposals_of
 
     return proposals_of(context, settings)
 

@@ -331,7 +331,7 @@ def unmask_orders(
 
     Another operator approves it; then `orders numbers` shows them to you alone, for a day.
     """
-    from app.bootstrap_proposals import proposals_of
+    from app.bootstrap_privacy import proposals_of
     from app.cli.operators import proposal_notice
     from app.orders.unmask_many import NAME, UnmaskRequest, chosen_orders, propose_unmasking
 
@@ -365,7 +365,7 @@ def numbers(
 
     It takes your own token. The audit trail keeps each look, for each order.
     """
-    from app.bootstrap_proposals import proposals_of
+    from app.bootstrap_privacy import proposals_of
     from app.bootstrap_sources import compile_sources
     from app.orders.unmask_many import NAME, see_numbers
 

@@ -313,7 +313,7 @@ def _print_places(form: Format) -> None:
 
 def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Erasure | Proposal:
     from app.bootstrap_evidence import signer_of
-    from app.bootstrap_proposals import erasing_kind
+    from app.bootstrap_privacy import erasing_kind
     from app.bootstrap_sources import compile_sources
     from app.evidence.seal import seal_all
     from app.privacy.erase import erase, propose_erasure

@@ -226,9 +226,9 @@ def worker(parent: ParentOption = None) -> None:
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
     from app.bootstrap_serving import work
+    from app.child_processes import Parent, give_way_to_parent
     from app.config.load import load_settings
     from app.core.logs import configure_logging
-    from app.worker_process import Parent, give_way_to_parent
 
     settings = load_settings()
     configure_logging(

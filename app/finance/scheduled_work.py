@@ -23,7 +23,6 @@ from app.finance.closed_periods import on_the_books
 from app.finance.delivering import Parcel, Ways
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_period
-from app.finance.reports.layout import headlines
 from app.finance.reports.render import render
 from app.finance.scheduled import LeaseLost, claim, note, note_failed
 from app.finance.scheduled_store import Delivered, ScheduledRun, change_run
@@ -107,6 +106,8 @@ async def _try(
 async def _report(
     context: AppContext, schedule: Schedule, entry: Entry, run: ScheduledRun, *, span: Span
 ) -> ScheduledRun:
+    from app.finance.reports.layout import headlines  # it draws charts, too
+
     name, said = scope_before(context, run, span=span)
     scope = await on_the_books(context, said)
     report = await report_period(context, scope, progress=_quiet)

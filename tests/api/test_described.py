@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from openapi_spec_validator import validate
 
-from app import bootstrap_reports
+from app import bootstrap_elsewhere
 from app.access.operators import Proven
 from app.access.tokens import TOKEN_SCOPES, issue_token
 from app.api.openapi import API_DOCUMENT, api_document
@@ -315,7 +315,7 @@ async def _misspelled(asking: _Asking) -> None:
 
 def _making(driver: Driver) -> Callable[[Settings], Makes]:
     """As ever, but here what would see the machine's clock, or that no month was closed."""
-    makes = bootstrap_reports.making_reports
+    makes = bootstrap_elsewhere.making_reports
 
     async def verification(period: str | None) -> list[dict[str, Any]]:
         found = VerifiedPeriods(period="2026-10", step="chain", passed=True, sentence="It is.")
@@ -324,7 +324,7 @@ def _making(driver: Driver) -> Callable[[Settings], Makes]:
     def making(settings: Settings) -> Makes:
         return replace(
             makes(settings),
-            preview=lambda rules: bootstrap_reports.preview(driver.context, settings, rules),
+            preview=lambda rules: bootstrap_elsewhere.preview(driver.context, settings, rules),
             verification=verification,
         )
 
@@ -345,12 +345,12 @@ async def test_every_operation_answers_as_described(
     async def bundle(order: str, file: Path, **words: Any) -> None:
         file.write_bytes(b"PK")  # noqa: ASYNC240
 
-    monkeypatch.setattr("app.bootstrap_bundles.building_bundles", lambda settings: bundle)
+    monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: bundle)
     monkeypatch.setattr(closed_periods, "print_of", print_of)
     monkeypatch.setattr(closed_periods, "closed_periods", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}
     async with shop(tmp_path, opened(), **settings) as (driver, _):
-        monkeypatch.setattr(bootstrap_reports, "making_reports", _making(driver))
+        monkeypatch.setattr(bootstrap_elsewhere, "making_reports", _making(driver))
         token = await issue_token(driver.context, name="all", scopes=TOKEN_SCOPES)
         asking = _Asking(driver, token)
         await _checkout(asking)

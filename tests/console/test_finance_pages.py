@@ -330,7 +330,7 @@ async def test_a_console_compiles_its_sources_once(
         compiled.append(settings)
         return compile_sources(settings)
 
-    for module in ("app.bootstrap_console", "app.bootstrap_proposals"):
+    for module in ("app.bootstrap_console", "app.bootstrap_privacy"):
         monkeypatch.setattr(f"{module}.compile_sources", counting)
     console_of(console.context, load_settings(environ(tmp_path)), host="127.0.0.1", port=8081)
     assert len(compiled) == 1

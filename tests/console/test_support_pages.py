@@ -13,7 +13,7 @@ from anyio import BrokenWorkerProcess, to_process
 from sqlalchemy import text
 
 from app.access.operators import Proven, register_operator
-from app.bootstrap_console_work import BEGUN, UNCHANGED, work_elsewhere
+from app.bootstrap_console import BEGUN, UNCHANGED, work_elsewhere
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.setup_pages import meaning, service_address
