@@ -22,7 +22,7 @@ from anyio import CancelScope, to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from app.api.finance_schemas import JOURNAL_TYPES, MOST_RULES
+from app.api.document_schemas import JOURNAL_TYPES, MOST_RULES
 from app.api.request_body import (
     capped_body,
     chosen,

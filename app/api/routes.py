@@ -28,17 +28,16 @@ from app.api.request_body import (
     order_reference,
     reported_order,
 )
-from app.checkout.checkout_result import CheckoutResult, result_document
 from app.checkout.client import CheckoutClient
-from app.checkout.faults import (
+from app.checkout.open_checkout import CheckoutResult, open_checkout, result_document
+from app.checkout.request import (
     CheckoutBusyError,
     CheckoutConflictError,
     CheckoutDeniedError,
+    CheckoutRequest,
     CheckoutRequestError,
     PaymentNotOverError,
 )
-from app.checkout.open_checkout import open_checkout
-from app.checkout.request import CheckoutRequest
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, tell_order

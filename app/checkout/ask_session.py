@@ -13,7 +13,6 @@ import structlog
 
 from app.access.operators import SERVICE_AUTHOR
 from app.checkout.client import CheckoutClient
-from app.checkout.faults import CheckoutBusyError, CheckoutDeniedError
 from app.checkout.payment import (
     Answered,
     CheckoutPayment,
@@ -24,7 +23,14 @@ from app.checkout.payment import (
     payment_with,
     record_kind,
 )
-from app.checkout.request import AnswerUnclear, ComeAgain, Denied, Judged
+from app.checkout.request import (
+    AnswerUnclear,
+    CheckoutBusyError,
+    CheckoutDeniedError,
+    ComeAgain,
+    Denied,
+    Judged,
+)
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import (

@@ -31,7 +31,7 @@ from reconcile.ledger.records import HOLD_REASONS
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from app.checkout.checkout_result import CheckoutResult
+    from app.checkout.open_checkout import CheckoutResult
     from app.checkout.request import CheckoutRequest
     from app.config.settings import Settings
     from app.receiving.context import AppContext
@@ -418,7 +418,7 @@ def start(
     Exit code 0: the customer can pay · 1: the order is paid, its session has expired, or the
     service refuses · 4: unknown.
     """
-    from app.checkout.checkout_result import result_document
+    from app.checkout.open_checkout import result_document
     from app.checkout.request import CheckoutRequest
 
     request = CheckoutRequest(

@@ -7,7 +7,7 @@ from typing import Any, Final
 from app.console.orders_pages import row_of
 from app.console.proposals_pages import shown_kinds
 from app.console.view import Document, View
-from app.monitoring.alarm_owners import owners_of
+from app.monitoring.alarm_messages import owners_of
 from app.monitoring.health import COUNTED, overview
 from app.monitoring.watchdog import alarms
 from app.orders.delivery_log import arrivals_by_minute

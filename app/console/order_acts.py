@@ -27,7 +27,7 @@ from app.core.text import counted
 from app.evidence.bundle import Built, BundleRequest
 from app.evidence.prove_sealed import prove_each
 from app.finance.worklist import ORDERS
-from app.monitoring.alarm_owners import TAKEN_STATES, take_alarm
+from app.monitoring.alarm_messages import TAKEN_STATES, take_alarm
 from app.monitoring.watchdog import alarms
 from app.orders.customers import reveal_body, unmask
 from app.orders.delivery_log import is_refused, show_delivery

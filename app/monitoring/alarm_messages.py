@@ -1,11 +1,15 @@
 """Tells whoever is called of each alarm: once when it is raised, once when it is over, by a signed
-post, by mail, or by both.
+post, by mail, or by both; and who is at it.
 
     (1) note what the watchdog sees  (2) take what is due  (3) tell it  (4) write down that it was
 
 Between (2) and (4) other processes pass it over; if this one dies there, it is told again with the
 same id. An alarm is over when no receiver has seen it for OVER_AFTER: one of them may know what
 another does not, and a restart, or an alarm that comes and goes, is no recovery.
+
+Whoever takes an alarm says that they are at it, and how far, so that two people do not do the same.
+It changes nothing about the alarm, which ends by itself when its reason does; who was at it is then
+forgotten here and stays in the trail.
 """
 
 from __future__ import annotations
@@ -17,21 +21,26 @@ from datetime import tzinfo
 from email.message import EmailMessage
 from email.utils import format_datetime
 from hashlib import sha256
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
 import httpx2
 import structlog
 
+from app.access.operators import note_in_trail, permitted
 from app.core.alarm import Alarm
-from app.core.errors import DeliveryFailed
+from app.core.errors import DeliveryFailed, NotFoundError
 from app.core.local_times import local_text
 from app.core.mail import MailServer
-from app.monitoring.alarm_message_store import (
+from app.monitoring.alarm_store import (
     AlarmMessage,
+    AlarmOwner,
+    alarm_owners,
     any_lasts,
     claim_message,
+    delete_alarm_owner,
     delete_message,
     messages_due,
+    put_alarm_owner,
     put_failed,
     put_notified,
     put_over,
@@ -255,3 +264,64 @@ def _message(name: str, alarm: Alarm, *, way: str, now: Instant) -> AlarmMessage
         seen_at=now,
         due_at=now,
     )
+
+
+# --- taking an alarm ------------------------------------------------------------------------------
+
+TakenState = Literal["looking", "waiting"]
+TAKEN_STATES: Final[tuple[TakenState, ...]] = get_args(TakenState)
+"""Somebody is at it; somebody waits for another, such as the provider."""
+
+
+async def take_alarm(
+    context: AppContext,
+    name: str,
+    *,
+    lasting: Mapping[str, Alarm],
+    state: TakenState,
+    by: str | None,
+    why: str,
+) -> None:
+    """Say that one is at an alarm that lasts. Raises NotFoundError where it does not, UsageError
+    for who may not."""
+    alarm = lasting.get(name)
+    if alarm is None:
+        raise NotFoundError(f"the alarm {name!r} does not last any more")
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        who = await permitted(connection, by=by, action="alarm_taken")
+        await put_alarm_owner(
+            connection,
+            AlarmOwner(alarm=name, reason=alarm.reason, owner=who.name, state=state, at=now),
+        )
+        await note_in_trail(
+            connection,
+            who,
+            action="alarm_taken",
+            subject=name,
+            at=now,
+            reason=why,
+            facts={"alarm": alarm.reason, "state": state},
+        )
+
+
+async def owners_of(context: AppContext, lasting: Mapping[str, Alarm]) -> dict[str, AlarmOwner]:
+    """Who is at which of the alarms that last."""
+    async with context.store.reading() as connection:
+        found = await alarm_owners(connection)
+    return {each.alarm: each for each in found if _lasts(each, lasting)}
+
+
+async def forget_owners(context: AppContext, lasting: Mapping[str, Alarm]) -> None:
+    """Forget who was at alarms that are over, or that were raised anew for another reason."""
+    async with context.store.reading() as connection:
+        over = [each for each in await alarm_owners(connection) if not _lasts(each, lasting)]
+    if over:
+        async with context.store.writing() as connection:
+            for each in over:
+                await delete_alarm_owner(connection, each)
+
+
+def _lasts(taken: AlarmOwner, lasting: Mapping[str, Alarm]) -> bool:
+    alarm = lasting.get(taken.alarm)
+    return alarm is not None and alarm.reason == taken.reason

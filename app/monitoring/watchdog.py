@@ -23,8 +23,7 @@ from app.core.text import counted
 from app.database.statements import run
 from app.evidence.witnesses import CONTRADICTING, PROBLEMS, Witnesses, cosigned_size
 from app.finance.scheduled_store import failed_runs
-from app.monitoring.alarm_messages import AlarmMessages
-from app.monitoring.alarm_owners import forget_owners
+from app.monitoring.alarm_messages import AlarmMessages, forget_owners
 from app.monitoring.health import COUNTED, everything_refused
 from app.monitoring.monitoring_store import (
     deliveries_between,

@@ -16,7 +16,7 @@ import pytest
 
 from app import bootstrap_elsewhere
 from app.access.tokens import issue_token
-from app.api.finance_schemas import MOST_RULES
+from app.api.document_schemas import MOST_RULES
 from app.api.report_routes import Makes
 from app.bootstrap_elsewhere import Use
 from app.cli import main

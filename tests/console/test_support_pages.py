@@ -18,7 +18,7 @@ from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.setup_pages import meaning, service_address
 from app.core.errors import UnreachableError, UsageError
-from app.monitoring.alarm_owners import forget_owners
+from app.monitoring.alarm_messages import forget_owners
 from app.monitoring.watchdog import alarms
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasing

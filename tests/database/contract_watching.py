@@ -10,7 +10,7 @@ from sqlalchemy import text
 from app.core.ids import first_id, new_id
 from app.database.facts import database_facts
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
-from app.monitoring.alarm_message_store import (
+from app.monitoring.alarm_store import (
     AlarmMessage,
     any_lasts,
     claim_message,
