@@ -14,11 +14,7 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
-from app.evidence.attachment_store import (
-    AttachmentRecord,
-    attachments_of_order,
-    facts_of_audit_entries,
-)
+from app.evidence import attachment_store
 from app.evidence.attachments import bytes_of as attached_bytes
 from app.evidence.prove_sealed import (
     AT_ONCE,
@@ -36,9 +32,9 @@ from app.evidence.sealed_parts import (
 from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.verify import MAX_BYTES
 from app.evidence.witnesses import Witnesses
+from app.orders import published_store
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
-from app.orders.published_store import Published
 from app.orders.read_orders import nothing_known
 from app.providers.doctor import Account, Patient
 from app.providers.fetched import is_answer
@@ -47,7 +43,7 @@ from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers, restored
-from app.sealing.log_store import identity
+from app.sealing import log_store
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, format_known
 from reconcile.ledger.events import Delivery, Event
@@ -114,7 +110,7 @@ class Profiled:
 class AttachedFile:
     """An attachment with its bytes; `facts`: what the audit entry says that seals it."""
 
-    record: AttachmentRecord
+    record: attachment_store.AttachmentRecord
     facts: str
     content: bytes = field(repr=False)
 
@@ -137,7 +133,7 @@ class Dossier:
     as_of: Instant
     told: tuple[DeliveryEvidence, ...]
     details: Mapping[str, str]
-    revisions: tuple[Published, ...]
+    revisions: tuple[published_store.Published, ...]
     profiles: tuple[Profiled, ...]
     lines: tuple[Mapping[str, Any], ...]
     sealed: SealedParts
@@ -394,11 +390,13 @@ async def gather_dossier(
 async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple[AttachedFile, ...]:
     records = [
         each
-        for each in await attachments_of_order(connection, order)
+        for each in await attachment_store.attachments_of_order(connection, order)
         if each.at <= as_of and each.gone_at is None
     ]
     _refuse_more(sum(each.size for each in records), MAX_BYTES // 3, "bytes of attachments")
-    facts = await facts_of_audit_entries(connection, [each.audit_number for each in records])
+    facts = await attachment_store.facts_of_audit_entries(
+        connection, [each.audit_number for each in records]
+    )
     return tuple(
         [
             AttachedFile(
@@ -448,7 +446,7 @@ async def _sealed(
         return SealedParts(unsealed=unsealed)
     _refuse_more(len(found.leaves), AT_ONCE, "leaves of the log")
     proofs = await proofs_of(connection, found.leaves.keys(), earliest=True, witnesses=witnesses)
-    known = await identity(connection)
+    known = await log_store.identity(connection)
     return SealedParts(
         checkpoint=await with_cosignatures(connection, proofs.note),
         leaves=tuple(_leaf(each) for each in proofs.proofs),

@@ -16,22 +16,7 @@ from app.database.engine import Connection
 from app.evidence.seal import Checkpoint, read_checkpoint
 from app.evidence.witnesses import Witnesses, cosigned_size
 from app.receiving.context import AppContext
-from app.sealing.departure_store import (
-    Departure,
-    add_departure,
-    cosignatures_of,
-    first_cosigned_over,
-    last_by,
-)
-from app.sealing.leaf_store import Members
-from app.sealing.log_store import (
-    SignedHead,
-    first_head_over,
-    head_of,
-    kept_hashes,
-    leaves_of,
-    newest_head,
-)
+from app.sealing import departure_store, leaf_store, log_store
 from reconcile.instants import HOUR, Duration
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
@@ -46,7 +31,7 @@ class InclusionProof:
     subject: str
     kind: str
     number: int
-    leaf: Members
+    leaf: leaf_store.Members
     leaf_hash: Hash
     path: Sequence[Hash]
 
@@ -87,13 +72,15 @@ async def proofs_of(
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE} leaves are proved at once; ask for fewer")
-    leaves = await leaves_of(connection, subjects)
+    leaves = await log_store.leaves_of(connection, subjects)
     missing = sorted(set(subjects) - leaves.keys())
     if missing:
         raise NotFoundError(f"{missing[0]} is not sealed: `tallyhook log seal` seals what waits")
     last = max((leaf.number for leaf in leaves.values()), default=0)
     signed = await (
-        _earliest_head(connection, last, witnesses) if earliest else newest_head(connection)
+        _earliest_head(connection, last, witnesses)
+        if earliest
+        else log_store.newest_head(connection)
     )
     if signed is None or signed.size <= last:
         raise NotFoundError("no checkpoint covers it; `tallyhook log verify` says what is wrong")
@@ -114,20 +101,20 @@ async def proofs_of(
 
 async def _earliest_head(
     connection: Connection, last: int, witnesses: Witnesses | None
-) -> SignedHead | None:
+) -> log_store.SignedHead | None:
     cosigned = None
     if witnesses is not None:
-        size = await first_cosigned_over(
+        size = await departure_store.first_cosigned_over(
             connection, last, witnesses=witnesses.names, quorum=witnesses.quorum
         )
-        cosigned = None if size is None else await head_of(connection, size)
-    return await first_head_over(connection, last) if cosigned is None else cosigned
+        cosigned = None if size is None else await log_store.head_of(connection, size)
+    return await log_store.first_head_over(connection, last) if cosigned is None else cosigned
 
 
 async def with_cosignatures(connection: Connection, note: str) -> str:
     """A checkpoint's note, with the line of every witness that has cosigned it."""
     said = read_checkpoint(note)
-    found = await cosignatures_of(connection, size=said.size, head=said.head)
+    found = await departure_store.cosignatures_of(connection, size=said.size, head=said.head)
     return note + "".join(f"{each.line}\n" for each in found)
 
 
@@ -135,7 +122,7 @@ async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) 
     """The newest checkpoint that enough witnesses have cosigned, with their lines. Raises
     NotFoundError while there is none."""
     async with context.store.reading() as connection:
-        head = await head_of(connection, await cosigned_size(connection, witnesses))
+        head = await log_store.head_of(connection, await cosigned_size(connection, witnesses))
         if head is None:
             raise NotFoundError("no checkpoint was cosigned by enough witnesses yet")
         return await with_cosignatures(connection, head.note)
@@ -144,7 +131,7 @@ async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) 
 async def path_to(connection: Connection, number: int, *, size: int) -> list[Hash]:
     """The hashes beside a leaf's way to the head of `size` leaves: two queries, no tree."""
     spans = inclusion_spans(number, size=size)
-    kept = await kept_hashes(connection, needed(spans))
+    kept = await log_store.kept_hashes(connection, needed(spans))
     return [computed(span, kept) for span in spans]
 
 
@@ -167,10 +154,10 @@ async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str
     }
 
 
-async def newest_checkpoint(context: AppContext) -> SignedHead:
+async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
     """The newest checkpoint. Raises NotFoundError while nothing is sealed."""
     async with context.store.reading() as connection:
-        found = await newest_head(connection)
+        found = await log_store.newest_head(connection)
     if found is None:
         raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
     return found
@@ -183,16 +170,17 @@ NOTED_EVERY: Final[Duration] = HOUR
 one every second, and each note is kept for ever."""
 
 
-async def shown_checkpoint(context: AppContext) -> SignedHead:
+async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
     """The newest checkpoint, for strangers; that it leaves is noted before it does. Raises
     NotFoundError while nothing is sealed."""
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.store.reading() as connection:
-        last = await last_by(connection, PUBLISHED)
+        last = await departure_store.last_by(connection, PUBLISHED)
     if last is None or (last.size < head.size and now - last.at >= NOTED_EVERY):
         async with context.store.writing() as connection:
-            await add_departure(
-                connection, Departure(size=head.size, way=PUBLISHED, head=head.head, at=now)
+            await departure_store.add_departure(
+                connection,
+                departure_store.Departure(size=head.size, way=PUBLISHED, head=head.head, at=now),
             )
     return head
 
@@ -205,9 +193,9 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
     if not 0 < old <= new:
         raise UsageError("say the smaller size first; both are sizes of checkpoints")
     async with context.store.reading() as connection:
-        heads = [await head_of(connection, size) for size in (old, new)]
+        heads = [await log_store.head_of(connection, size) for size in (old, new)]
         spans = consistency_spans(old, size=new)
-        kept = await kept_hashes(connection, needed(spans))
+        kept = await log_store.kept_hashes(connection, needed(spans))
     notes = [None if head is None else head.note for head in heads]
     if None in notes:
         wrong = old if notes[0] is None else new

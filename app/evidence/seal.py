@@ -39,32 +39,7 @@ from app.core.ids import new_id, new_salts, new_secret
 from app.database.engine import Connection
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
 from app.receiving.context import AppContext
-from app.sealing.leaf_store import READING, Leaf, Sealable
-from app.sealing.log_queue_store import Found, find_unsealed, log_size, sweep_again
-from app.sealing.log_store import (
-    Growth,
-    Identity,
-    SignedHead,
-    add_key,
-    begin_log,
-    first_head_over,
-    grow_log,
-    identity,
-    kept_hashes,
-)
-from app.sealing.order_store import OrderBook, order_book
-from app.sealing.order_tree_store import (
-    ALL_GROUPS,
-    UPPER,
-    SealedTree,
-    all_entries,
-    keep_hashes,
-    keep_states,
-    keep_tree,
-    kept_groups,
-    newest_tree,
-    portions,
-)
+from app.sealing import leaf_store, log_queue_store, log_store, order_store, order_tree_store
 from reconcile.instants import DAY, Instant
 from reconcile.transparency.cosignatures import (
     ED25519,
@@ -198,20 +173,24 @@ class Sealer:
     async def seal_some(self) -> int:
         """Seal a batch; 0 where nothing is left, or where another sealer was first."""
         async with self._context.store.reading() as connection:
-            found = await find_unsealed(connection, limit=AT_ONCE)
+            found = await log_queue_store.find_unsealed(connection, limit=AT_ONCE)
             if not found.anything:
                 return 0
-            tail = Tail(found.size, await kept_hashes(connection, tail_ranges(found.size)))
-            book = await order_book(connection, found.rows)
+            tail = Tail(
+                found.size, await log_store.kept_hashes(connection, tail_ranges(found.size))
+            )
+            book = await order_store.order_book(connection, found.rows)
         growth = await self._grown(found, tail, book)
         store = self._context.store
-        if not await store.writer.commit(grow_log, growth):
+        if not await store.writer.commit(log_store.grow_log, growth):
             return 0
         # Marks without rows, and a sweep without a find, are work done too.
         return max(len(growth.leaves), 1)
 
-    async def _grown(self, found: Found, tail: Tail, book: OrderBook) -> Growth:
-        leaves: list[Leaf] = []
+    async def _grown(
+        self, found: log_queue_store.Found, tail: Tail, book: order_store.OrderBook
+    ) -> log_store.Growth:
+        leaves: list[leaf_store.Leaf] = []
         nodes = []
         rows = list(_unsaid(found, book))
         for start in range(0, len(rows), PORTION):
@@ -221,11 +200,11 @@ class Sealer:
                 leaves.append(leaf)
             await asyncio.sleep(0)
         signed = self._signed(tail) if leaves else None
-        return Growth(found=found, book=book, leaves=leaves, nodes=nodes, signed=signed)
+        return log_store.Growth(found=found, book=book, leaves=leaves, nodes=nodes, signed=signed)
 
-    def _signed(self, tail: Tail) -> SignedHead:
+    def _signed(self, tail: Tail) -> log_store.SignedHead:
         checkpoint = Checkpoint(origin=self._signer.origin, size=tail.size, head=tail.head())
-        return SignedHead(
+        return log_store.SignedHead(
             size=checkpoint.size,
             head=checkpoint.head,
             at=self._context.clock.now(),
@@ -233,18 +212,22 @@ class Sealer:
         )
 
 
-def _unsaid(found: Found, book: OrderBook) -> Iterator[Sealable]:
+def _unsaid(
+    found: log_queue_store.Found, book: order_store.OrderBook
+) -> Iterator[leaf_store.Sealable]:
     """The rows without those deliveries that are read as their leaves say already."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
-        delivery = row.members.get("delivery") if row.kind == READING else None
+        delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
         if delivery is None or (
             delivery not in here and not book.says_already(row, found.read.get(delivery, ()))
         ):
             yield row
 
 
-def leaves_for(rows: Sequence[Sealable], *, first: int, book: OrderBook) -> list[Leaf]:
+def leaves_for(
+    rows: Sequence[leaf_store.Sealable], *, first: int, book: order_store.OrderBook
+) -> list[leaf_store.Leaf]:
     """The leaves of some rows, numbered from `first` on."""
     salted = zip(rows, new_salts(len(rows)), strict=True)
     return [book.leaf(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
@@ -253,7 +236,7 @@ def leaves_for(rows: Sequence[Sealable], *, first: int, book: OrderBook) -> list
 async def anything_unsealed(context: AppContext) -> bool:
     """Whether something may have no leaf yet."""
     async with context.store.reading() as connection:
-        return (await find_unsealed(connection, limit=1)).anything
+        return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
 
 async def seal_all(
@@ -266,7 +249,7 @@ async def seal_all(
     """Seal until nothing is left, and say how many were. `sweep`: look at every row there is."""
     if sweep:
         async with context.store.writing() as connection:
-            await sweep_again(connection)
+            await log_queue_store.sweep_again(connection)
     sealer, done = Sealer(context, signer), 0
     while sealed := await sealer.seal_some():
         done += sealed
@@ -296,21 +279,21 @@ async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
     return CheckpointSigner(origin=known.origin, key=key)
 
 
-async def known_log(context: AppContext) -> Identity | None:
+async def known_log(context: AppContext) -> log_store.Identity | None:
     """Which log the database holds; None before it has begun."""
     async with context.store.reading() as connection:
-        return await identity(connection)
+        return await log_store.identity(connection)
 
 
 async def _begun(
     context: AppContext, path: Path, key: EvidenceKey | None
-) -> tuple[Identity, EvidenceKey | None]:
+) -> tuple[log_store.Identity, EvidenceKey | None]:
     key = key or made_key(path)
     now = context.clock.now()
     origin = f"tallyhook.{context.store.environment}/{new_id('', now)[-12:]}"
     async with context.store.writing() as connection:
-        await begin_log(connection, origin=origin, public=key.public.raw.hex(), now=now)
-        known = await identity(connection)  # another process may have been first
+        await log_store.begin_log(connection, origin=origin, public=key.public.raw.hex(), now=now)
+        known = await log_store.identity(connection)  # another process may have been first
     assert known is not None
     return known, key
 
@@ -325,7 +308,7 @@ def made_key(path: Path) -> EvidenceKey:
         return key
 
 
-def _missing(path: Path, known: Identity) -> str:
+def _missing(path: Path, known: log_store.Identity) -> str:
     return (
         f"there is no key at {path}, and this log is signed with {fingerprint_of(known.keys[-1])}; "
         "put its file back, or go on with a new key by `tallyhook log key --rotate`"
@@ -354,7 +337,7 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     key = made_key(path)
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="key_rotated")
-        await add_key(
+        await log_store.add_key(
             connection,
             public=key.public.raw.hex(),
             now=now,
@@ -398,7 +381,9 @@ def _raw(text: str) -> bytes:
         return b""
 
 
-def _endorsed(known: Identity, before: EvidenceKey | None, public: PublicKey) -> str | None:
+def _endorsed(
+    known: log_store.Identity, before: EvidenceKey | None, public: PublicKey
+) -> str | None:
     """By the key that signed until now, where its file is there; another's is worth nothing."""
     if before is None or before.public.raw.hex() != known.keys[-1]:
         return None
@@ -444,9 +429,13 @@ class _Growing:
     """
 
     size: int
-    before: SealedTree | None
-    changed: list[list[bytes]] = field(default_factory=lambda: [[] for _ in ALL_GROUPS])
-    others: list[list[bytes]] = field(default_factory=lambda: [[] for _ in ALL_GROUPS])
+    before: order_tree_store.SealedTree | None
+    changed: list[list[bytes]] = field(
+        default_factory=lambda: [[] for _ in order_tree_store.ALL_GROUPS]
+    )
+    others: list[list[bytes]] = field(
+        default_factory=lambda: [[] for _ in order_tree_store.ALL_GROUPS]
+    )
     orders: int = 0
     groups: dict[int, list[Keyed]] = field(default_factory=lambda: {bits: [] for bits in LEVELS})
 
@@ -461,10 +450,10 @@ async def seal_orders_if_due(context: AppContext) -> bool:
 
 async def _is_due(connection: Connection, now: Instant) -> bool:
     """On every day after that of the tree before, or of the log's beginning."""
-    newest = await newest_tree(connection)
+    newest = await order_tree_store.newest_tree(connection)
     if newest is not None:
         return newest.at // DAY < now // DAY
-    first = await first_head_over(connection, 0)
+    first = await log_store.first_head_over(connection, 0)
     return first is not None and first.at // DAY < now // DAY
 
 
@@ -479,27 +468,29 @@ async def seal_orders(context: AppContext) -> bool:
         root = await _hashed(connection, growing)
     writer, before = context.store.writer, growing.before
     for group in growing.changed:
-        for part in portions(group):
-            await writer.commit(keep_states, growing.size, list(map(_PACKED.unpack, part)))
+        for part in order_tree_store.portions(group):
+            await writer.commit(
+                order_tree_store.keep_states, growing.size, list(map(_PACKED.unpack, part))
+            )
     for bits, hashes in growing.groups.items():
-        for some in portions(hashes):
-            await writer.commit(keep_hashes, growing.size, bits, some)
-    tree = SealedTree(
+        for some in order_tree_store.portions(hashes):
+            await writer.commit(order_tree_store.keep_hashes, growing.size, bits, some)
+    tree = order_tree_store.SealedTree(
         number=1 if before is None else before.number + 1,
         at=at,
         size=growing.size,
         orders=growing.orders,
         root=root,
     )
-    return await writer.commit(keep_tree, tree)
+    return await writer.commit(order_tree_store.keep_tree, tree)
 
 
 async def _scanned(connection: Connection) -> _Growing:
-    before = await newest_tree(connection)
-    growing = _Growing(size=await log_size(connection), before=before)
+    before = await order_tree_store.newest_tree(connection)
+    growing = _Growing(size=await log_queue_store.log_size(connection), before=before)
     since = 0 if before is None else before.size
     changed, others, pack = growing.changed, growing.others, _PACKED.pack
-    async for rows in all_entries(connection):
+    async for rows in order_tree_store.all_entries(connection):
         growing.orders += len(rows)
         for of, leaves, last in rows:
             (changed if last >= since else others)[of[0]].append(pack(of, leaves, last))
@@ -510,13 +501,17 @@ async def _scanned(connection: Connection) -> _Growing:
 async def _hashed(connection: Connection, growing: _Growing) -> Hash:
     """The root; what is new of the hashes is noted."""
     since = -1 if growing.before is None else growing.before.size
-    top = dict(await kept_groups(connection, UPPER, ALL_GROUPS, size=since))
-    for first in ALL_GROUPS:
+    top = dict(
+        await order_tree_store.kept_groups(
+            connection, order_tree_store.UPPER, order_tree_store.ALL_GROUPS, size=since
+        )
+    )
+    for first in order_tree_store.ALL_GROUPS:
         if not growing.changed[first]:
             continue
         growing.changed[first].sort()  # so that they are kept, too, one behind the other
-        below = range(first << UPPER, (first + 1) << UPPER)
-        groups = dict(await kept_groups(connection, GROUPED, below, size=since))
+        below = range(first << order_tree_store.UPPER, (first + 1) << order_tree_store.UPPER)
+        groups = dict(await order_tree_store.kept_groups(connection, GROUPED, below, size=since))
         hashed = 0
         for place, members in _touched(growing, first):
             groups[place] = folded(members, bits=BITS)
@@ -526,9 +521,9 @@ async def _hashed(connection: Connection, growing: _Growing) -> Hash:
                 hashed = 0
                 await asyncio.sleep(0)
         top[first] = _folded(groups, bits=GROUPED)
-        growing.groups[UPPER].append((first, top[first]))
+        growing.groups[order_tree_store.UPPER].append((first, top[first]))
         growing.others[first].clear()
-    return _folded(top, bits=UPPER)
+    return _folded(top, bits=order_tree_store.UPPER)
 
 
 def _folded(groups: Mapping[int, Hash], *, bits: int) -> Hash:
@@ -537,7 +532,7 @@ def _folded(groups: Mapping[int, Hash], *, bits: int) -> Hash:
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[Keyed]]]:
     """The groups below a first byte in which something changed, with all of their entries."""
-    members: list[list[bytes]] = [[] for _ in ALL_GROUPS]
+    members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)
     for packed in growing.others[first]:
@@ -546,4 +541,7 @@ def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[Keyed]]]
     for second, group in enumerate(members):
         if group:
             group.sort()
-            yield first << UPPER | second, [keyed(_PACKED.unpack(packed)) for packed in group]
+            yield (
+                first << order_tree_store.UPPER | second,
+                [keyed(_PACKED.unpack(packed)) for packed in group],
+            )

@@ -31,17 +31,7 @@ from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence.keys import PublicKey
 from app.receiving.context import AppContext
-from app.sealing.departure_store import (
-    Departure,
-    WitnessState,
-    add_departure,
-    change_witness,
-    claim_witness,
-    last_cosigned,
-    newest_departures,
-    witness_states,
-)
-from app.sealing.log_store import SignedHead, kept_hashes, newest_head
+from app.sealing import departure_store, log_store
 from reconcile.instants import (
     HOUR,
     MINUTE,
@@ -161,7 +151,7 @@ def trusted_witnesses(given: Sequence[str]) -> list[VerifierKey]:
 # --- what is known of them ------------------------------------------------------------------------
 
 
-def witness_state(state: WitnessState | None) -> str:
+def witness_state(state: departure_store.WitnessState | None) -> str:
     """`waiting` where it never cosigned, `cosigns`, `fails`, or `contradicts`."""
     if state is None or (state.problem is None and state.cosigned_at is None):
         return "waiting"
@@ -174,8 +164,8 @@ async def witness_document(context: AppContext, witnesses: Witnesses | None) -> 
     """The witnesses, how far so many of them as must have cosigned the log, and the last
     checkpoint that left by each way; for JSON."""
     async with context.store.reading() as connection:
-        states = await witness_states(connection)
-        left = await newest_departures(connection)
+        states = await departure_store.witness_states(connection)
+        left = await departure_store.newest_departures(connection)
         covered = await cosigned_size(connection, witnesses)
     each = () if witnesses is None else witnesses.each
     return {
@@ -190,10 +180,12 @@ async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> 
     """The leaves of the largest checkpoint that so many witnesses as must have cosigned."""
     if witnesses is None:
         return 0
-    return await last_cosigned(connection, witnesses=witnesses.names, quorum=witnesses.quorum)
+    return await departure_store.last_cosigned(
+        connection, witnesses=witnesses.names, quorum=witnesses.quorum
+    )
 
 
-def _told(witness: Witness, state: WitnessState | None) -> dict[str, Any]:
+def _told(witness: Witness, state: departure_store.WitnessState | None) -> dict[str, Any]:
     problem = None if state is None else state.problem
     return {
         "witness": witness.key.name,
@@ -207,7 +199,7 @@ def _told(witness: Witness, state: WitnessState | None) -> dict[str, Any]:
     }
 
 
-def departure_document(departure: Departure) -> dict[str, Any]:
+def departure_document(departure: departure_store.Departure) -> dict[str, Any]:
     """For JSON."""
     return {
         "way": departure_way(departure),
@@ -217,12 +209,12 @@ def departure_document(departure: Departure) -> dict[str, Any]:
     }
 
 
-def departure_way(departure: Departure) -> str:
+def departure_way(departure: departure_store.Departure) -> str:
     """How it left: a word, or the name of the witness that has cosigned it."""
     return departure.way.partition("+")[0]
 
 
-def departure_sentence(departure: Departure) -> str:
+def departure_sentence(departure: departure_store.Departure) -> str:
     """What left last, for people."""
     how = {
         "published": "shown under /.well-known/tallyhook/",
@@ -289,9 +281,9 @@ class Cosigning:
         now = self._context.clock.now()
         until = Instant(now - now % self._witnesses.every)  # 1
         async with self._context.store.reading() as connection:
-            head = await newest_head(connection, until=until)
-            newest = await newest_head(connection)
-            states = await witness_states(connection)
+            head = await log_store.newest_head(connection, until=until)
+            newest = await log_store.newest_head(connection)
+            states = await departure_store.witness_states(connection)
         if head is None or newest is None:
             return 0
         due = [
@@ -307,12 +299,16 @@ class Cosigning:
         return len(done)
 
     async def _ask(
-        self, witness: Witness, state: WitnessState | None, head: SignedHead, newest: SignedHead
+        self,
+        witness: Witness,
+        state: departure_store.WitnessState | None,
+        head: log_store.SignedHead,
+        newest: log_store.SignedHead,
     ) -> None:
         """One witness, until it has cosigned or says that it does not."""
         now = self._context.clock.now()
         async with self._context.store.writing() as connection:  # 2
-            mine = await claim_witness(
+            mine = await departure_store.claim_witness(
                 connection,
                 witness.name,
                 before=None if state is None else state.next_at,
@@ -320,7 +316,7 @@ class Cosigning:
             )
         if not mine:
             return
-        known = state or WitnessState(witness=witness.name, next_at=now)
+        known = state or departure_store.WitnessState(witness=witness.name, next_at=now)
         old = known.size
         for _ in range(TRIES):
             reply = await self._cosigned(witness, old, head)  # 3
@@ -334,7 +330,7 @@ class Cosigning:
             head = newest if old > head.size else head
         return await self._keep(known, head, _Reply(problem="answer_not_in_form"))
 
-    async def _cosigned(self, witness: Witness, old: int, head: SignedHead) -> _Reply:
+    async def _cosigned(self, witness: Witness, old: int, head: log_store.SignedHead) -> _Reply:
         try:
             proof = await self._proof(old, head.size)
         except KeyError:
@@ -358,10 +354,10 @@ class Cosigning:
             return []
         spans = consistency_spans(old, size=size)
         async with self._context.store.reading() as connection:
-            kept = await kept_hashes(connection, needed(spans))
+            kept = await log_store.kept_hashes(connection, needed(spans))
         return [computed(span, kept) for span in spans]
 
-    def _verified(self, witness: Witness, head: SignedHead, body: bytes) -> _Reply:
+    def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
         """Lines of other keys are passed over: C2SP tlog-witness."""
         try:
             lines = body.decode("utf-8")
@@ -382,24 +378,28 @@ class Cosigning:
             return _Reply(problem="clock_off")
         return _Reply(at=at, line=own[0])
 
-    async def _keep(self, known: WitnessState, head: SignedHead, reply: _Reply) -> None:
+    async def _keep(
+        self, known: departure_store.WitnessState, head: log_store.SignedHead, reply: _Reply
+    ) -> None:
         now = self._context.clock.now()
         if reply.line is None or reply.at is None:
             await self._keep_failure(known, reply, now)
             return
-        left = Departure(
+        left = departure_store.Departure(
             size=head.size, way=known.witness, head=head.head, at=reply.at, line=reply.line
         )
-        state = WitnessState(
+        state = departure_store.WitnessState(
             witness=known.witness, size=head.size, cosigned_at=reply.at, next_at=now
         )
         async with self._context.store.writing() as connection:  # 5
-            await add_departure(connection, left)
-            await change_witness(connection, state)
+            await departure_store.add_departure(connection, left)
+            await departure_store.change_witness(connection, state)
         if known.problem is not None:
             log.info("a witness cosigns again", witness=known.witness.partition("+")[0])
 
-    async def _keep_failure(self, known: WitnessState, reply: _Reply, now: Instant) -> None:
+    async def _keep_failure(
+        self, known: departure_store.WitnessState, reply: _Reply, now: Instant
+    ) -> None:
         problem = reply.problem or "answer_not_in_form"
         pause = min(FIRST_PAUSE << min(known.failures, 16), LONGEST_PAUSE)
         state = replace(
@@ -410,13 +410,15 @@ class Cosigning:
             problem=problem,
         )
         async with self._context.store.writing() as connection:
-            await change_witness(connection, state)
+            await departure_store.change_witness(connection, state)
         if known.problem != problem:
             name = known.witness.partition("+")[0]
             log.warning("a witness does not cosign", witness=name, reason=problem)
 
 
-def _is_due(state: WitnessState | None, head: SignedHead, now: Instant) -> bool:
+def _is_due(
+    state: departure_store.WitnessState | None, head: log_store.SignedHead, now: Instant
+) -> bool:
     return state is None or (state.size < head.size and state.next_at <= now)
 
 

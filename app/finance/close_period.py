@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any, Final
 
-from app.access.operator_store import Operator
+from app.access import operator_store
 from app.access.operators import Proven, note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import (
@@ -33,21 +33,16 @@ from app.access.proposals import (
 )
 from app.core.errors import UsageError
 from app.database.engine import Connection
+from app.finance import period_store
 from app.finance.closed_periods import CLOSING_BASIS, calendar_of, month_in_books, rules_form
 from app.finance.match_rules import rules_known
-from app.finance.period_store import (
-    Closed,
-    add_closing,
-    closed_periods,
-    first_published,
-)
 from app.finance.report_period import Progress, report_period
 from app.finance.reports.render import REPORT_FORMATS, render
-from app.orders.history_store import history_digests
+from app.orders import history_store
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.reverify import count_genuine
-from app.sealing.log_store import newest_head
+from app.sealing import log_store
 from reconcile.instants import EARLIEST, TICK, Instant, format_instant, parse_instant
 from reconcile.periods import Month, month_named
 from reconcile.reporting.closing import (
@@ -194,7 +189,7 @@ def _quiet(_: int) -> None:
 
 async def _months_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     """The closing before it."""
-    before = next_in_order(await closed_periods(connection), month_named(subject))
+    before = next_in_order(await period_store.closed_periods(connection), month_named(subject))
     return "the first" if before is None else before.digest
 
 
@@ -208,7 +203,7 @@ async def against_closing(
 
 async def _looked(
     context: AppContext, request: CloseRequest, *, progress: Progress
-) -> tuple[Month, Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
+) -> tuple[Month, period_store.Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
     """The month, the closing before it, its report (None before its end), what is against it."""
     month = await month_in_books(context, request.period)
     now = context.clock.now()
@@ -217,7 +212,7 @@ async def _looked(
         raise UsageError("--as-of lies in the future: nothing is known of then")
     async with context.store.reading() as connection:  # 1
         await permitted(connection, by=request.by, action="period_closed")
-        before = next_in_order(await closed_periods(connection), month)
+        before = next_in_order(await period_store.closed_periods(connection), month)
     early = tuple(too_early(month, now=as_of, margin_days=request.margin_days))
     if as_of < month.end:
         return month, before, None, early
@@ -232,12 +227,12 @@ OPEN_SHOWN: Final = 24
 """Months that are told as open: two years."""
 
 
-async def months(context: AppContext) -> tuple[list[Closed], list[Month]]:
+async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
     """The closed months, the earliest first; and those that are open up to now: from the one that
     is closed next, or from the first that anything was published in."""
     async with context.store.reading() as connection:
-        closed = await closed_periods(connection)
-        first = await first_published(connection)
+        closed = await period_store.closed_periods(connection)
+        first = await period_store.first_published(connection)
         calendar = await calendar_of(context, connection)
     now = context.clock.now()
     if closed:
@@ -257,7 +252,7 @@ def _us(seconds: float) -> int:
     return int(seconds * 1_000_000)
 
 
-def next_in_order(closed: list[Closed], month: Month) -> Closed | None:
+def next_in_order(closed: list[period_store.Closed], month: Month) -> period_store.Closed | None:
     """The closing before this one; None for the first. Raises UsageError where there must be
     another, for months are closed in order and without gaps."""
     if not closed:
@@ -300,7 +295,7 @@ async def _write(
     month: Month,
     report: PeriodReport,
     *,
-    before: Closed | None,
+    before: period_store.Closed | None,
     progress: Progress,
     agree: Agree | None = None,
 ) -> Closing:
@@ -317,7 +312,7 @@ async def _write(
                 raise UsageError(f"{NOT_ALONE}, as of a moment ago: close {month.name} again")
         else:
             who = agreed.who
-        if next_in_order(await closed_periods(connection), month) != before:
+        if next_in_order(await period_store.closed_periods(connection), month) != before:
             raise UsageError(f"another month was closed in the meantime; close {month.name} again")
         closing = Closing(
             **rests,
@@ -337,7 +332,7 @@ async def _write(
                 for form, content in sorted(prints.items())
             ),
         )
-        await add_closing(connection, closing, prints=prints)
+        await period_store.add_closing(connection, closing, prints=prints)
         await _note(connection, who, closing, agreed, reason=request.reason)
     return closing
 
@@ -352,15 +347,15 @@ async def _signed(
 
 
 async def _rests_on(
-    context: AppContext, as_of: Instant, *, before: Closed | None, progress: Progress
+    context: AppContext, as_of: Instant, *, before: period_store.Closed | None, progress: Progress
 ) -> dict[str, Any]:
     """The fields of a closing that say what it rests on."""
     known_after = EARLIEST if before is None else before.as_of
     async with context.store.reading() as connection:
-        evidence = await history_digests(
+        evidence = await history_store.history_digests(
             connection, after=known_after, until=as_of, progress=progress
         )
-        head = await newest_head(connection)
+        head = await log_store.newest_head(connection)
     return {
         "known_after": known_after,
         "before": None if before is None else before.digest,
@@ -371,7 +366,7 @@ async def _rests_on(
 
 async def _note(
     connection: Connection,
-    who: Operator,
+    who: operator_store.Operator,
     closing: Closing,
     agreed: Agreed | None,
     *,

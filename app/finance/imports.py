@@ -12,13 +12,12 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 
-from app.access.operator_store import Operator
+from app.access import operator_store
 from app.access.operators import Action, note_in_trail, permitted
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
-from app.finance.bank_store import compare_bank, write_bank
-from app.finance.book_line_store import compare_book, write_book
+from app.finance import bank_store, book_line_store, import_store, statement_store
 from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import (
@@ -42,25 +41,9 @@ from app.finance.files.tables import (
     rejects_beside,
     write_rejects,
 )
-from app.finance.import_store import (
-    BEYOND,
-    Import,
-    WrittenVersions,
-    begin_import,
-    go_on,
-    one_import,
-    publish_import,
-    stretches,
-    under_way,
-    undo_stretch,
-)
-from app.finance.import_store import (
-    ImportKind as ImportKind,
-)
-from app.finance.import_store import imports as stored_imports
+from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.staged_rows import Staged, chunks
-from app.finance.statement_store import compare_statement, write_statement
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 
@@ -73,7 +56,7 @@ MAX_PROBLEMS: Final = 100
 MONEY: Final = ("minor", "gross", "fee", "net")
 """Staged columns of money: of a book or a bank, and of a statement."""
 
-Write = Callable[..., Awaitable[WrittenVersions]]
+Write = Callable[..., Awaitable[import_store.WrittenVersions]]
 
 Progress = Callable[[int, int | None], None]
 """(rows so far, rows in all): first as they are read, when nobody knows how many there are, then
@@ -116,14 +99,14 @@ def _lines(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 async def _compare_lines(
     connection: Connection, rows: Sequence[tuple[Any, ...]]
-) -> WrittenVersions:
-    return await compare_book(connection, _lines(rows))
+) -> import_store.WrittenVersions:
+    return await book_line_store.compare_book(connection, _lines(rows))
 
 
 async def _write_lines(
     connection: Connection, rows: Sequence[tuple[Any, ...]], *, number: int
-) -> WrittenVersions:
-    return await write_book(connection, _lines(rows), number=number)
+) -> import_store.WrittenVersions:
+    return await book_line_store.write_book(connection, _lines(rows), number=number)
 
 
 BOOK: Final = ImportForm(
@@ -144,8 +127,8 @@ STATEMENT: Final = ImportForm(
     identity=("subject", "kind"),
     at_most=2_000,  # each is compared with those that are known
     names="payment_reference",
-    compare=compare_statement,
-    write=write_statement,
+    compare=statement_store.compare_statement,
+    write=statement_store.write_statement,
 )
 
 BANK: Final = ImportForm(
@@ -155,8 +138,8 @@ BANK: Final = ImportForm(
     identity=("subject",),
     at_most=2_000,  # alike bookings of one day; a till that is paid in by coins has some dozens
     names="entry_reference",
-    compare=compare_bank,
-    write=write_bank,
+    compare=bank_store.compare_bank,
+    write=bank_store.write_bank,
     opens=open_bank_table,
 )
 
@@ -240,7 +223,7 @@ class Imported:
         self.found += len(problems)
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
-    def count(self, written: WrittenVersions) -> None:
+    def count(self, written: import_store.WrittenVersions) -> None:
         """Add what the store says of some rows."""
         self.new += written.new
         self.changed += written.changed
@@ -273,7 +256,7 @@ async def write_and_publish(
     staged: Staged,
     done: Imported,
     *,
-    who: Operator,
+    who: operator_store.Operator,
     progress: Progress,
 ) -> None:
     """Write what was staged, and complete `done`. Raises StoreUnavailable as the store does, and
@@ -304,13 +287,15 @@ async def _wait_for_others(context: AppContext) -> None:
         before = now
 
 
-async def _under_way(context: AppContext) -> Import | None:
+async def _under_way(context: AppContext) -> import_store.Import | None:
     async with context.store.reading() as connection:
-        return await under_way(connection)
+        return await import_store.under_way(connection)
 
 
-async def _begin(context: AppContext, wanted: Wanted, done: Imported, who: Operator) -> Import:
-    new = Import(
+async def _begin(
+    context: AppContext, wanted: Wanted, done: Imported, who: operator_store.Operator
+) -> import_store.Import:
+    new = import_store.Import(
         kind=wanted.kind.name,
         file=done.file,
         sha256=done.sha256,
@@ -318,30 +303,30 @@ async def _begin(context: AppContext, wanted: Wanted, done: Imported, who: Opera
         started_at=context.clock.now(),
     )
     async with context.store.writing() as connection:
-        begun, another = await begin_import(connection, new)
+        begun, another = await import_store.begin_import(connection, new)
     if another:
         await _undo(context, begun)
     return begun
 
 
-async def _undo(context: AppContext, begun: Import) -> None:
+async def _undo(context: AppContext, begun: import_store.Import) -> None:
     """Take back what a killed import wrote. It may have been of any kind: whoever is killed
     while undoing leaves no word of what was to be undone."""
     looked = 0
     for kind in FORMS:
         async with context.store.reading() as connection:
-            ends = [end async for end in stretches(connection, kind)]
+            ends = [end async for end in import_store.stretches(connection, kind)]
         after: str | None = None
         for end in ends:
             async with context.store.writing() as connection:
                 looked -= 1
                 await _still_ours(connection, begun, looked)
-                await undo_stretch(connection, kind, after=after, to=end)
+                await import_store.undo_stretch(connection, kind, after=after, to=end)
             after = end
 
 
-async def _still_ours(connection: Connection, begun: Import, written: int) -> None:
-    if not await go_on(connection, begun, written=written):
+async def _still_ours(connection: Connection, begun: import_store.Import, written: int) -> None:
+    if not await import_store.go_on(connection, begun, written=written):
         raise StoreUnavailable(
             "another import began, for this one had been silent for long; nothing was imported: "
             "import the file again"
@@ -354,9 +339,13 @@ def _counts(done: Imported) -> dict[str, Any]:
 
 
 async def _publish(
-    connection: Connection, done: Import, *, context: AppContext, who: Operator
+    connection: Connection,
+    done: import_store.Import,
+    *,
+    context: AppContext,
+    who: operator_store.Operator,
 ) -> None:
-    at = await publish_import(connection, done, now=context.clock.now())
+    at = await import_store.publish_import(connection, done, now=context.clock.now())
     counts = {name: getattr(done, name) for name in ("read", "new", "changed", "rejected")}
     await note_in_trail(
         connection,
@@ -668,10 +657,10 @@ def _rejects(request: ImportRequest) -> Path | None:
     return request.rejects or rejects_beside(request.path)
 
 
-async def past_import(context: AppContext, number: int) -> Import:
+async def past_import(context: AppContext, number: int) -> import_store.Import:
     """A published import. Raises NotFoundError where there is none of this number."""
     async with context.store.reading() as connection:
-        found = await one_import(connection, number)
+        found = await import_store.one_import(connection, number)
     if found is None:
         raise NotFoundError(
             f"there is no import {number}; `tallyhook records imports`, `statement imports` and "
@@ -681,8 +670,12 @@ async def past_import(context: AppContext, number: int) -> Import:
 
 
 async def past_imports(
-    context: AppContext, *, kind: ImportKind, limit: int, before: int = BEYOND
-) -> list[Import]:
+    context: AppContext,
+    *,
+    kind: ImportKind,
+    limit: int,
+    before: int = import_store.BEYOND,
+) -> list[import_store.Import]:
     """The imports of a kind that were published, newest first. before: of lower numbers."""
     async with context.store.reading() as connection:
-        return await stored_imports(connection, kind=kind, limit=limit, before=before)
+        return await import_store.imports(connection, kind=kind, limit=limit, before=before)

@@ -35,33 +35,9 @@ from app.access.operators import note_in_trail, permitted, who_may
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.process import look_seldom
 from app.database.engine import Connection
-from app.finance.break_store import decided_breaks, deciding_alone, steps_of
-from app.finance.ledger_line_store import KeyRange, count_ledger_lines, keys_at
+from app.finance import break_store, ledger_line_store, matching_store, run_store
 from app.finance.match_rules import Rules, read_rules, rules_of
-from app.finance.matching_store import (
-    ImportedDates,
-    SavedRules,
-    hold_snapshot,
-    imported_dates,
-    in_step,
-    rows_to_read,
-    rules_in_force,
-    share_snapshot,
-    wait_for,
-)
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
-from app.finance.run_store import (
-    AT_ONCE,
-    Run,
-    closing_evidence,
-    finish_run,
-    gone_breaks,
-    last_lived,
-    save_closed,
-    save_seen,
-    stretch_between,
-    take_run_number,
-)
 from app.orders.rebuild import Helpers
 from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
@@ -156,7 +132,7 @@ async def reconcile_period(
             work = _Work(context, number, known)
             bank = await work.first_look(snapshot, ranges, progress)
     control = await work.second_look(bank)
-    done = Run(
+    done = run_store.Run(
         number=number,
         at=at,
         as_of=known.as_of,
@@ -201,12 +177,18 @@ async def reconcile_for(
     return done
 
 
-async def _begin(context: AppContext, asked: RunRequest) -> tuple[int, Rules, SavedRules | None]:
+async def _begin(
+    context: AppContext, asked: RunRequest
+) -> tuple[int, Rules, matching_store.SavedRules | None]:
     """A number and the rules: those asked for, else those in force, now or at the instant."""
     given = None if asked.rules is None else read_rules(asked.rules)
     async with context.store.writing() as connection:
-        saved = await rules_in_force(connection, as_of=asked.as_of) if given is None else None
-        return await take_run_number(connection), given or rules_of(saved), saved
+        saved = (
+            await matching_store.rules_in_force(connection, as_of=asked.as_of)
+            if given is None
+            else None
+        )
+        return await run_store.take_run_number(connection), given or rules_of(saved), saved
 
 
 async def _made_ready(
@@ -214,14 +196,14 @@ async def _made_ready(
     asked: RunRequest,
     ranges: Ranges | None,
     progress: Callable[[int], None],
-) -> ImportedDates | None:
+) -> matching_store.ImportedDates | None:
     """Fold what is stale; while other processes start, read what needs no snapshot."""
     if asked.as_of is None:
         await refresh_ledger_lines(context, progress=progress)
     return None if ranges is None else await ranges.prepare(context)
 
 
-def _number_of(asked: RunRequest, saved: SavedRules | None) -> int | None:
+def _number_of(asked: RunRequest, saved: matching_store.SavedRules | None) -> int | None:
     if asked.rules is not None:
         return None
     return BUILT_IN if saved is None else saved.number
@@ -247,10 +229,10 @@ class _Work:
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
                 if self._take(decision):
-                    wait_for(self._save())
+                    matching_store.wait_for(self._save())
 
         if ranges is None:
-            await in_step(snapshot.connection, work)
+            await matching_store.in_step(snapshot.connection, work)
             return await snapshot.bank(self._known)
         matching = ranges.match(self._known, save=self._save_all, progress=progress)
         parts = asyncio.create_task(matching)
@@ -287,48 +269,51 @@ class _Work:
                     "kept: correct them in their file, and import it again"
                 )
             self._waiting.append(decision)
-        return len(self._waiting) == AT_ONCE
+        return len(self._waiting) == run_store.AT_ONCE
 
     async def _save(self) -> None:
         if self._waiting:
             async with self._context.store.writing() as connection:
-                await save_seen(
+                await run_store.save_seen(
                     connection, self._waiting, number=self._number, as_of=self._known.as_of
                 )
             self.breaks += len(self._waiting)
             self._waiting = []
 
 
-async def finish(context: AppContext, done: Run) -> Run:
+async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
     """Say what the run changed in the lives of breaks, and let everyone see it, dated now, after
     what people did while it was at work. Raises UsageError where another run overtook it."""
     async with context.store.reading() as connection:
-        last = await last_lived(connection)
+        last = await run_store.last_lived(connection)
         if done.lived and last is not None:
-            stretch = await stretch_between(connection, last, as_of=done.as_of, rules=done.rules)
-            async for gone in gone_breaks(connection, number=done.number, last=last):
+            stretch = await run_store.stretch_between(
+                connection, last, as_of=done.as_of, rules=done.rules
+            )
+            async for gone in run_store.gone_breaks(connection, number=done.number, last=last):
                 found = {name: seen for name, _, seen in gone}
-                cites = await closing_evidence(connection, found, stretch)
+                cites = await run_store.closing_evidence(connection, found, stretch)
                 closed = [(name, version, cites[name]) for name, version, _ in gone]
                 async with context.store.writing() as writer:
-                    await save_closed(writer, closed, number=done.number)
+                    await run_store.save_closed(writer, closed, number=done.number)
     async with context.store.writing() as connection:
-        await deciding_alone(connection)
+        await break_store.deciding_alone(connection)
         overtaken = last is not None and last.number > done.number
-        if done.lived and (overtaken or await last_lived(connection) != last):
+        if done.lived and (overtaken or await run_store.last_lived(connection) != last):
             raise UsageError("another run finished while this one was at work: run it again")
         done = replace(done, at=context.clock.now())
-        await finish_run(connection, done, last=last)
+        await run_store.finish_run(connection, done, last=last)
     return done
 
 
-async def ran(context: AppContext, done: Run) -> Ran:
+async def ran(context: AppContext, done: run_store.Run) -> Ran:
     """A finished run, with how many of its breaks nobody has accepted by now."""
     async with context.store.reading() as connection:
         accepted = 0
-        async for names in decided_breaks(connection, done.number):
+        async for names in break_store.decided_breaks(connection, done.number):
             lives = {
-                name: life(steps) for name, steps in (await steps_of(connection, names)).items()
+                name: life(steps)
+                for name, steps in (await break_store.steps_of(connection, names)).items()
             }
             accepted += sum(each.state == "accepted" for each in lives.values())
     return Ran(
@@ -345,7 +330,7 @@ async def ran(context: AppContext, done: Run) -> Ran:
     )
 
 
-def _head(found: Run | Ran) -> dict[str, Any]:
+def _head(found: run_store.Run | Ran) -> dict[str, Any]:
     """What every document of a run begins with."""
     return {
         "run": found.number,
@@ -357,7 +342,7 @@ def _head(found: Run | Ran) -> dict[str, Any]:
     }
 
 
-def listed_run(found: Run) -> dict[str, Any]:
+def listed_run(found: run_store.Run) -> dict[str, Any]:
     """A run in a list, for JSON."""
     return _head(found) | {
         "kind": "lived" if found.lived else "look",
@@ -456,19 +441,19 @@ class Ranges:
 
     def __init__(self, helpers: Helpers) -> None:
         self._made = [_started(helpers.store) for _ in range(helpers.jobs)]
-        self._ranges: list[KeyRange] = []
+        self._ranges: list[ledger_line_store.KeyRange] = []
 
     @property
     def processes(self) -> list[BaseProcess]:
         """All of them."""
         return [process for process, _ in self._made]
 
-    async def prepare(self, context: AppContext) -> ImportedDates:
+    async def prepare(self, context: AppContext) -> matching_store.ImportedDates:
         """What can be done while the processes start: the ranges, and how far everything reaches
         by now."""
         async with context.store.reading() as connection:
             self._ranges = await _cut(connection, len(self._made))
-            return await imported_dates(connection, as_of=context.clock.now())
+            return await matching_store.imported_dates(connection, as_of=context.clock.now())
 
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
         """Let all of them hold this snapshot, of which nothing was read yet. Raises
@@ -478,7 +463,7 @@ class Ranges:
         try:
             # On SQLite nobody else writes until all hold it.
             async with context.store.writing(), asyncio.timeout(SHARED_S):
-                name = await share_snapshot(snapshot.connection)
+                name = await matching_store.share_snapshot(snapshot.connection)
                 for _, pipe in self._made:
                     await _over_pipe(pipe.send, name)
                 for _, pipe in self._made:
@@ -491,7 +476,7 @@ class Ranges:
         as they are found. Raises UnreachableError where a process died."""
         turn = asyncio.Lock()
 
-        async def one(keys: KeyRange, pipe: Pipe) -> Part:
+        async def one(keys: ledger_line_store.KeyRange, pipe: Pipe) -> Part:
             await _over_pipe(pipe.send, (known, keys))
             while not isinstance(said := await _over_pipe(pipe.recv), Part):
                 if isinstance(said, int):
@@ -546,7 +531,7 @@ async def ranges_of(
         yield None
         return
     async with context.store.reading() as connection:
-        orders, _ = await rows_to_read(connection)
+        orders, _ = await matching_store.rows_to_read(connection)
     if orders <= FEW_ORDERS:
         yield None
         return
@@ -557,12 +542,16 @@ async def ranges_of(
         await asyncio.shield(ranges.end())
 
 
-async def _cut(connection: Connection, parts: int) -> list[KeyRange]:
-    count = await count_ledger_lines(connection)
+async def _cut(connection: Connection, parts: int) -> list[ledger_line_store.KeyRange]:
+    count = await ledger_line_store.count_ledger_lines(connection)
     places = [count * part // parts for part in range(1, parts)]
-    cuts = await keys_at(connection, places)
+    cuts = await ledger_line_store.keys_at(connection, places)
     pairs = zip(["", *cuts], [*cuts, None], strict=True)
-    return [KeyRange(first=first, beyond=beyond) for first, beyond in pairs if first != beyond]
+    return [
+        ledger_line_store.KeyRange(first=first, beyond=beyond)
+        for first, beyond in pairs
+        if first != beyond
+    ]
 
 
 def _started(store: StoreSettings) -> tuple[BaseProcess, Pipe]:
@@ -605,7 +594,7 @@ async def _opened_and_matched(pipe: Pipe, settings: StoreSettings) -> None:
         pipe.send(None)
         name = pipe.recv()
         async with store.reading() as connection:
-            await hold_snapshot(connection, name)
+            await matching_store.hold_snapshot(connection, name)
             pipe.send(None)
             known, keys = pipe.recv()
             snapshot = Snapshot(connection=connection, takings=connection)
@@ -621,7 +610,7 @@ async def _opened_and_matched(pipe: Pipe, settings: StoreSettings) -> None:
                         waiting = []
                 pipe.send(waiting)
 
-            await in_step(connection, work)
+            await matching_store.in_step(connection, work)
             rows.tell()
             pipe.send(matching.part())
 

@@ -24,20 +24,9 @@ from app.core.errors import ConfigurationError, NotFoundError
 from app.core.masking import written_pattern
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
+from app.privacy import erase_store
 from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
 from app.privacy.erase_rules import ErasureRules, KeptData
-from app.privacy.erase_store import (
-    Text,
-    carried_out,
-    delivery_texts,
-    journal_name,
-    known_digests,
-    known_phones,
-    known_references,
-    note_carried_out,
-    note_journal,
-    rejection_texts,
-)
 from app.privacy.erasure_journal import (
     ErasureJournal,
     JournalKey,
@@ -100,20 +89,20 @@ async def find_erased(
     """
     wanted, codes = _Wanted(lines, key), sorted(set(countries))
     found = Erased()
-    async for texts in delivery_texts(connection):
+    async for texts in erase_store.delivery_texts(connection):
         _note_phones(found, wanted, (each.whole() for each in texts), codes)
         progress(len(texts))
-    async for texts in rejection_texts(connection):
+    async for texts in erase_store.rejection_texts(connection):
         _note_phones(found, wanted, (each.whole() for each in texts), codes)
         for each in texts:
             _note_orders(found, wanted, _NAME.findall(each.whole()))
         progress(len(texts))
-    async for some in known_phones(connection):
+    async for some in erase_store.known_phones(connection):
         _note_phones(found, wanted, some, codes)
-    async for references in known_references(connection):
+    async for references in erase_store.known_references(connection):
         _note_orders(found, wanted, references)
         progress(len(references))
-    async for digests in known_digests(connection):
+    async for digests in erase_store.known_digests(connection):
         for digest in digests:
             at = wanted.at("phone_note", digest.hex())
             if at is not None:
@@ -147,7 +136,7 @@ def _note_orders(found: Erased, wanted: _Wanted, references: Iterable[str]) -> N
 async def _look(connection: Connection, found: Erased, progress: Callable[[int], None]) -> None:
     looking = _Looking(found.phones)
     found.held = {digits: set() for digits in found.phones}
-    async for texts in delivery_texts(connection):
+    async for texts in erase_store.delivery_texts(connection):
         for each in texts:
             for digits in looking.held_in(each):
                 found.held[digits].add(each.id)
@@ -193,7 +182,7 @@ class _Looking:
             known = (digits, written_pattern(digits))
             self._by_end.setdefault(digits[-HINT:], []).append(known)
 
-    def held_in(self, each: Text) -> Iterator[str]:
+    def held_in(self, each: erase_store.Text) -> Iterator[str]:
         """The numbers that stand in the headers or in the body."""
         text = each.whole()
         for end in _ends(text) & self._by_end.keys():
@@ -254,7 +243,7 @@ async def begin_journal(context: AppContext) -> None:
     if path is None:
         return
     async with context.store.reading() as connection:
-        if await journal_name(connection) is not None:
+        if await erase_store.journal_name(connection) is not None:
             return
     journal = make_journal(path, at=context.clock.now())
     # Also on a disk with little room: a start goes on there.
@@ -266,8 +255,8 @@ async def _be_with(
     connection: Connection, journal: ErasureJournal, *, instead: bool = False
 ) -> None:
     first = journal.lines[0]
-    await note_journal(connection, journal.name, instead=instead)
-    await note_carried_out(connection, journal.name, [(first.number, first.text)])
+    await erase_store.note_journal(connection, journal.name, instead=instead)
+    await erase_store.note_carried_out(connection, journal.name, [(first.number, first.text)])
 
 
 async def fitting_journal(context: AppContext) -> ErasureJournal:
@@ -290,7 +279,10 @@ async def _fitting(context: AppContext, path: Path) -> ErasureJournal:
             f"({key_path_of(path).name}) back"
         )
     async with context.store.reading() as connection:
-        name, copy = await journal_name(connection), await carried_out(connection)
+        name, copy = (
+            await erase_store.journal_name(connection),
+            await erase_store.carried_out(connection),
+        )
     if name not in (None, journal.name):
         raise problem(f"{path} is another database's journal of erasures; put this one's back")
     if copy != [line.text for line in journal.lines[: len(copy)]]:
@@ -323,8 +315,8 @@ async def journal_state(context: AppContext) -> JournalState:
     """Look at the journal, and change nothing."""
     path = context.erasure_journal
     async with context.store.reading() as connection:
-        begun = await journal_name(connection) is not None
-        known = len(await carried_out(connection))
+        begun = await erase_store.journal_name(connection) is not None
+        known = len(await erase_store.carried_out(connection))
     if path is None:
         without = "is not set, and this database is with a journal of erasures; name its file"
         return JournalState(path=None, begun=begun, problem=without if begun else None)
@@ -343,8 +335,8 @@ async def is_pending(context: AppContext, *, kind: Kind, subject: str) -> bool:
     in this database. Raises ConfigurationError where the journal is not as it must be."""
     path = context.erasure_journal
     async with context.store.reading() as connection:
-        begun = await journal_name(connection) is not None
-        known = len(await carried_out(connection))
+        begun = await erase_store.journal_name(connection) is not None
+        known = len(await erase_store.carried_out(connection))
     if path is None or not begun:
         return False
     journal = await _fitting(context, path)
@@ -485,7 +477,7 @@ async def carry_out(
     """Carry out what was not ended of the journal, but for `done`, which just was."""
     context, numbers = again.context, {line.number for line in done}
     async with context.store.reading() as connection:
-        pending = journal.lines[len(await carried_out(connection)) :]
+        pending = journal.lines[len(await erase_store.carried_out(connection)) :]
     await again.replay([line for line in pending if line.number not in numbers], journal.key)
     await _note(context, journal, pending)
 
@@ -493,7 +485,7 @@ async def carry_out(
 async def _note(context: AppContext, journal: ErasureJournal, lines: Sequence[JournalLine]) -> None:
     async with context.store.writing() as connection:
         rows = [(line.number, line.text) for line in lines]
-        await note_carried_out(connection, journal.name, rows)
+        await erase_store.note_carried_out(connection, journal.name, rows)
 
 
 # --- after a restore ------------------------------------------------------------------------------
@@ -516,7 +508,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
     context = again.context
     path = context.erasure_journal
     async with context.store.reading() as connection:
-        if path is None and await journal_name(connection) is None:
+        if path is None and await erase_store.journal_name(connection) is None:
             return Replayed()  # PostgreSQL, and nobody was ever erased
     try:
         if path is None:
@@ -552,7 +544,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     reason = checked_reason(without.reason, [])
     await who_may(context, by=without.by, action=action)
     async with context.store.reading() as connection:
-        copy = await carried_out(connection)
+        copy = await erase_store.carried_out(connection)
     now = context.clock.now()
     lines = _readable(copy, path)
     set_aside(path, at=now)
