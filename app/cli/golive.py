@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.output import Format, FormatOption, emit, note
-from app.cli.running import run_loop, with_context
+from app.cli import printing, running
 from app.core.errors import UsageError
 from app.core.text import counted
 from reconcile.instants import Instant, format_instant
@@ -54,15 +53,15 @@ def register(application: typer.Typer) -> None:
     application.command()(rehearse)
 
 
-def doctor(form: FormatOption = Format.table) -> None:
+def doctor(form: printing.FormatOption = printing.Format.table) -> None:
     """Look at the configuration, files of secrets, clock, database, alarms, disk, provider, TLS and
     profiles, and say what to do. Exit code 1 when something must be done."""
     from app.bootstrap_golive import examine
     from app.core.logs import configure_logging
 
     configure_logging(level="error")
-    checks = run_loop(examine())
-    emit([each.document() for each in checks], columns=SIGNS, form=form)
+    checks = running.run_loop(examine())
+    printing.emit([each.document() for each in checks], columns=SIGNS, form=form)
     if any(each.state == "must" for each in checks):
         raise typer.Exit(1)
 
@@ -72,23 +71,25 @@ def rehearse(
         float | None,
         typer.Option(min=1, help="Seconds to wait for each end. Default: beyond its deadline."),
     ] = None,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Play the scenarios against the configured provider, beside a service that runs, and compare
     how each ends with how it must. Exit code 1 on any difference."""
     from app.bootstrap_golive import play
 
-    note("Playing; each scenario is waited for until its deadline")
-    played = with_context(
+    printing.note("Playing; each scenario is waited for until its deadline")
+    played = running.with_context(
         lambda context, settings: play(
             context,
             settings,
             patience_s=patience,
-            progress=lambda each: note(f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"),
+            progress=lambda each: printing.note(
+                f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"
+            ),
         ),
         purpose="writing",
     )
-    emit([each.document() for each in played], columns=PLAYED, form=form)
+    printing.emit([each.document() for each in played], columns=PLAYED, form=form)
     if not all(each.passed for each in played):
         raise typer.Exit(1)
 
@@ -105,7 +106,7 @@ def golive(
         Path | None,
         typer.Option("-o", "--output", help="Also write it as a page for printing (HTML)."),
     ] = None,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """The checklist before real money moves: what a program can check, and what people sign.
 
@@ -115,10 +116,10 @@ def golive(
     if invocation.invoked_subcommand is not None:
         return
     from app.bootstrap_golive import run_checklist
-    from app.cli.output import check_output, whole_file
+    from app.cli import printing
     from app.golive.golive import open_items
 
-    check_output(page, binary=False, what="the page")
+    printing.check_output(page, binary=False, what="the page")
 
     async def check(
         context: AppContext, settings: Settings
@@ -126,16 +127,16 @@ def golive(
         items = await run_checklist(context, settings)
         return context.store.environment or "", items, context.clock.now()
 
-    environment, items, now = with_context(check, purpose="writing")
+    environment, items, now = running.with_context(check, purpose="writing")
     rows = [item.document() for item in items]
-    emit(rows, columns=COLUMNS, form=form)
+    printing.emit(rows, columns=COLUMNS, form=form)
     if page is not None:
-        with whole_file(page) as file:
+        with printing.whole_file(page) as file:
             file.write(page_of(rows, environment=environment, at=now).encode())
-        note(f"Wrote {page}.")
+        printing.note(f"Wrote {page}.")
     left = open_items(items)
     if left:
-        note(f"Not complete: {', '.join(left)}.")
+        printing.note(f"Not complete: {', '.join(left)}.")
         raise typer.Exit(1)
 
 
@@ -148,10 +149,10 @@ def sign(
     """State by name what no program can check. Statements are added and never changed."""
     from app.golive import golive
 
-    with_context(
+    running.with_context(
         lambda context, settings: golive.sign(context, item, by=by, note=text), purpose="writing"
     )
-    note(f"{by} has signed {item}.")
+    printing.note(f"{by} has signed {item}.")
 
 
 # --- files to deploy with -------------------------------------------------------------------------
@@ -176,12 +177,12 @@ SETS: Final = {
 
 
 @deploy_group.command("list")
-def list_sets(form: FormatOption = Format.table) -> None:
+def list_sets(form: printing.FormatOption = printing.Format.table) -> None:
     """List the sets of files that `deploy show` knows."""
     rows = [
         {"set": name, "files": len(files_of(name)), "what": what} for name, what in SETS.items()
     ]
-    emit(rows, columns=("set", "files", "what"), form=form)
+    printing.emit(rows, columns=("set", "files", "what"), form=form)
 
 
 @deploy_group.command(
@@ -210,7 +211,7 @@ def show(
     output.mkdir(parents=True, exist_ok=True)
     for path in files:
         (output / path.name).write_text(path.read_text())
-    note(f"{counted(len(files), 'file')} in {output}; each says what to change.")
+    printing.note(f"{counted(len(files), 'file')} in {output}; each says what to change.")
 
 
 def files_of(name: str) -> list[Path]:

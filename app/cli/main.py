@@ -25,14 +25,14 @@ from app.cli import (
     local,
     operators,
     orders,
+    printing,
     privacy,
     reconcile,
     report,
+    running,
     serving,
     store,
 )
-from app.cli.output import note
-from app.cli.running import BY_OWN, GIVEN_FILE
 from app.core.errors import ConfigurationError, TallyhookError
 
 # --- how commands are listed, and how a word that does not fit is told ----------------------------
@@ -150,13 +150,13 @@ def _root(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help=f"A file with your own token: what the command does, you do. Else {BY_OWN} holds "
-            "it. `operators token` makes one."
+            help="A file with your own token: what the command does, you do. Else "
+            f"{running.BY_OWN} holds it. `operators token` makes one."
         ),
     ] = None,
 ) -> None:
     """Options of `tallyhook` itself; its help stands where it is made."""
-    GIVEN_FILE.set(token_file)
+    running.GIVEN_FILE.set(token_file)
 
 
 for module in (serving, store, privacy, golive, connect, local):
@@ -174,15 +174,15 @@ def run(words: Sequence[str]) -> int:
         return code
     except ConfigurationError as error:
         for problem in error.problems:
-            note(problem)
+            printing.note(problem)
         return error.exit_code
     except TallyhookError as error:
-        note(f"tallyhook: {error}")
+        printing.note(f"tallyhook: {error}")
         return error.exit_code
     except UnicodeEncodeError as error:
         if all(map(_is_text, words)):
             return _unforeseen(error)
-        note("tallyhook: a word of the command is not UTF-8 text: type it again")
+        printing.note("tallyhook: a word of the command is not UTF-8 text: type it again")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -208,7 +208,7 @@ def _unwritten(error: OSError) -> int:
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0
-    note(f"tallyhook: reading or writing failed: {error.strerror or error}")
+    printing.note(f"tallyhook: reading or writing failed: {error.strerror or error}")
     return 1
 
 
@@ -218,7 +218,9 @@ def _unforeseen(error: Exception) -> int:
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)
-    note(f"tallyhook: this is a fault of Tallyhook's; report it with this line: {kind} at {places}")
+    printing.note(
+        f"tallyhook: this is a fault of Tallyhook's; report it with this line: {kind} at {places}"
+    )
     return 1
 
 

@@ -17,6 +17,7 @@ from openapi_spec_validator import validate
 from app import bootstrap_elsewhere
 from app.access.operators import Proven
 from app.access.tokens import TOKEN_SCOPES, issue_token
+from app.api import finance_routes, report_routes
 from app.api.openapi import API_DOCUMENT, api_document
 from app.api.report_routes import Makes
 from app.config.settings import Settings
@@ -339,7 +340,7 @@ async def test_every_operation_answers_as_described(
     async def print_of(connection: Any, period: str, form: str) -> bytes | None:
         return b'{"period": "2026-10"}' if period == "2026-10" else None
 
-    async def all_closed(connection: Any) -> list[Closed]:
+    async def all_closed(context: Any) -> list[Closed]:
         return [Closed(period="2026-10", as_of=T, closed_at=T, by="ann", digest="sha256:0")]
 
     async def bundle(order: str, file: Path, **words: Any) -> None:
@@ -347,7 +348,8 @@ async def test_every_operation_answers_as_described(
 
     monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: bundle)
     monkeypatch.setattr(closed_periods, "print_of", print_of)
-    monkeypatch.setattr(closed_periods, "closed_periods", all_closed)
+    for routes in (finance_routes, report_routes):
+        monkeypatch.setattr(routes, "list_closed", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}
     async with shop(tmp_path, opened(), **settings) as (driver, _):
         monkeypatch.setattr(bootstrap_elsewhere, "making_reports", _making(driver))
