@@ -18,35 +18,7 @@ from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
 from app.console.words import CAUSES, address, plain_money
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
-from app.finance.break_acts import (
-    SeenBreak,
-    accept_break,
-    accept_breaks,
-    assign_break,
-    assign_breaks,
-    comment_break,
-    mark_of,
-    match_break,
-    matches_of,
-    one_break,
-    some_breaks,
-    unmatch_break,
-    why_not_alone,
-    why_not_each,
-    why_not_together,
-)
-from app.finance.break_choice import Chosen, few_breaks, said_of, sums_of
-from app.finance.worklist import (
-    LATE,
-    ORDERS,
-    WorklistRequest,
-    late_document,
-    late_items,
-    proposed_settling,
-    settle_late,
-    standing,
-    worklist,
-)
+from app.finance import break_acts, break_choice, worklist
 from reconcile.instants import format_instant
 from reconcile.matching.breaks import BREAK_CAUSES, STANDINGS, STATES, apart_words, break_sentence
 from reconcile.matching.rows import name_of
@@ -69,12 +41,12 @@ async def breaks_document(view: View) -> Document:
         "state": view.choice("state", LIVING),
         "currency": view.word("currency"),
         "assignee": view.word("assignee"),
-        "order": view.choice("order", tuple(ORDERS)),
+        "order": view.choice("order", tuple(worklist.ORDERS)),
     }
     skip = min(view.number("skip") or 0, MOST_SKIPPED)
-    found = await worklist(
+    found = await worklist.worklist(
         view.context,
-        WorklistRequest(
+        worklist.WorklistRequest(
             cause=filters["cause"],
             state=next((each for each in LIVING if each == filters["state"]), None),
             currency=filters["currency"],
@@ -87,7 +59,7 @@ async def breaks_document(view: View) -> Document:
     now = view.context.clock.now()
     return {
         "filters": filters,
-        "where": said_of({name: filters[name] for name in CONDITIONS}),
+        "where": break_choice.said_of({name: filters[name] for name in CONDITIONS}),
         "saved": saved_lists(await bookmarks_of(view.context, view.person.name), "breaks"),
         "skip": skip or None,
         "run": None
@@ -105,7 +77,7 @@ async def breaks_document(view: View) -> Document:
 async def break_document(view: View) -> Document:
     """GET /breaks/{break}"""
     try:
-        found = await one_break(view.context, view.subject)
+        found = await break_acts.one_break(view.context, view.subject)
     except NotFoundError:
         raise NotFoundError(
             f"there is no break {view.subject!r}: the list of breaks shows those that the newest "
@@ -115,9 +87,9 @@ async def break_document(view: View) -> Document:
     closed = found.life.state == "closed"
     return told | {
         "means": CAUSES[found.seen.cause],
-        "matched": await matches_of(view.context, found.identity),
-        "late": found.seen.cause in LATE,
-        "not_alone": None if closed else await why_not_alone(view.context, found),
+        "matched": await break_acts.matches_of(view.context, found.identity),
+        "late": found.seen.cause in worklist.LATE,
+        "not_alone": None if closed else await break_acts.why_not_alone(view.context, found),
         "proposal": await waiting_about(view, found.identity),
         "attachments": await attachments_of_break(view, found.identity),
     }
@@ -127,14 +99,14 @@ async def late_money_document(view: View) -> Document:
     """GET /late?state=&skip="""
     wanted = view.choice("state", STANDINGS)
     found = []
-    async for some in late_items(view.context, closed=wanted == "closed"):
+    async for some in worklist.late_items(view.context, closed=wanted == "closed"):
         found += some
-    states = Counter(standing(each) for each in found)
-    fitting = [each for each in found if wanted in (None, standing(each))]
+    states = Counter(worklist.standing(each) for each in found)
+    fitting = [each for each in found if wanted in (None, worklist.standing(each))]
     fitting.sort(key=lambda each: (each.seen.money.currency, -each.seen.money.minor, each.identity))
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for each in fitting:
-        name = (proposed_settling(each), each.seen.money.currency)
+        name = (worklist.proposed_settling(each), each.seen.money.currency)
         count, minor = sums.get(name, (0, 0))
         sums[name] = (count + 1, minor + each.seen.money.minor)
     skip = min(view.number("skip") or 0, MOST_SKIPPED)
@@ -157,18 +129,18 @@ async def late_money_document(view: View) -> Document:
 
 
 def _late(found: Any) -> dict[str, Any]:
-    return late_document(found) | {"sentence": CAUSES[found.seen.cause]}
+    return worklist.late_document(found) | {"sentence": CAUSES[found.seen.cause]}
 
 
 # --- what is done about one -----------------------------------------------------------------------
 
 
-async def _seen_break(view: View) -> SeenBreak:
+async def _seen_break(view: View) -> break_acts.SeenBreak:
     """The break that a form is about."""
-    return await one_break(view.context, view.needed("break"))
+    return await break_acts.one_break(view.context, view.needed("break"))
 
 
-def _said(found: SeenBreak) -> tuple[str, ...]:
+def _said(found: break_acts.SeenBreak) -> tuple[str, ...]:
     """What it is about, and what is at stake."""
     money = to_json(found.seen.money)
     stake = f"At stake: {plain_money(money)}." if money else "No sum is at stake."
@@ -218,7 +190,7 @@ async def ask_assign(view: View) -> Asked:
 async def do_assign(view: View, reason: str) -> str:
     """Make it somebody's."""
     found, to = await _seen_break(view), await _assignee_given(view)
-    await assign_break(view.context, found.identity, to=to, by=view.person.name)
+    await break_acts.assign_break(view.context, found.identity, to=to, by=view.person.name)
     return address("breaks", found.identity)
 
 
@@ -236,7 +208,7 @@ async def ask_comment(view: View) -> Asked:
 async def do_comment(view: View, reason: str) -> str:
     """Add it to the break's history."""
     found = await _seen_break(view)
-    await comment_break(view.context, found.identity, note=reason, by=view.person.name)
+    await break_acts.comment_break(view.context, found.identity, note=reason, by=view.person.name)
     return address("breaks", found.identity)
 
 
@@ -246,7 +218,7 @@ async def ask_accept(view: View) -> Asked:
     lines, ready = _said(found), True
     if found.life.state == "closed":
         lines, ready = (*lines, "It is closed: there is nothing to accept."), False
-    elif (because := await why_not_alone(view.context, found)) is not None:
+    elif (because := await break_acts.why_not_alone(view.context, found)) is not None:
         lines = (
             *lines,
             f"{because[:1].upper()}{because[1:]}. You propose it in your name, and it is written "
@@ -269,7 +241,9 @@ async def ask_accept(view: View) -> Asked:
 async def do_accept(view: View, reason: str) -> str | ActionResult:
     """Write it off, or propose that."""
     found = await _seen_break(view)
-    proposal = await accept_break(view.context, found.identity, reason=reason, by=view.person.name)
+    proposal = await break_acts.accept_break(
+        view.context, found.identity, reason=reason, by=view.person.name
+    )
     return address("breaks", found.identity) if proposal is None else proposed(proposal)
 
 
@@ -318,14 +292,16 @@ async def do_match(view: View, reason: str) -> str:
     line = (view.word("line") or view.given.get("line", "")).strip()
     if not line:
         raise UsageError("say which line")
-    await match_break(view.context, found.identity, line=line, reason=reason, by=view.person.name)
+    await break_acts.match_break(
+        view.context, found.identity, line=line, reason=reason, by=view.person.name
+    )
     return address("breaks", found.identity)
 
 
 async def ask_unmatch(view: View) -> Asked:
     """Which match is taken back."""
     found = await _seen_break(view)
-    matched = await matches_of(view.context, found.identity)
+    matched = await break_acts.matches_of(view.context, found.identity)
     back = address("breaks", found.identity)
     if not matched:
         none = (*_said(found), "No match by hand stands.")
@@ -348,7 +324,7 @@ async def ask_unmatch(view: View) -> Asked:
 async def do_unmatch(view: View, reason: str) -> str:
     """Take the match back."""
     found = await _seen_break(view)
-    await unmatch_break(
+    await break_acts.unmatch_break(
         view.context,
         found.identity,
         line=view.given.get("line", ""),
@@ -364,22 +340,22 @@ SHOWN: Final = 10
 """Breaks that a preview names; all are counted and added up."""
 
 
-async def _chosen(view: View) -> Chosen:
+async def _chosen(view: View) -> break_choice.Chosen:
     """Those that were ticked, or those of which something is so."""
     where = view.word("where")
     if where is not None:
-        return await few_breaks(view.context, where)
+        return await break_choice.few_breaks(view.context, where)
     ticked = view.request.query_params.getlist("break")
-    return Chosen(of=await some_breaks(view.context, ticked))
+    return break_choice.Chosen(of=await break_acts.some_breaks(view.context, ticked))
 
 
-def _preview(chosen: Chosen) -> tuple[str, ...]:
+def _preview(chosen: break_choice.Chosen) -> tuple[str, ...]:
     """How many of each cause and currency, and their money; the largest of them; and what is left
     out."""
     found = chosen.of
     totals = [
         f"{CAUSE_WORDS[each.cause]}: {counted(each.count, 'break')} of {_money(each.money)}."
-        for each in sums_of(found)
+        for each in break_choice.sums_of(found)
     ]
     named = [_named(each) for each in found[:SHOWN]]
     more = len(found) - len(named)
@@ -396,7 +372,7 @@ def _money(money: Money) -> str:
     return plain_money(shown) if shown else "no sum"
 
 
-def _named(found: SeenBreak) -> str:
+def _named(found: break_acts.SeenBreak) -> str:
     about = found.seen.order or found.seen.payment or found.identity
     cause = CAUSE_WORDS[found.seen.cause]
     return (
@@ -404,8 +380,10 @@ def _named(found: SeenBreak) -> str:
     )
 
 
-def _sealed(chosen: Chosen) -> Field:
-    return Field(name="seen", label="What was shown", kind="hidden", value=mark_of(chosen.of))
+def _sealed(chosen: break_choice.Chosen) -> Field:
+    return Field(
+        name="seen", label="What was shown", kind="hidden", value=break_acts.mark_of(chosen.of)
+    )
 
 
 async def ask_assign_all(view: View) -> Asked:
@@ -423,7 +401,7 @@ async def ask_assign_all(view: View) -> Asked:
 async def do_assign_all(view: View, reason: str) -> str:
     """Make all of them somebody's."""
     chosen, to = await _chosen(view), await _assignee_given(view)
-    await assign_breaks(
+    await break_acts.assign_breaks(
         view.context,
         [each.identity for each in chosen.of],
         to=to,
@@ -453,10 +431,10 @@ async def ask_accept_all(view: View) -> Asked:
     )
 
 
-async def _against(view: View, found: list[SeenBreak]) -> list[str]:
+async def _against(view: View, found: list[break_acts.SeenBreak]) -> list[str]:
     """Why they may not be accepted together, and what to do."""
     against = []
-    alone = await why_not_each(view.context, found)
+    alone = await break_acts.why_not_each(view.context, found)
     for each, because in zip(found, alone, strict=True):
         if each.life.state in ("closed", "accepted"):
             against.append(f"{_named(each)} Nothing is to be done about it.")
@@ -467,14 +445,14 @@ async def _against(view: View, found: list[SeenBreak]) -> list[str]:
             "Go back and leave these out; what takes a second person is proposed on its own page:",
             *against[:SHOWN],
         ]
-    together = await why_not_together(view.context, found)
+    together = await break_acts.why_not_together(view.context, found)
     return [] if together is None else [f"{together[:1].upper()}{together[1:]}."]
 
 
 async def do_accept_all(view: View, reason: str) -> str:
     """Write all of them off."""
     chosen = await _chosen(view)
-    await accept_breaks(
+    await break_acts.accept_breaks(
         view.context,
         [each.identity for each in chosen.of],
         reason=reason,
@@ -504,7 +482,7 @@ async def ask_settle(view: View) -> Asked:
     """What becomes of late money, and what one person may decide."""
     found = await _seen_break(view)
     lines, back = _said(found), "/late"
-    if found.seen.cause not in LATE:
+    if found.seen.cause not in worklist.LATE:
         lines = (*lines, "This is no late money: it is decided on its own page.")
         return Asked(
             subject=found.identity,
@@ -515,7 +493,7 @@ async def ask_settle(view: View) -> Asked:
     if found.life.state == "closed":
         lines = (*lines, "It is closed: there is nothing to decide.")
         return Asked(subject=found.identity, lines=lines, back=back, ready=False)
-    if (because := await why_not_alone(view.context, found)) is not None:
+    if (because := await break_acts.why_not_alone(view.context, found)) is not None:
         lines = (
             *lines,
             f"{because[:1].upper()}{because[1:]}: to keep or to credit it you propose, and another "
@@ -526,8 +504,8 @@ async def ask_settle(view: View) -> Asked:
         lines=(
             *lines,
             " ".join(CONSEQUENCES.values()),
-            f"Proposed: {SETTLING[proposed_settling(found)].lower()}. Nothing is sent to the "
-            "provider by this.",
+            f"Proposed: {SETTLING[worklist.proposed_settling(found)].lower()}. Nothing is sent "
+            "to the provider by this.",
         ),
         back=back,
         fields=(
@@ -535,7 +513,7 @@ async def ask_settle(view: View) -> Asked:
                 name="action",
                 label="What becomes of it",
                 choices=tuple(SETTLING.items()),
-                value=proposed_settling(found),
+                value=worklist.proposed_settling(found),
             ),
         ),
     )
@@ -546,7 +524,7 @@ async def do_settle(view: View, reason: str) -> str | ActionResult:
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLING:
         raise UsageError("choose what becomes of it")
-    done = await settle_late(
+    done = await worklist.settle_late(
         view.context, found.identity, action=action, reason=reason, by=view.person.name
     )
     return proposed(done) if isinstance(done, Proposal) else "/late"

@@ -21,21 +21,12 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_token
 from app.core.jobs import job_document
 from app.core.text import counted
+from app.finance import imports, withdraw_import
 from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
-from app.finance.imports import (
-    MONEY,
-    Imported,
-    ImportKind,
-    ImportRequest,
-    past_import,
-    past_imports,
-)
-from app.finance.withdraw_import import ACTIONS as WITHDRAWALS
-from app.finance.withdraw_import import Foreseen, withdrawn_by
 from reconcile.instants import MINUTE, format_instant
 from reconcile.money import Money, to_json
 
-KINDS: Final[dict[ImportKind, str]] = {
+KINDS: Final[dict[imports.ImportKind, str]] = {
     "statement": "statement",
     "book": "order book",
     "bank": "bank file",
@@ -53,7 +44,7 @@ async def imports_document(view: View) -> Document:
     found = []
     for kind in KINDS:
         if wanted in (None, kind):
-            found += await past_imports(view.context, kind=kind, limit=ROWS)
+            found += await imports.past_imports(view.context, kind=kind, limit=ROWS)
     found.sort(key=lambda each: -each.number)
     return {
         "filters": {"kind": wanted},
@@ -136,8 +127,8 @@ async def import_document(view: View) -> Document | Response:
 
 async def _past(view: View, number: int) -> Document:
     """An import of before: what it came to, and whether it was taken back."""
-    found, taken_back = await past_import(view.context, number), None
-    by = await withdrawn_by(view.context, number)
+    found, taken_back = await imports.past_import(view.context, number), None
+    by = await withdraw_import.withdrawn_by(view.context, number)
     if by is not None:
         taken_back = {
             "import": by.number,
@@ -155,7 +146,7 @@ async def _past(view: View, number: int) -> Document:
         **_row(found),
         "reason": found.reason,
         "taken_back": taken_back,
-        "takes_back": stands and view.person.may(WITHDRAWALS[found.kind]),
+        "takes_back": stands and view.person.may(withdraw_import.ACTIONS[found.kind]),
         "job": job_document(job),
         "proposal": await waiting_about(view, f"import {number}"),
         "problems": [],
@@ -163,9 +154,9 @@ async def _past(view: View, number: int) -> Document:
     }
 
 
-def _told(told: Imported | None, upload: Upload) -> dict[str, Any]:
+def _told(told: imports.Imported | None, upload: Upload) -> dict[str, Any]:
     """What is known of the file's rows; nothing where it could not be read."""
-    told = told or Imported(file="")
+    told = told or imports.Imported(file="")
     seen = upload.seen or told
     return {
         "import": told.number,
@@ -186,7 +177,7 @@ def _told(told: Imported | None, upload: Upload) -> dict[str, Any]:
     }
 
 
-def money_of(seen: Imported) -> list[dict[str, Any]]:
+def money_of(seen: imports.Imported) -> list[dict[str, Any]]:
     """Of each currency how many rows are clear, and their money by column."""
     return [
         {
@@ -194,7 +185,7 @@ def money_of(seen: Imported) -> list[dict[str, Any]]:
             "rows": sums["rows"],
             **{
                 "amount" if name == "minor" else name: _sum(sums[name], currency)
-                for name in MONEY
+                for name in imports.MONEY
                 if name in sums
             },
         }
@@ -218,13 +209,13 @@ def _rejects(upload: Upload) -> Response:
 DELIMITERS: Final = (("", "found out"), (",", "comma"), (";", "semicolon"), ("tab", "tab"),
                      ("|", "bar"))  # fmt: skip
 
-ACTIONS: Final[dict[ImportKind, Action]] = {
+ACTIONS: Final[dict[imports.ImportKind, Action]] = {
     "book": "records_imported",
     "statement": "statement_imported",
     "bank": "bank_imported",
 }
 
-WHOSE: Final[dict[ImportKind, str]] = {
+WHOSE: Final[dict[imports.ImportKind, str]] = {
     "statement": "a provider's",
     "book": "an",
     "bank": "a",
@@ -333,7 +324,7 @@ def _upload(view: View) -> Upload:
     given, file = view.given, view.file
     if file is None:
         raise UsageError("choose a file that is not empty")
-    named: dict[str, ImportKind] = {each: each for each in KINDS}
+    named: dict[str, imports.ImportKind] = {each: each for each in KINDS}
     kind = named.get(given.get("kind", ""), "statement")
     source = given.get("source", "") if kind == "statement" else ""
     if source and source not in view.console.sources:
@@ -349,7 +340,7 @@ def _upload(view: View) -> Upload:
     delimiter = given.get("delimiter", "")
     if delimiter not in dict(DELIMITERS):
         raise UsageError("this is nothing that divides cells")
-    request = ImportRequest(
+    request = imports.ImportRequest(
         path=file.path,
         account=given.get("account", "").strip() if kind == "bank" else "",
         mapping=mappings.get(mapping),
@@ -372,7 +363,7 @@ def _upload(view: View) -> Upload:
     )
 
 
-def _found(seen: Imported) -> tuple[str, ...]:
+def _found(seen: imports.Imported) -> tuple[str, ...]:
     """What the dry run found, as sentences."""
     counts = f"{counted(seen.read, 'row')} read: {seen.new:,} new, {seen.changed:,} changed, "
     lines = [counts + f"{seen.unchanged:,} as known before, {seen.rejected:,} not clear."]
@@ -461,12 +452,12 @@ async def do_discard(view: View, reason: str) -> str:
 # --- taking an import back ------------------------------------------------------------------------
 
 
-async def _of_address(view: View) -> tuple[int, ImportKind, str]:
+async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
     """(number, kind, file) of an import. Raises NotFoundError where there is none."""
     number = view.number("import")
     if number is None:
         raise UsageError("import: say which")
-    found = await past_import(view.context, min(number, MAX_NUMBER))
+    found = await imports.past_import(view.context, min(number, MAX_NUMBER))
     return found.number, found.kind, found.file
 
 
@@ -483,7 +474,7 @@ async def ask_take_back(view: View) -> Asked:
             "What stands by it is being counted, which takes a while with many lines: look again."
         )
         return Asked(subject=subject, lines=(line,), back=back, ready=False)
-    would: Foreseen = seen.result
+    would: withdraw_import.Foreseen = seen.result
     money = would.moneys
     lines = (
         f"{counted(would.lines, 'line')} of it {'is' if would.lines == 1 else 'are'} in force, "

@@ -29,23 +29,7 @@ from app.evidence.prove_sealed import prove_each
 from app.finance.worklist import ORDERS
 from app.monitoring.alarm_messages import TAKEN_STATES, take_alarm
 from app.monitoring.watchdog import alarms
-from app.orders.customers import reveal_body, unmask
-from app.orders.delivery_log import is_refused, show_delivery
-from app.orders.notify_shop import list_notifications, redeliver
-from app.orders.order_notes import add_note
-from app.orders.read_orders import arrivals_of, explain_order, order_document, published_of_order
-from app.orders.unmask_many import (
-    MOST_ORDERS,
-    NAME,
-    OPEN_FOR,
-    PURPOSES,
-    UnmaskRequest,
-    check_open,
-    chosen_orders,
-    numbers_document,
-    propose_unmasking,
-    see_numbers,
-)
+from app.orders import customers, delivery_log, notify_shop, order_notes, read_orders, unmask_many
 from app.receiving.reverify import previewed, reverify
 from reconcile.instants import HOUR
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
@@ -64,7 +48,7 @@ def _order(view: View) -> str:
 async def ask_evidence(view: View) -> Asked:
     """What a bundle is, and what it rests on."""
     order, as_of = _order(view), view.instant("as_of")
-    ledger = await order_document(view.context, order, as_of=as_of)
+    ledger = await read_orders.order_document(view.context, order, as_of=as_of)
     return Asked(
         subject=order,
         lines=(
@@ -146,8 +130,8 @@ async def do_prove(view: View, reason: str) -> Response:
 
 async def _sealed_of(view: View, order: str) -> list[str]:
     """The leaves of an order: its deliveries, and the outcomes that were published of it."""
-    arrivals = await arrivals_of(view.context, order)
-    published = await published_of_order(view.context, order)
+    arrivals = await read_orders.arrivals_of(view.context, order)
+    published = await read_orders.published_of_order(view.context, order)
     return [
         *(each["delivery"] for each in arrivals),
         *(f"revision:{each.seq}" for each in published),
@@ -157,8 +141,8 @@ async def _sealed_of(view: View, order: str) -> list[str]:
 async def ask_tell_again(view: View) -> Asked:
     """Which notification would be sent, and what it says."""
     order = _order(view)
-    ledger = await order_document(view.context, order)
-    found = await list_notifications(view.context, state=None, limit=1, order=order)
+    ledger = await read_orders.order_document(view.context, order)
+    found = await notify_shop.list_notifications(view.context, state=None, limit=1, order=order)
     if not found:
         lines: tuple[str, ...] = (
             "The shop was never to be told of this order: no address is set to which it is told.",
@@ -179,10 +163,10 @@ async def ask_tell_again(view: View) -> Asked:
 async def do_tell_again(view: View, reason: str) -> str:
     """Send the last notification of an order again."""
     order = _order(view)
-    found = await list_notifications(view.context, state=None, limit=1, order=order)
+    found = await notify_shop.list_notifications(view.context, state=None, limit=1, order=order)
     if not found:
         raise UsageError("the shop was never to be told of this order")
-    await redeliver(view.context, [found[0].seq], by=view.person.name, why=reason)
+    await notify_shop.redeliver(view.context, [found[0].seq], by=view.person.name, why=reason)
     return address("orders", order)
 
 
@@ -252,7 +236,7 @@ WORD_MAX: Final = 80
 
 async def _readable_order(view: View) -> str:
     order = view.needed("order")
-    await explain_order(view.context, order)
+    await read_orders.explain_order(view.context, order)
     return order
 
 
@@ -272,7 +256,7 @@ async def ask_unmask(view: View) -> Asked:
 async def do_unmask(view: View, reason: str) -> ActionResult:
     """Show it, once."""
     order = view.needed("order")
-    phones = await unmask(
+    phones = await customers.unmask(
         view.context, order, sources=view.console.sources, reason=reason, by=view.person.name
     )
     return ActionResult(
@@ -289,13 +273,13 @@ async def do_unmask(view: View, reason: str) -> ActionResult:
 
 async def ask_body(view: View) -> Asked:
     """Which body would be seen."""
-    entry = await show_delivery(view.context, view.needed("delivery"))
+    entry = await delivery_log.show_delivery(view.context, view.needed("delivery"))
     lines = [
         f"You get the body as it came: {counted(entry.size, 'byte')}. It may hold the customer's "
         "name, number and address: keep it no longer than you need it.",
         "The trail keeps that you took it, and why.",
     ]
-    if is_refused(entry):
+    if delivery_log.is_refused(entry):
         lines.append("It was refused: nobody vouches for it, and it may be anybody's.")
     return Asked(
         subject=entry.delivery_id,
@@ -307,7 +291,7 @@ async def ask_body(view: View) -> Asked:
 async def do_body(view: View, reason: str) -> Response:
     """The body, as a download that no browser opens."""
     delivery = view.needed("delivery")
-    body = await reveal_body(
+    body = await customers.reveal_body(
         view.context,
         delivery,
         sources=view.console.sources,
@@ -340,7 +324,7 @@ async def ask_note(view: View) -> Asked:
 async def do_note(view: View, reason: str) -> str:
     """Add it."""
     order = view.needed("order")
-    await add_note(
+    await order_notes.add_note(
         view.context, order, note=reason, sources=view.console.sources, by=view.person.name
     )
     return address("orders", order)
@@ -504,11 +488,11 @@ async def do_take_alarm(view: View, reason: str) -> str:
 
 FORMS: Final = {"page": "a page", "csv": "a file for a spreadsheet (CSV)", "json": "a JSON file"}
 
-_HOURS: Final = OPEN_FOR // HOUR
+_HOURS: Final = unmask_many.OPEN_FOR // HOUR
 
 
 def _kind(view: View) -> ProposalKind:
-    return view.console.proposals.kinds[NAME]
+    return view.console.proposals.kinds[unmask_many.NAME]
 
 
 async def _chosen(view: View) -> list[str]:
@@ -516,7 +500,7 @@ async def _chosen(view: View) -> list[str]:
     ticked = view.request.query_params.getlist("order")
     if ticked or view.word("list") is None:
         return ticked
-    return await chosen_orders(
+    return await unmask_many.chosen_orders(
         view.context,
         outcome=view.choice("outcome", OUTCOMES),
         finding=view.choice("finding", FINDING_CODES),
@@ -541,9 +525,10 @@ async def ask_unmask_many(view: View) -> Asked:
                 label="The orders",
                 kind="area",
                 value="\n".join(chosen),
-                hint=f"One a line, {MOST_ORDERS} at most. Take out those that you do not need.",
+                hint=f"One a line, {unmask_many.MOST_ORDERS} at most. Take out those that you do "
+                "not need.",
             ),
-            Field(name="purpose", label="What for", choices=tuple(PURPOSES.items())),
+            Field(name="purpose", label="What for", choices=tuple(unmask_many.PURPOSES.items())),
         ),
         why="Why you need to call them",
     )
@@ -555,14 +540,14 @@ def _lines(text: str) -> list[str]:
 
 async def do_unmask_many(view: View, reason: str) -> ActionResult:
     """Propose it."""
-    asked = UnmaskRequest(
+    asked = unmask_many.UnmaskRequest(
         orders=_lines(view.given.get("orders", "")),
         purpose=view.given.get("purpose", ""),
         reason=reason,
         by=view.person.name,
     )
     try:
-        return proposed(await propose_unmasking(view.context, _kind(view), asked))
+        return proposed(await unmask_many.propose_unmasking(view.context, _kind(view), asked))
     except NotFoundError as error:  # one of those that were written: the form is shown again
         raise UsageError(str(error)) from None
 
@@ -589,7 +574,7 @@ async def ask_see_numbers(view: View) -> Asked:
 
 async def _why_not(view: View, proposal: Proposal) -> str | None:
     try:
-        await check_open(view.context, _kind(view), proposal, by=view.person.name)
+        await unmask_many.check_open(view.context, _kind(view), proposal, by=view.person.name)
     except UsageError as error:
         said = str(error)
         return f"{said[:1].upper()}{said[1:]}."
@@ -603,10 +588,10 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
         raise UsageError(f"as is one of: {', '.join(FORMS)}")
     found = await proposal_shown(view, view.needed("proposal"))
     kind = _kind(view)
-    seen = await see_numbers(
+    seen = await unmask_many.see_numbers(
         view.context, kind, found, sources=view.console.sources, by=view.person.name
     )
-    document = numbers_document(kind, found, seen)
+    document = unmask_many.numbers_document(kind, found, seen)
     if form == "page":
         rows = tuple(
             (each.order, ", ".join(f"+{phone}" for phone in each.phones) or each.note)

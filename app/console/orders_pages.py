@@ -17,30 +17,7 @@ from app.console.view import ROWS, Document, View
 from app.console.words import VERDICTS as SENTENCES
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_acts import breaks_of
-from app.orders.delivery_log import (
-    VERDICTS,
-    is_nameless,
-    is_refused,
-    list_deliveries,
-    listed_delivery,
-    masked_parts,
-    note_reading,
-    order_of,
-    refused_that_may_be_of,
-    show_delivery,
-)
-from app.orders.find_orders import find_orders
-from app.orders.notify_shop import list_notifications
-from app.orders.order_notes import notes_of
-from app.orders.read_orders import (
-    Changed,
-    arrivals_of,
-    counted_outcomes,
-    merchant_records,
-    newest_orders,
-    order_document,
-    published_of_order,
-)
+from app.orders import delivery_log, find_orders, notify_shop, order_notes, read_orders
 from app.receiving.diagnose import diagnose_delivery
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
@@ -59,7 +36,7 @@ SUGGESTED: Final = 8
 _CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
 
 
-def row_of(changed: Changed) -> dict[str, Any]:
+def row_of(changed: read_orders.Changed) -> dict[str, Any]:
     """An order's row of a listing."""
     return _row(ledger_summary(changed.ledger)) | {
         "changed_at": format_instant(changed.at),
@@ -83,14 +60,14 @@ async def orders_document(view: View) -> Document:
     """GET /orders?outcome=&finding=&before=&choose="""
     outcome = view.choice("outcome", OUTCOME_WORDS)
     finding = view.choice("finding", FINDING_CODES)
-    found = await newest_orders(
+    found = await read_orders.newest_orders(
         view.context,
         before=view.number("before"),
         limit=ROWS,
         outcome=outcome,
         finding=finding,
     )
-    counts = await counted_outcomes(view.context)
+    counts = await read_orders.counted_outcomes(view.context)
     kept = await bookmarks_of(view.context, view.person.name)
     return {
         "filters": {"outcome": outcome, "finding": finding, "before": view.number("before")},
@@ -110,7 +87,7 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 
 async def find_document(view: View, text: str) -> Document:
     """POST /orders/find. What was typed may be a phone number: it is not shown again."""
-    found = await find_orders(
+    found = await find_orders.find_orders(
         view.context,
         text,
         sources=view.console.sources,
@@ -131,7 +108,7 @@ async def find_document(view: View, text: str) -> Document:
 async def order_page_document(view: View) -> Document:
     """GET /orders/{order}?as_of="""
     order, as_of = view.subject, view.instant("as_of")
-    ledger = await order_document(view.context, order, as_of=as_of)
+    ledger = await read_orders.order_document(view.context, order, as_of=as_of)
     names = {order, *(each["reference"] for each in ledger["attempts"])}
     return {
         "order": order,
@@ -140,9 +117,9 @@ async def order_page_document(view: View) -> Document:
         "money": money_of(ledger),
         "sentences": [sentence_of(each) for each in ledger.pop("explanation")],
         "ledger": ledger,
-        "arrivals": await arrivals_of(view.context, order, as_of=as_of),
+        "arrivals": await read_orders.arrivals_of(view.context, order, as_of=as_of),
         "refused": await _refused(view, names, as_of),
-        "records": await merchant_records(view.context, order, as_of=as_of),
+        "records": await read_orders.merchant_records(view.context, order, as_of=as_of),
         "published": [
             {
                 "revision": each.seq,
@@ -150,7 +127,7 @@ async def order_page_document(view: View) -> Document:
                 "outcome": each.outcome,
                 "fulfillable": each.fulfillable,
             }
-            for each in await published_of_order(view.context, order, as_of=as_of)
+            for each in await read_orders.published_of_order(view.context, order, as_of=as_of)
         ],
         "notes": await _notes(view, order, as_of),
         "pinned": await _is_pinned(view, order),
@@ -173,7 +150,7 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
             "source": each.source,
             "verdict": each.verdict,
         }
-        for each in await refused_that_may_be_of(view.context, names)
+        for each in await delivery_log.refused_that_may_be_of(view.context, names)
         if as_of is None or each.received_at <= as_of
     ]
 
@@ -181,7 +158,7 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
 async def _notes(view: View, order: str, as_of: Instant | None) -> list[dict[str, Any]]:
     return [
         {"at": format_instant(each.at), "who": each.who, "note": each.reason}
-        for each in await notes_of(view.context, order)
+        for each in await order_notes.notes_of(view.context, order)
         if as_of is None or each.at <= as_of
     ]
 
@@ -201,7 +178,9 @@ async def _notifications(view: View, order: str, as_of: Instant | None) -> list[
             "tries": each.tries,
             "problem": each.problem,
         }
-        for each in await list_notifications(view.context, state=None, limit=ROWS, order=order)
+        for each in await notify_shop.list_notifications(
+            view.context, state=None, limit=ROWS, order=order
+        )
         if as_of is None or each.published_at <= as_of
     ]
 
@@ -251,15 +230,15 @@ def _amount(like: dict[str, str], value: Decimal) -> dict[str, str] | None:
 
 
 def _arrival(entry: Any) -> dict[str, Any]:
-    return listed_delivery(entry) | {"sentence": SENTENCES[entry.verdict]}
+    return delivery_log.listed_delivery(entry) | {"sentence": SENTENCES[entry.verdict]}
 
 
 async def deliveries_document(view: View) -> Document:
     """GET /deliveries?verdict=&source=&before="""
     refused = view.person.may_read("refused_deliveries")
-    verdicts = VERDICTS if refused else VERDICTS[:4]
+    verdicts = delivery_log.VERDICTS if refused else delivery_log.VERDICTS[:4]
     verdict, source = view.choice("verdict", verdicts), view.word("source")
-    found = await list_deliveries(
+    found = await delivery_log.list_deliveries(
         view.context,
         verdict=verdict,
         source=source,
@@ -278,18 +257,20 @@ async def deliveries_document(view: View) -> Document:
 
 async def delivery_document(view: View) -> Document:
     """GET /deliveries/{delivery}. Who looks at a refused one is in the trail."""
-    entry = await show_delivery(view.context, view.subject)
-    refused = is_refused(entry)
+    entry = await delivery_log.show_delivery(view.context, view.subject)
+    refused = delivery_log.is_refused(entry)
     if refused:
         if not view.person.may_read("refused_deliveries"):
             raise NotFoundError(f"there is no delivery {view.subject!r}")
-        await note_reading(view.context, entry, by=view.person.name)
-    order = await order_of(view.context, entry)
-    phones, headers = await masked_parts(view.context, entry, sources=view.console.sources)
+        await delivery_log.note_reading(view.context, entry, by=view.person.name)
+    order = await delivery_log.order_of(view.context, entry)
+    phones, headers = await delivery_log.masked_parts(
+        view.context, entry, sources=view.console.sources
+    )
     pairs = [line.partition(": ") for line in headers]
     return _arrival(entry) | {
         "order": order,
-        "nameless": is_nameless(entry, order),
+        "nameless": delivery_log.is_nameless(entry, order),
         "refused": refused,
         "problem": entry.problem,
         "digest": entry.digest,

@@ -14,23 +14,9 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
-from app.evidence import attachment_store
+from app.evidence import attachment_store, prove_sealed, sealed_parts, verify
 from app.evidence.attachments import bytes_of as attached_bytes
-from app.evidence.prove_sealed import (
-    AT_ONCE,
-    InclusionProof,
-    proofs_of,
-    with_cosignatures,
-)
-from app.evidence.sealed_parts import (
-    ProvenLeaf,
-    SealedParts,
-    leaves_for_bundle,
-    masked_leaves,
-    masked_readings,
-)
 from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
-from app.evidence.verify import MAX_BYTES
 from app.evidence.witnesses import Witnesses
 from app.orders import published_store
 from app.orders.customers import phones_of
@@ -136,7 +122,7 @@ class Dossier:
     revisions: tuple[published_store.Published, ...]
     profiles: tuple[Profiled, ...]
     lines: tuple[Mapping[str, Any], ...]
-    sealed: SealedParts
+    sealed: sealed_parts.SealedParts
     masking: Masking
     phones: frozenset[str] = field(default=frozenset(), repr=False)
     full: bool
@@ -378,7 +364,9 @@ async def gather_dossier(
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
         lines=lines,
-        sealed=masked_readings(masked_leaves(sealed, masking), known=known, masked=masked),
+        sealed=sealed_parts.masked_readings(
+            sealed_parts.masked_leaves(sealed, masking), known=known, masked=masked
+        ),
         masking=masking,
         phones=phones,
         full=full,
@@ -393,7 +381,7 @@ async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple
         for each in await attachment_store.attachments_of_order(connection, order)
         if each.at <= as_of and each.gone_at is None
     ]
-    _refuse_more(sum(each.size for each in records), MAX_BYTES // 3, "bytes of attachments")
+    _refuse_more(sum(each.size for each in records), verify.MAX_BYTES // 3, "bytes of attachments")
     facts = await attachment_store.facts_of_audit_entries(
         connection, [each.audit_number for each in records]
     )
@@ -411,7 +399,9 @@ async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple
 
 async def _arrived(connection: Connection, history: History) -> list[StoredDelivery]:
     ids = [each.delivery_id for each in history.deliveries]
-    _refuse_more(await bytes_of(connection, ids), MAX_BYTES // 3, "bytes of bodies and headers")
+    _refuse_more(
+        await bytes_of(connection, ids), verify.MAX_BYTES // 3, "bytes of bodies and headers"
+    )
     return await arrived(connection, ids)
 
 
@@ -434,21 +424,23 @@ async def _sealed(
     *,
     as_of: Instant,
     witnesses: Witnesses | None,
-) -> SealedParts:
+) -> sealed_parts.SealedParts:
     """Proofs against the first checkpoint that covers all that is sealed of it and that enough
     witnesses have cosigned, and until one is, against the first that covers it: always the same."""
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(others)
-    _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
-    found = await leaves_for_bundle(connection, history, subjects, as_of=as_of)
+    _refuse_more(len(subjects), prove_sealed.AT_ONCE, "deliveries, records and revisions")
+    found = await sealed_parts.leaves_for_bundle(connection, history, subjects, as_of=as_of)
     unsealed = tuple(sorted(subjects - found.leaves.keys()))
     if not found.leaves:
-        return SealedParts(unsealed=unsealed)
-    _refuse_more(len(found.leaves), AT_ONCE, "leaves of the log")
-    proofs = await proofs_of(connection, found.leaves.keys(), earliest=True, witnesses=witnesses)
+        return sealed_parts.SealedParts(unsealed=unsealed)
+    _refuse_more(len(found.leaves), prove_sealed.AT_ONCE, "leaves of the log")
+    proofs = await prove_sealed.proofs_of(
+        connection, found.leaves.keys(), earliest=True, witnesses=witnesses
+    )
     known = await log_store.identity(connection)
-    return SealedParts(
-        checkpoint=await with_cosignatures(connection, proofs.note),
+    return sealed_parts.SealedParts(
+        checkpoint=await prove_sealed.with_cosignatures(connection, proofs.note),
         leaves=tuple(_leaf(each) for each in proofs.proofs),
         unsealed=unsealed,
         keys=() if known is None else known.keys,
@@ -459,8 +451,8 @@ async def _sealed(
     )
 
 
-def _leaf(proof: InclusionProof) -> ProvenLeaf:
-    return ProvenLeaf(
+def _leaf(proof: prove_sealed.InclusionProof) -> sealed_parts.ProvenLeaf:
+    return sealed_parts.ProvenLeaf(
         index=proof.number,
         subject=proof.subject,
         text=canonical_json(proof.leaf).decode(),

@@ -41,24 +41,7 @@ from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public
 from app.receiving.context import AppContext
 from app.sealing import leaf_store, log_queue_store, log_store, order_store, order_tree_store
 from reconcile.instants import DAY, Instant
-from reconcile.transparency.cosignatures import (
-    ED25519,
-    VerifierKey,
-    body_of,
-    is_key_name,
-    key_id,
-    signature_line,
-    signatures_of,
-)
-from reconcile.transparency.merkle import Hash, Tail, tail_ranges
-from reconcile.transparency.order_tree import (
-    BITS,
-    GROUPED,
-    LEVELS,
-    Keyed,
-    folded,
-    keyed,
-)
+from reconcile.transparency import cosignatures, merkle, order_tree
 
 # --- checkpoints of the log as signed notes -------------------------------------------------------
 
@@ -77,7 +60,7 @@ class Checkpoint:
 
     origin: str
     size: int
-    head: Hash
+    head: merkle.Hash
 
     def body(self) -> str:
         """The three lines that are signed."""
@@ -86,17 +69,17 @@ class Checkpoint:
 
 def key_hash(name: str, public: PublicKey) -> bytes:
     """The 4 bytes by which a note's signature names its key."""
-    return key_id(name, ED25519, public.raw)
+    return cosignatures.key_id(name, cosignatures.ED25519, public.raw)
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
     """The key as note verifiers take it: name, key hash, and kind and key in base64."""
-    return VerifierKey(name=name, kind=ED25519, raw=public.raw).text
+    return cosignatures.VerifierKey(name=name, kind=cosignatures.ED25519, raw=public.raw).text
 
 
 def signed_note(key: EvidenceKey, *, name: str, body: str) -> str:
     """A body of whole lines, and its signature."""
-    line = signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
+    line = cosignatures.signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
     return f"{body}\n{line}\n"
 
 
@@ -107,17 +90,17 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
     """Whether one of the note's signatures is this key's, and right. Others' are passed over."""
-    body, wanted = body_of(note).encode(), key_hash(name, public)
+    body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     return any(
         (each.name, each.key_id) == (name, wanted) and public.verifies(each.content, body)
-        for each in signatures_of(note)
+        for each in cosignatures.signatures_of(note)
     )
 
 
 def read_checkpoint(note: str) -> Checkpoint:
     """What a note says, whoever signed it. Raises NotACheckpoint for another text."""
     lines = note.partition("\n\n")[0].split("\n")
-    if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not is_key_name(lines[0]):
+    if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not cosignatures.is_key_name(lines[0]):
         raise NotACheckpoint("this is no checkpoint: it has not its three lines")
     if not re.fullmatch(r"0|[1-9][0-9]{0,18}", lines[1], re.ASCII):
         raise NotACheckpoint("this is no checkpoint: its second line is no number of leaves")
@@ -176,8 +159,8 @@ class Sealer:
             found = await log_queue_store.find_unsealed(connection, limit=AT_ONCE)
             if not found.anything:
                 return 0
-            tail = Tail(
-                found.size, await log_store.kept_hashes(connection, tail_ranges(found.size))
+            tail = merkle.Tail(
+                found.size, await log_store.kept_hashes(connection, merkle.tail_ranges(found.size))
             )
             book = await order_store.order_book(connection, found.rows)
         growth = await self._grown(found, tail, book)
@@ -188,7 +171,7 @@ class Sealer:
         return max(len(growth.leaves), 1)
 
     async def _grown(
-        self, found: log_queue_store.Found, tail: Tail, book: order_store.OrderBook
+        self, found: log_queue_store.Found, tail: merkle.Tail, book: order_store.OrderBook
     ) -> log_store.Growth:
         leaves: list[leaf_store.Leaf] = []
         nodes = []
@@ -202,7 +185,7 @@ class Sealer:
         signed = self._signed(tail) if leaves else None
         return log_store.Growth(found=found, book=book, leaves=leaves, nodes=nodes, signed=signed)
 
-    def _signed(self, tail: Tail) -> log_store.SignedHead:
+    def _signed(self, tail: merkle.Tail) -> log_store.SignedHead:
         checkpoint = Checkpoint(origin=self._signer.origin, size=tail.size, head=tail.head())
         return log_store.SignedHead(
             size=checkpoint.size,
@@ -437,7 +420,9 @@ class _Growing:
         default_factory=lambda: [[] for _ in order_tree_store.ALL_GROUPS]
     )
     orders: int = 0
-    groups: dict[int, list[Keyed]] = field(default_factory=lambda: {bits: [] for bits in LEVELS})
+    groups: dict[int, list[order_tree.Keyed]] = field(
+        default_factory=lambda: {bits: [] for bits in order_tree.LEVELS}
+    )
 
 
 async def seal_orders_if_due(context: AppContext) -> bool:
@@ -498,7 +483,7 @@ async def _scanned(connection: Connection) -> _Growing:
     return growing
 
 
-async def _hashed(connection: Connection, growing: _Growing) -> Hash:
+async def _hashed(connection: Connection, growing: _Growing) -> merkle.Hash:
     """The root; what is new of the hashes is noted."""
     since = -1 if growing.before is None else growing.before.size
     top = dict(
@@ -511,26 +496,28 @@ async def _hashed(connection: Connection, growing: _Growing) -> Hash:
             continue
         growing.changed[first].sort()  # so that they are kept, too, one behind the other
         below = range(first << order_tree_store.UPPER, (first + 1) << order_tree_store.UPPER)
-        groups = dict(await order_tree_store.kept_groups(connection, GROUPED, below, size=since))
+        groups = dict(
+            await order_tree_store.kept_groups(connection, order_tree.GROUPED, below, size=since)
+        )
         hashed = 0
         for place, members in _touched(growing, first):
-            groups[place] = folded(members, bits=BITS)
-            growing.groups[GROUPED].append((place, groups[place]))
+            groups[place] = order_tree.folded(members, bits=order_tree.BITS)
+            growing.groups[order_tree.GROUPED].append((place, groups[place]))
             hashed += len(members)
             if hashed >= REST_EVERY:
                 hashed = 0
                 await asyncio.sleep(0)
-        top[first] = _folded(groups, bits=GROUPED)
+        top[first] = _folded(groups, bits=order_tree.GROUPED)
         growing.groups[order_tree_store.UPPER].append((first, top[first]))
         growing.others[first].clear()
     return _folded(top, bits=order_tree_store.UPPER)
 
 
-def _folded(groups: Mapping[int, Hash], *, bits: int) -> Hash:
-    return folded(sorted(groups.items()), bits=bits)
+def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
+    return order_tree.folded(sorted(groups.items()), bits=bits)
 
 
-def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[Keyed]]]:
+def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
     """The groups below a first byte in which something changed, with all of their entries."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
@@ -543,5 +530,5 @@ def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[Keyed]]]
             group.sort()
             yield (
                 first << order_tree_store.UPPER | second,
-                [keyed(_PACKED.unpack(packed)) for packed in group],
+                [order_tree.keyed(_PACKED.unpack(packed)) for packed in group],
             )

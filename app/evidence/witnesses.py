@@ -43,19 +43,7 @@ from reconcile.instants import (
     format_known,
     plain_instant,
 )
-from reconcile.transparency.cosignatures import (
-    SIZE_TYPE,
-    VerifierKey,
-    add_checkpoint,
-    body_of,
-    cosigned_message,
-    read_cosigner,
-    read_signatures,
-    signatures_of,
-    stated_size,
-    timed_signature,
-)
-from reconcile.transparency.merkle import Hash, computed, consistency_spans, needed
+from reconcile.transparency import cosignatures, merkle
 
 CLOCK: Final[Duration] = 10 * MINUTE
 """By which a witness's clock may be off: its word on the time is what others go by later."""
@@ -86,7 +74,7 @@ CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
 class Witness:
     """One witness. `url`: before `/add-checkpoint`."""
 
-    key: VerifierKey
+    key: cosignatures.VerifierKey
     url: str = field(repr=False)
 
     @property
@@ -118,28 +106,30 @@ class WrongCosignature(Exception):
     """A note bears a signature in a witness's name that is not its own, or not of this note."""
 
 
-def cosigned_at(note: str, key: VerifierKey) -> Instant | None:
+def cosigned_at(note: str, key: cosignatures.VerifierKey) -> Instant | None:
     """When a witness has cosigned a checkpoint, as it says; None where it has not.
 
     Raises WrongCosignature where a line names its key and does not hold: C2SP signed-note.
     """
-    body, public, found = body_of(note), PublicKey(key.raw), None
-    for signature in signatures_of(note):
+    body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
+    for signature in cosignatures.signatures_of(note):
         if (signature.name, signature.key_id) != (key.name, key.id):
             continue
-        timed = timed_signature(signature.content)
-        if timed is None or not public.verifies(timed[1], cosigned_message(body, time=timed[0])):
+        timed = cosignatures.timed_signature(signature.content)
+        if timed is None or not public.verifies(
+            timed[1], cosignatures.cosigned_message(body, time=timed[0])
+        ):
             raise WrongCosignature(key.name)
         found = Instant(timed[0] * SECOND)
     return found
 
 
-def trusted_witnesses(given: Sequence[str]) -> list[VerifierKey]:
+def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
     """The keys that somebody names to verify with. Raises UsageError."""
-    found: list[VerifierKey] = []
+    found: list[cosignatures.VerifierKey] = []
     for text in given:
         try:
-            key = read_cosigner(text.strip())
+            key = cosignatures.read_cosigner(text.strip())
         except ValueError as error:
             raise UsageError(f"--witness: {text[:60]!r} {error}") from None
         if any(key.raw == other.raw for other in found):
@@ -340,7 +330,7 @@ class Cosigning:
             "POST",
             f"{witness.url}/add-checkpoint",
             headers={"content-type": "text/plain; charset=utf-8", "accept": "text/plain, */*"},
-            content=add_checkpoint(old=old, proof=proof, note=head.note),
+            content=cosignatures.add_checkpoint(old=old, proof=proof, note=head.note),
             limit_s=LIMIT_S,
             most=ANSWER_MAX,
         )
@@ -348,14 +338,14 @@ class Cosigning:
             return self._verified(witness, head, answer.body)  # 4
         return _refusal(answer, same=old == head.size)
 
-    async def _proof(self, old: int, size: int) -> list[Hash]:
+    async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
         """That the log of `size` leaves began with that of `old`; nothing where any log did."""
         if old in (0, size):
             return []
-        spans = consistency_spans(old, size=size)
+        spans = merkle.consistency_spans(old, size=size)
         async with self._context.store.reading() as connection:
-            kept = await log_store.kept_hashes(connection, needed(spans))
-        return [computed(span, kept) for span in spans]
+            kept = await log_store.kept_hashes(connection, merkle.needed(spans))
+        return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
         """Lines of other keys are passed over: C2SP tlog-witness."""
@@ -365,13 +355,13 @@ class Cosigning:
             return _Reply(problem="answer_not_in_form")
         own = [
             each.line
-            for each in read_signatures(lines)
+            for each in cosignatures.read_signatures(lines)
             if (each.name, each.key_id) == (witness.key.name, witness.key.id)
         ]
         if not own:
             return _Reply(problem="not_its_signature" if "— " in lines else "answer_not_in_form")
         try:
-            at = cosigned_at(f"{body_of(head.note)}\n{own[0]}\n", witness.key)
+            at = cosigned_at(f"{cosignatures.body_of(head.note)}\n{own[0]}\n", witness.key)
         except WrongCosignature:
             return _Reply(problem="not_its_signature")
         if at is None or abs(at - self._context.clock.now()) > CLOCK:
@@ -434,7 +424,7 @@ def _refusal(answer: Exchange, *, same: bool) -> _Reply:
         return _Reply(problem="unreachable", wait=asked_to_wait(answer.headers))
     if answer.status == 409:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        size = stated_size(answer.body) if kind == SIZE_TYPE else None
+        size = cosignatures.stated_size(answer.body) if kind == cosignatures.SIZE_TYPE else None
         if size is None:
             return _Reply(problem="log_is_another" if same else "answer_not_in_form")
         return _Reply(size=size)

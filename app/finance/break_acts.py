@@ -13,17 +13,8 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.access import operator_store
-from app.access.operators import Action, note_in_trail, permitted
+from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
-from app.access.proposals import (
-    Agree,
-    Agreed,
-    ProposalKind,
-    check_reason,
-    propose,
-    shown_in,
-)
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection
 from app.finance import break_store, run_store
@@ -263,7 +254,7 @@ async def finished_runs(
 # --- what people do about breaks ------------------------------------------------------------------
 
 
-_ACTIONS: Final[dict[Deed, Action]] = {
+_ACTIONS: Final[dict[Deed, operators.Action]] = {
     "assigned": "break_assigned",
     "commented": "break_commented",
     "accepted": "break_accepted",
@@ -392,7 +383,7 @@ async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
-        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await break_in(connection, name)
         value = doing.value
         if doing.deed == "matched":
@@ -409,7 +400,7 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
-        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await break_in(connection, name)
         _check_open(found)
         refund = doing.value == "refund"  # it accepts nothing
@@ -417,7 +408,7 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
         if because is None:
             await _write(context, connection, doing, who, found)
             return None
-        return await propose(
+        return await proposals.propose(
             connection,
             acceptance_kind(context),
             who=who,
@@ -439,7 +430,7 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
-        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await seen_breaks(connection, names)
         if mark_of(found) != seen:
             raise UsageError(
@@ -470,7 +461,7 @@ async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> No
 
 
 def _check_reason(doing: BreakAct) -> None:
-    check_reason(doing.reason, of="a break", needed=doing.deed != "assigned")
+    proposals.check_reason(doing.reason, of="a break", needed=doing.deed != "assigned")
 
 
 def _check_open(found: SeenBreak) -> None:
@@ -485,7 +476,7 @@ async def _write(
     who: operator_store.Operator,
     found: SeenBreak,
     *,
-    agreed: Agreed | None = None,
+    agreed: proposals.Agreed | None = None,
 ) -> None:
     """The step of the break, and its audit entry."""
     now, money = context.clock.now(), found.seen.money
@@ -505,7 +496,7 @@ async def _write(
     facts: dict[str, str | int] = {"amount": major_text(money), "currency": money.currency}
     if doing.value:
         facts["value"] = doing.value
-    await note_in_trail(
+    await operators.note_in_trail(
         connection,
         who,
         action=_ACTIONS[doing.deed],
@@ -516,10 +507,10 @@ async def _write(
     )
 
 
-def acceptance_kind(context: AppContext) -> ProposalKind:
+def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
     """Accepting a break, or keeping late money, of more than one person may accept alone."""
 
-    async def perform(proposal: Proposal, agree: Agree) -> None:
+    async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         deed: Deed = "settled" if proposal.given["deed"] == "settled" else "accepted"
         async with context.store.writing() as connection:
             await break_store.deciding_alone(connection)
@@ -530,13 +521,13 @@ def acceptance_kind(context: AppContext) -> ProposalKind:
             )
             await _write(context, connection, doing, agreed.who, found, agreed=agreed)
 
-    return ProposalKind(
+    return proposals.ProposalKind(
         name="accept_above_limit",
         title="Accept a break above the limit",
         action="break_accepted",
         subject_state=_break_state,
         perform=perform,
-        where=shown_in("breaks"),
+        where=proposals.shown_in("breaks"),
     )
 
 

@@ -18,28 +18,15 @@ from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
 from app.finance import bank_store, book_line_store, import_store, statement_store
-from app.finance.files.bank import BankForm
-from app.finance.files.bank_formats import open_bank_table
-from app.finance.files.books import (
-    REFERENCES,
-    REFUND_ALONE,
-    BookForm,
-    Form,
-    Understanding,
-    Understood,
-    story_of,
-)
-from app.finance.files.opening import digest_of, open_table
-from app.finance.files.presets import Asked, Chosen, Open, choose, choose_mapping
-from app.finance.files.shaping import Ignored
-from app.finance.files.statements import StatementForm
-from app.finance.files.tables import (
-    Problem,
-    RefusedTable,
-    SourceTable,
-    refuse_to_replace,
-    rejects_beside,
-    write_rejects,
+from app.finance.files import (
+    bank,
+    bank_formats,
+    books,
+    opening,
+    presets,
+    shaping,
+    statements,
+    tables,
 )
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import Unfit, name_references, unfit_references
@@ -83,7 +70,7 @@ class ImportForm:
     names: str
     compare: Write
     write: Write
-    opens: Open = open_table
+    opens: presets.Open = opening.open_table
 
     def too_many(self, other: int) -> str:
         """What a row is told that is equal to another one, of row `other`."""
@@ -94,7 +81,7 @@ class ImportForm:
 
 def _lines(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Rows of a book without what its orders were paid by, which is no part of a line."""
-    return [row[: -len(REFERENCES)] for row in rows]
+    return [row[: -len(books.REFERENCES)] for row in rows]
 
 
 async def _compare_lines(
@@ -140,7 +127,7 @@ BANK: Final = ImportForm(
     names="entry_reference",
     compare=bank_store.compare_bank,
     write=bank_store.write_bank,
-    opens=open_bank_table,
+    opens=bank_formats.open_bank_table,
 )
 
 FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK, STATEMENT, BANK)}
@@ -156,8 +143,8 @@ class Wanted:
     """
 
     path: Path
-    chosen: Chosen
-    form: Form
+    chosen: presets.Chosen
+    form: books.Form
     kind: ImportForm
     dry_run: bool = False
     rejects: Path | None = None
@@ -191,7 +178,7 @@ class Imported:
     changed: int = 0
     unchanged: int = 0
     rejected: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[tables.Problem] = field(default_factory=list)
     found: int = 0
     refused: bool = False
     number: int | None = None
@@ -203,7 +190,7 @@ class Imported:
     totals_found: int = 0
     preset: str | None = None
     notes: list[str] = field(default_factory=list)
-    ignored: Mapping[Ignored, int] = field(default_factory=dict)
+    ignored: Mapping[shaping.Ignored, int] = field(default_factory=dict)
     told_with: int = 0
 
     @property
@@ -218,7 +205,7 @@ class Imported:
             for (column, word), rows in self.ignored.items()
         ]
 
-    def note(self, problems: Sequence[Problem]) -> None:
+    def note(self, problems: Sequence[tables.Problem]) -> None:
         """Keep what is told, count the rest."""
         self.found += len(problems)
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
@@ -371,7 +358,7 @@ async def import_file(
     async with context.store.reading() as connection:
         who = await permitted(connection, by=by, action=wanted.kind.action)
     if wanted.rejects is not None:
-        refuse_to_replace(wanted.rejects)
+        tables.refuse_to_replace(wanted.rejects)
     with closing(_Reading(wanted, progress)) as reading:
         await reading.read()
         done = reading.done
@@ -416,7 +403,7 @@ class _Reading:
             self._sign()
             understanding = await self._read_rows()
             self._sign()
-        except RefusedTable as refused:
+        except tables.RefusedTable as refused:
             self.done.refused = True
             self._note([refused.problem])
         except OSError as error:
@@ -427,22 +414,22 @@ class _Reading:
 
     def _sign(self) -> None:
         """Remember which content it is. Raises RefusedTable where it became another one."""
-        digest = digest_of(self._wanted.path)
+        digest = opening.digest_of(self._wanted.path)
         if self.done.sha256 not in ("", digest):
-            raise RefusedTable(1, "the file changed while it was read: import it again")
+            raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
-    def _open(self) -> SourceTable:
+    def _open(self) -> tables.SourceTable:
         wanted = self._wanted
         return wanted.chosen.open(wanted.path, wanted.form, opens=wanted.kind.opens)
 
-    async def _read_rows(self) -> Understanding:
+    async def _read_rows(self) -> books.Understanding:
         wanted, done = self._wanted, self.done
         chosen = wanted.chosen
         done.preset = None if chosen.preset is None else chosen.preset.name
         done.notes += chosen.notes
         table = self._open()
-        understanding = Understanding(table, wanted.form, chosen.mapping)
+        understanding = books.Understanding(table, wanted.form, chosen.mapping)
         done.notes += table.notes
         done.passed_over = understanding.passed_over()
         for batch in table.batches():
@@ -461,10 +448,12 @@ class _Reading:
         done.ignored = dict(understanding.ignored())
         if not done.read:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
-            raise RefusedTable(table.heading_row, f"the file has a heading and no rows{left_out}")
+            raise tables.RefusedTable(
+                table.heading_row, f"the file has a heading and no rows{left_out}"
+            )
         return understanding
 
-    def _stage(self, found: Understood) -> None:
+    def _stage(self, found: books.Understood) -> None:
         """Keep rows, and of those that are not clear what they speak of, where that is clear: once
         put right it may be the true one of two."""
         self.staged.add(found.rows)
@@ -478,7 +467,7 @@ class _Reading:
             self.staged.add((*row[:said], *(None,) * (len(row) - said)) for row in claims)
             self._claims = self._claims or bool(claims)
 
-    def _look(self, understanding: Understanding) -> None:
+    def _look(self, understanding: books.Understanding) -> None:
         """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
         kind = self._wanted.kind
         if kind is not BOOK or self._tell_stories(understanding):
@@ -499,19 +488,19 @@ class _Reading:
             before = None
             self._note(
                 [
-                    Problem(row=one, column=column, sentence=kind.too_many(other))
+                    tables.Problem(row=one, column=column, sentence=kind.too_many(other))
                     for one, other in pairs
                 ]
             )
         if any_crowd:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
-    def _tell_stories(self, understanding: Understanding) -> bool:
+    def _tell_stories(self, understanding: books.Understanding) -> bool:
         """Bring together the rows of one order that add up; refuse refunds without their order.
         Returns whether any rows are of one order."""
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
-            several, story = True, story_of(rows)
+            several, story = True, books.story_of(rows)
             if story is not None:
                 stories.append(story)
                 parts += [row[0] for row in rows]
@@ -521,7 +510,9 @@ class _Reading:
         column, alone = understanding.name_of("amount"), list[int]()
         for rows in self.staged.negative("minor") if self._negative else ():
             alone += [row[0] for row in rows if row[2] != "entry"]
-        self._note([Problem(row=row, column=column, sentence=REFUND_ALONE) for row in alone])
+        self._note(
+            [tables.Problem(row=row, column=column, sentence=books.REFUND_ALONE) for row in alone]
+        )
         self.staged.drop(alone)
         return several
 
@@ -537,9 +528,9 @@ class _Reading:
 
     def tell_unfit(self, unfit: Sequence[Unfit]) -> None:
         """Note why these rows, or what they name, are not taken."""
-        self._note([Problem(row=row, column=None, sentence=said) for row, said in unfit])
+        self._note([tables.Problem(row=row, column=None, sentence=said) for row, said in unfit])
 
-    def _note(self, problems: Sequence[Problem]) -> None:
+    def _note(self, problems: Sequence[tables.Problem]) -> None:
         self.done.note(problems)
         if self._wanted.rejects is not None:
             self._problems.add((each.row, each.column, each.sentence) for each in problems)
@@ -551,11 +542,11 @@ class _Reading:
             return
         table = self._open()
         problems = (
-            Problem(row=row, column=column, sentence=sentence)
+            tables.Problem(row=row, column=column, sentence=sentence)
             for rows in self._problems.in_order()
             for row, column, sentence in rows
         )
-        write_rejects(wanted.rejects, table, problems)
+        tables.write_rejects(wanted.rejects, table, problems)
         self.done.rejects = printable(wanted.rejects.name)
 
 
@@ -563,7 +554,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRequest(Asked):
+class ImportRequest(presets.Asked):
     """What a person asks for: which file, how it is to be read, and what is to be done with it.
     Where a digest is said, nothing but the file that has it is taken.
 
@@ -590,11 +581,11 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    chosen = choose(request, "book", zone=context.zone)
+    chosen = presets.choose(request, "book", zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
-        form=BookForm(chosen.mapping, sources=sources),
+        form=books.BookForm(chosen.mapping, sources=sources),
         kind=BOOK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
@@ -613,11 +604,11 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    chosen = choose(request, "statement", zone=context.zone)
+    chosen = presets.choose(request, "statement", zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
-        form=StatementForm(chosen.mapping, source=source, own_orders=own_orders),
+        form=statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders),
         kind=STATEMENT,
         dry_run=request.dry_run,
         rejects=_rejects(request),
@@ -633,14 +624,14 @@ async def import_bank(
     progress: Progress = lambda done, total: None,
 ) -> Imported:
     """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does."""
-    chosen = choose_mapping(request, BankForm.FIELDS, zone=context.zone)
+    chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, zone=context.zone)
     if request.account:
         defaults = {**chosen.mapping.defaults, "account": request.account}
         chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
-        form=BankForm(chosen.mapping),
+        form=bank.BankForm(chosen.mapping),
         kind=BANK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
@@ -654,7 +645,7 @@ def _rejects(request: ImportRequest) -> Path | None:
         raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
     if not request.accept_good or request.dry_run:
         return None
-    return request.rejects or rejects_beside(request.path)
+    return request.rejects or tables.rejects_beside(request.path)
 
 
 async def past_import(context: AppContext, number: int) -> import_store.Import:

@@ -56,8 +56,7 @@ from app.orders import (
 from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, Helpers, in_order, in_process
 from app.orders.refold import CLAIM, decided
 from app.orders.reindex import renormalize
-from app.privacy import consistency_store, layers_store
-from app.privacy.replay_erasures import journal_state
+from app.privacy import consistency_store, layers_store, replay_erasures
 from app.providers.source import Source
 from app.receiving import delivery_log_store, due_store, inbox_store
 from app.receiving.context import AppContext
@@ -478,7 +477,7 @@ class _Check:
             self._report.add(problem)
 
     async def _erasures(self) -> None:
-        state = await journal_state(self._context)
+        state = await replay_erasures.journal_state(self._context)
         if state.problem is not None:
             self._report.add(state.problem)
         if state.pending:

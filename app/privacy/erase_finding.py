@@ -25,25 +25,8 @@ from app.evidence import attachment_store
 from app.finance import bank_store, book_line_store
 from app.orders import history_store, pending_session_store, retention_store
 from app.orders.customers import phones_of
-from app.privacy import erase_store
-from app.privacy.erase_rules import (
-    ErasureRules,
-    KeptData,
-    kept_order,
-    kept_since,
-    kept_unknown,
-    left_to_settle,
-)
-from app.privacy.erase_texts import (
-    BankText,
-    attachments_with,
-    bank_lines_with,
-    bare_reasons,
-    texts_that_stay,
-    texts_that_wait,
-)
+from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
-from app.privacy.prune import Settled, prune_orders
 from app.providers.source import Source
 from app.receiving import due_store, inbox_store, phone_store
 from app.receiving.context import AppContext
@@ -62,7 +45,7 @@ class Judging:
     """By what is judged, and when. `staying`: an order that stays, if any does. `until`: what came
     after it is not asked about; None: all is."""
 
-    rules: ErasureRules
+    rules: erase_rules.ErasureRules
     now: Instant
     staying: str | None
     until: Instant | None = None
@@ -77,9 +60,9 @@ class JudgedDeliveries:
     """Ids of what may go, and what stays."""
 
     going: list[str] = field(default_factory=list)
-    kept: list[KeptData] = field(default_factory=list)
+    kept: list[erase_rules.KeptData] = field(default_factory=list)
 
-    def add(self, name: str, kept: KeptData | None) -> None:
+    def add(self, name: str, kept: erase_rules.KeptData | None) -> None:
         """One more."""
         if kept is None:
             self.going.append(name)
@@ -97,11 +80,11 @@ async def judge_strays(
             continue
         name, heard = owned.delivery_id, owned.received_at
         if owned.unread:
-            kept = kept_unknown(
+            kept = erase_rules.kept_unknown(
                 name, heard, by.rules, why="unread", beside=by.staying, as_of=by.now
             )
         else:
-            kept = kept_since(name, heard, by.rules, as_of=by.now)
+            kept = erase_rules.kept_since(name, heard, by.rules, as_of=by.now)
         judged.add(name, kept)
     return judged
 
@@ -113,7 +96,7 @@ async def judge_refused(
     judged = JudgedDeliveries()
     for name, heard in await erase_store.rejections_that_hold(connection, [named]):
         if by.asks(heard):
-            kept = kept_unknown(
+            kept = erase_rules.kept_unknown(
                 name, heard, by.rules, why="refused", beside=by.staying, as_of=by.now
             )
             judged.add(name, None if kept is None else replace(kept, place="rejections.body"))
@@ -122,7 +105,7 @@ async def judge_refused(
 
 async def kept_wholes(
     connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
-) -> dict[str, KeptData]:
+) -> dict[str, erase_rules.KeptData]:
     """What must stay since it came in one body with an event that is not read yet: that is read
     from the whole body, which would go.
 
@@ -130,21 +113,23 @@ async def kept_wholes(
     going    stray deliveries that go, and so wait for nothing
     """
     unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
-    found, gone = dict[str, KeptData](), set(going)
+    found, gone = dict[str, erase_rules.KeptData](), set(going)
     for what, deliveries in brought.items():
         others = set[str]().union(*(unread.get(each, ()) for each in deliveries)) - gone
         if others:
-            found[what] = KeptData(what=what, why="beside_unread", detail=min(others))
+            found[what] = erase_rules.KeptData(what=what, why="beside_unread", detail=min(others))
     return found
 
 
-async def judge_set_aside(connection: Connection, named: re.Pattern[str]) -> list[KeptData]:
+async def judge_set_aside(
+    connection: Connection, named: re.Pattern[str]
+) -> list[erase_rules.KeptData]:
     """Accepted deliveries that nothing could read, and that hold what the pattern finds."""
     found = []
     for one in await run(connection, inbox_store.next_suspects, aside=True, limit=MOST_ASIDE):
         if named.search(one.record.decode("utf-8", "replace")):
             name = f"row {one.seq}" if one.item is None else one.item.delivery_id
-            found.append(KeptData(what=name, why="set_aside", place="suspects.record"))
+            found.append(erase_rules.KeptData(what=name, why="set_aside", place="suspects.record"))
     return found
 
 
@@ -183,20 +168,20 @@ class Erasure:
 
     subject: str
     phones: list[str] = field(repr=False, default_factory=list)
-    orders: list[Settled] = field(default_factory=list)
+    orders: list[prune.Settled] = field(default_factory=list)
     deliveries: list[str] = field(default_factory=list)
     brought: dict[str, list[str]] = field(default_factory=dict)
     notes: list[phone_store.PhoneNote] = field(repr=False, default_factory=list)
     rejections: list[str] = field(default_factory=list)
     book_lines: list[book_line_store.LineKey] = field(default_factory=list)
-    bank_lines: list[BankText] = field(repr=False, default_factory=list)
+    bank_lines: list[erase_texts.BankText] = field(repr=False, default_factory=list)
     attachments: list[attachment_store.AttachmentRecord] = field(repr=False, default_factory=list)
     reasons: int = 0
     staying: dict[str, list[str]] = field(default_factory=dict)
     stays: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
     requests: int = 0
-    kept: list[KeptData] = field(default_factory=list)
+    kept: list[erase_rules.KeptData] = field(default_factory=list)
     dry_run: bool = False
     by_index: bool = False
     tidied: bool = False
@@ -257,7 +242,7 @@ class ErasureFinder:
         self,
         context: AppContext,
         sources: Mapping[str, Source],
-        rules: ErasureRules,
+        rules: erase_rules.ErasureRules,
         progress: Callable[[int], None],
         *,
         until: Instant | None = None,
@@ -302,7 +287,9 @@ class ErasureFinder:
         erasure.book_lines = await book_line_store.lines_with(
             connection, phones=[digits], until=self._until
         )
-        erasure.bank_lines = await bank_lines_with(connection, [written], until=self._until)
+        erasure.bank_lines = await erase_texts.bank_lines_with(
+            connection, [written], until=self._until
+        )
         return await self._checked(connection, erasure)
 
     async def _indexed(self, connection: Connection) -> bool:
@@ -360,7 +347,9 @@ class ErasureFinder:
             connection, keys=[match_key(order)], until=self._until
         )
         patterns = [written_pattern(phone) for phone in erasure.phones]
-        erasure.bank_lines = await bank_lines_with(connection, patterns, until=self._until)
+        erasure.bank_lines = await erase_texts.bank_lines_with(
+            connection, patterns, until=self._until
+        )
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
@@ -378,10 +367,12 @@ class ErasureFinder:
         }
         held |= await erase_store.with_wholes(connection, brought)
         for order, deliveries in erasure.brought.items():
-            said = len(await bare_reasons(connection, deliveries, erasure.phones))
+            said = len(await erase_texts.bare_reasons(connection, deliveries, erasure.phones))
             erasure.reasons += said
             held |= {order} if said else set()
-        erasure.reasons += len(await bare_reasons(connection, erasure.deliveries, erasure.phones))
+        erasure.reasons += len(
+            await erase_texts.bare_reasons(connection, erasure.deliveries, erasure.phones)
+        )
         erasure.attachments = await self._attachments(connection, erasure)
         held |= {each.order for each in erasure.attachments}
         erasure.orders = [
@@ -392,8 +383,10 @@ class ErasureFinder:
         if not any(erasure.counts().values()):
             raise NotFoundError(f"nothing is kept of {erasure.subject}")
         all_of_them = {**erasure.staying, **erasure.brought}
-        erasure.stays = await texts_that_stay(connection, all_of_them, erasure.phones)
-        erasure.waits = await texts_that_wait(connection, erasure.staying, erasure.phones)
+        erasure.stays = await erase_texts.texts_that_stay(connection, all_of_them, erasure.phones)
+        erasure.waits = await erase_texts.texts_that_wait(
+            connection, erasure.staying, erasure.phones
+        )
         return erasure
 
     async def _attachments(
@@ -402,7 +395,9 @@ class ErasureFinder:
         """Of orders that go, and of others that name the number; those of orders that stay are
         needed, such as for a dispute, and stay with them."""
         written = [written_pattern(phone) for phone in erasure.phones]
-        found = await attachments_with(connection, erasure.brought, written, until=self._until)
+        found = await erase_texts.attachments_with(
+            connection, erasure.brought, written, until=self._until
+        )
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         return [each for each in found if each.order not in staying]
 
@@ -422,18 +417,20 @@ class ErasureFinder:
                     if self._until is None or delivery.received_at <= self._until
                 }
             )
-            to_do = await left_to_settle(connection, history, ledger)
-            kept = kept_order(history, ledger, self._rules, to_do=to_do)
+            to_do = await erase_rules.left_to_settle(connection, history, ledger)
+            kept = erase_rules.kept_order(history, ledger, self._rules, to_do=to_do)
             if kept is not None:
                 erasure.kept.append(kept)
                 erasure.staying[order] = ids
                 continue
             if any(written_pattern(phone).search(order) for phone in erasure.phones):
-                kept = KeptData(what=order, why="in_the_reference", place="events.order_ref")
+                kept = erase_rules.KeptData(
+                    what=order, why="in_the_reference", place="events.order_ref"
+                )
                 erasure.kept.append(kept)
             erasure.brought[order] = ids
             erasure.orders.append(
-                Settled(
+                prune.Settled(
                     order=order,
                     outcome=ledger.outcome,
                     last_heard=last_heard(history),
@@ -495,15 +492,17 @@ class Erasing:
     async def run(self, erasure: Erasure) -> None:
         """Empty it, in short transactions."""
         erasure.reasons = 0  # from here on: those that went
-        gone = {each.order: each for each in await prune_orders(self._context, erasure.orders)}
+        gone = {
+            each.order: each for each in await prune.prune_orders(self._context, erasure.orders)
+        }
         for each in erasure.orders:
             if each.order not in gone:
-                erasure.kept.append(KeptData(what=each.order, why="changed"))
+                erasure.kept.append(erase_rules.KeptData(what=each.order, why="changed"))
         changed = {each.order for each in erasure.orders} - gone.keys()
         stayed = {each: erasure.brought[each] for each in changed}
         erasure.staying |= stayed
         async with self._context.store.reading() as connection:
-            erasure.waits += await texts_that_wait(connection, stayed, erasure.phones)
+            erasure.waits += await erase_texts.texts_that_wait(connection, stayed, erasure.phones)
         erasure.attachments = [each for each in erasure.attachments if each.order not in changed]
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
@@ -530,7 +529,7 @@ class Erasing:
             async with self._context.store.writing() as connection:
                 await bank_store.rewrite_bank_texts(connection, texts)
 
-    async def _let_go(self, erasure: Erasure, settled: Settled) -> None:
+    async def _let_go(self, erasure: Erasure, settled: prune.Settled) -> None:
         deliveries = erasure.brought[settled.order]
         async with self._context.store.writing() as connection:
             await self._let_say(connection, erasure, deliveries)
@@ -555,7 +554,7 @@ class Erasing:
     async def _let_say(
         self, connection: Connection, erasure: Erasure, deliveries: Sequence[str]
     ) -> None:
-        reasons = await bare_reasons(connection, deliveries, erasure.phones)
+        reasons = await erase_texts.bare_reasons(connection, deliveries, erasure.phones)
         await erase_store.rewrite_reasons(connection, reasons)
         if reasons:
             await run(connection, log_queue_store.mark_read_again, deliveries)

@@ -20,8 +20,7 @@ from pydantic import AfterValidator
 
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.toml_file import TomlTable
-from app.finance.files.amounts import read_currencies
-from app.finance.files.books import BookForm, Form
+from app.finance.files import amounts, books, opening, statements, tables
 from app.finance.files.mapping import (
     MAX_BYTES,
     NONE,
@@ -33,20 +32,6 @@ from app.finance.files.mapping import (
     one_or_more,
     read_mapping,
 )
-from app.finance.files.opening import Check, XlsxTable, form_of, open_table
-from app.finance.files.statements import StatementForm
-from app.finance.files.tables import (
-    DELIMITERS,
-    SEARCHED_ROWS,
-    RefusedTable,
-    SourceTable,
-    UnclearCell,
-    cells_of_line,
-    encoding_of,
-    found_instead,
-    lines,
-    plain_name,
-)
 
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
@@ -56,8 +41,8 @@ NO_PRESET: Final = "none"
 PresetKind = Literal["book", "statement"]
 
 KINDS: Final[Mapping[PresetKind, Fields]] = {
-    "book": BookForm.FIELDS,
-    "statement": StatementForm.FIELDS,
+    "book": books.BookForm.FIELDS,
+    "statement": statements.StatementForm.FIELDS,
 }
 
 KIND_NAMES: Final[Mapping[PresetKind, str]] = {"book": "an order book", "statement": "a statement"}
@@ -76,9 +61,9 @@ class Mark:
 
     def fits(self, heading: Sequence[str]) -> bool:
         """Whether this heading has it."""
-        names = {plain_name(name) for name in heading}
-        return names.issuperset(map(plain_name, self.columns)) and names.isdisjoint(
-            map(plain_name, self.without)
+        names = {tables.plain_name(name) for name in heading}
+        return names.issuperset(map(tables.plain_name, self.columns)) and names.isdisjoint(
+            map(tables.plain_name, self.without)
         )
 
 
@@ -97,15 +82,16 @@ class Preset:
     source: Sequence[str]
     mapping: FileMapping
 
-    def check(self, table: SourceTable) -> None:
+    def check(self, table: tables.SourceTable) -> None:
         """Raises RefusedTable for a table that is another one."""
-        names = {plain_name(name) for name in table.heading}
-        missing = [name for name in self.mark.columns if plain_name(name) not in names]
+        names = {tables.plain_name(name) for name in table.heading}
+        missing = [name for name in self.mark.columns if tables.plain_name(name) not in names]
         if missing:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 table.heading_row,
                 f"this is not the file that the preset {self.name} reads ({self.title}): there is "
-                f"no column {', '.join(map(repr, missing))}{found_instead(missing, table.heading)}",
+                f"no column {', '.join(map(repr, missing))}"
+                f"{tables.found_instead(missing, table.heading)}",
             )
 
 
@@ -176,7 +162,7 @@ def read_preset(
     name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
 ) -> Preset:
     """The preset in a text. Raises UsageError with all that is wrong with it."""
-    fields = KINDS.get(_kind_in(text), BookForm.FIELDS)
+    fields = KINDS.get(_kind_in(text), books.BookForm.FIELDS)
     values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
     return Preset(
         name=name,
@@ -256,7 +242,7 @@ def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
     reading it tells why."""
     try:
         headings = list(_headings(path, encoding))
-    except (RefusedTable, TallyhookError, OSError):
+    except (tables.RefusedTable, TallyhookError, OSError):
         return []
     return [
         Recognized(name=name, kind=kind, title=title, columns=mark.columns, row=row)
@@ -283,17 +269,17 @@ def _marks() -> Sequence[tuple[str, PresetKind, str, Mark]]:
 
 def _headings(path: Path, encoding: str | None) -> Iterator[tuple[int, Sequence[str]]]:
     """What may be the heading: the first rows, under every delimiter."""
-    form = form_of(path)
+    form = opening.form_of(path)
     if form == "workbook":
-        yield from XlsxTable(path, sheet=None, recognize=len).first_rows()
+        yield from opening.XlsxTable(path, sheet=None, recognize=len).first_rows()
     if form != "text":
         return
     said = 0
-    for number, line in enumerate(lines(path, encoding_of(path, encoding)), 1):
+    for number, line in enumerate(tables.lines(path, tables.encoding_of(path, encoding)), 1):
         if line.strip():
             said += 1
-            yield from ((number, cells_of_line(line, mark)) for mark in DELIMITERS)
-        if said == SEARCHED_ROWS:
+            yield from ((number, tables.cells_of_line(line, mark)) for mark in tables.DELIMITERS)
+        if said == tables.SEARCHED_ROWS:
             return
 
 
@@ -322,8 +308,13 @@ class Open(Protocol):
     """Opens a file as a table; as `open_table` does, or so that it knows more formats."""
 
     def __call__(
-        self, path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
-    ) -> SourceTable: ...
+        self,
+        path: Path,
+        mapping: FileMapping,
+        fields: Fields,
+        *,
+        check: opening.Check | None = None,
+    ) -> tables.SourceTable: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,7 +329,9 @@ class Chosen:
     preset: Preset | None = None
     notes: Sequence[str] = ()
 
-    def open(self, path: Path, form: Form, *, opens: Open = open_table) -> SourceTable:
+    def open(
+        self, path: Path, form: books.Form, *, opens: Open = opening.open_table
+    ) -> tables.SourceTable:
         """The file's table. Raises as `open_table` does, also for a file of another export."""
         check = None if self.preset is None else self.preset.check
         return opens(path, self.mapping, form.FIELDS, check=check)
@@ -424,8 +417,8 @@ def _in_currency(mapping: FileMapping, request: Asked) -> FileMapping:
     if request.currency is None:
         return mapping
     try:
-        (code,) = read_currencies([request.currency])
-    except UnclearCell as error:
+        (code,) = amounts.read_currencies([request.currency])
+    except tables.UnclearCell as error:
         raise UsageError(f"--currency {error}") from None
     return replace(mapping, defaults={**mapping.defaults, "currency": code})
 
