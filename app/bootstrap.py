@@ -47,7 +47,7 @@ from app.core.process import affordable
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.seal import CheckpointSigner
-from app.monitoring.certificate import PublicCertificate, rest
+from app.monitoring.health import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
 from app.orders.set_aside import HOLDING

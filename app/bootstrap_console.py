@@ -42,9 +42,8 @@ from app.bootstrap_sources import accounts, compile_sources
 from app.child_processes import leave_signals_to_parent
 from app.config.settings import Settings
 from app.console.application import build_console
-from app.console.jobs import Checked, Work
 from app.console.uploads import Uploads
-from app.console.view import Console
+from app.console.view import Checked, Console, Work
 from app.core.errors import ConfigurationError, PortTaken, UsageError
 from app.core.hosts import is_loopback
 from app.core.ids import new_token

@@ -33,11 +33,11 @@ from app.database.postgresql import Purpose
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.dispute_case import CaseRequest
 from app.evidence.dispute_letter import Letter, LetterForm, letter_of, take_letter
+from app.finance.close_period import verify_periods
 from app.finance.match_rules import preview_rules
 from app.finance.report_period import report_period
 from app.finance.reports.journal import JournalFormat, write_journal
 from app.finance.reports.render import ReportFormat, render
-from app.finance.verify_periods import verify_periods
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.reporting.report import Scope

@@ -247,7 +247,7 @@ def _say_missing(case: Case) -> None:
 
 def _say_deadline(case: Case) -> None:
     """In the merchant's time."""
-    from app.core.local_times import local_text
+    from app.core.zones import local_text
 
     printing.note(local_text(case.deadline, printing.merchant_zone(), named=True))
 

@@ -31,7 +31,7 @@ def print_ledger(
 
     told  the records of the merchant's side, as JSON values
     """
-    from app.core.local_times import local_text
+    from app.core.zones import local_text
 
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
     printing.say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")

@@ -288,7 +288,7 @@ def check_months(
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Prove that closed months still follow from their evidence; exit code 1 where one does not."""
-    from app.finance.verify_periods import verify_periods
+    from app.finance.close_period import verify_periods
 
     async def work(context: AppContext, settings: Settings) -> list[Any]:
         return [each async for each in verify_periods(context, only=period, progress=advance)]
@@ -368,9 +368,8 @@ def run_one(
     """Do one entry now: reconcile, report, deliver. Exit code 1 where it came to nothing."""
     from app.bootstrap_ways import schedule_of
     from app.core.http import outgoing_client
-    from app.finance.delivering import LIMIT_S
     from app.finance.scheduled import claimed_run, time_document
-    from app.finance.scheduled_work import run_claimed, run_now
+    from app.finance.scheduled_work import LIMIT_S, run_claimed, run_now
     from reconcile.instants import parse_instant
 
     async def work(context: AppContext, settings: Settings) -> Mapping[str, Any] | None:

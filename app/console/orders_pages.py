@@ -1,6 +1,7 @@
-"""Pages of orders, the newest, those that a text finds, and one order whole; and of deliveries:
-what arrived, newest first, and one of them with its headers masked and, of a refused one, the
-mistake that would explain it.
+"""Pages of what arrives. Now: outcomes, arrivals of the last hour, alarms, what waits for a person,
+the store. Orders: the newest, those that a text finds, and one order whole. Deliveries: what
+arrived, newest first, and one of them with its headers masked and, of a refused one, the mistake
+that would explain it.
 
 One order: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 everything it rests on
 """
@@ -13,16 +14,97 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.access.bookmarks import ORDER, bookmarks_of
+from app.console.proposals_pages import shown_kinds
 from app.console.view import ROWS, Document, View
 from app.console.words import VERDICTS as SENTENCES
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_acts import breaks_of
+from app.monitoring.alarm_messages import owners_of
+from app.monitoring.health import COUNTED, overview
+from app.monitoring.watchdog import alarms
 from app.orders import delivery_log, find_orders, notify_shop, order_notes, read_orders
+from app.orders.delivery_log import arrivals_by_minute
+from app.orders.read_orders import newest_orders
 from app.receiving.diagnose import diagnose_delivery
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import FINDING_CODES
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
+
+# --- Now ------------------------------------------------------------------------------------------
+
+GROUPS: Final = {
+    "paid": ("succeeded",),
+    "under_way": ("authorized", "pending", "not_attempted"),
+    "not_paid": ("failed", "canceled", "expired", "timed_out"),
+    "given_back": ("refunded", "partially_refunded", "charged_back"),
+    "needs_a_person": ("unresolved", "disputed"),
+}
+"""Outcomes as a person counts them."""
+
+SHOWN: Final = 5
+"""Orders of each kind that wait for a person."""
+
+
+async def now_document(view: View) -> Document:
+    """GET /"""
+    state = await overview(view.context)
+    waiting = [
+        *await newest_orders(view.context, limit=SHOWN, outcome="unresolved"),
+        *await newest_orders(view.context, limit=SHOWN, outcome="disputed"),
+        *await newest_orders(view.context, limit=SHOWN, finding="held_back"),
+    ]
+    rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
+    found = await alarms(view.console.watched)
+    waits = await view.console.proposals.waiting(kinds=shown_kinds(view))
+    proposals = len(waits) if view.person.may_read("proposals") else None
+    owners = await owners_of(view.context, found)
+    return {
+        "at": format_instant(view.context.clock.now()),
+        "groups": {
+            name: sum(state.outcomes.get(word, 0) for word in words)
+            for name, words in GROUPS.items()
+        },
+        "outcomes": {word: count for word, count in state.outcomes.items() if count},
+        "orders": sum(state.outcomes.values()),
+        "arrivals": [
+            {"minute": format_instant(minute), "taken": taken, "refused": refused}
+            for minute, taken, refused in await arrivals_by_minute(view.context)
+        ],
+        "alarms": [
+            {
+                "name": name,
+                "reason": alarm.reason,
+                "sentence": alarm.sentence,
+                "since": None if alarm.since is None else format_instant(alarm.since),
+                "owner": _owner(owners.get(name)),
+            }
+            for name, alarm in found.items()
+        ],
+        "proposals": proposals,
+        "waiting": [row_of(each) for each in rows.values()],
+        "state": {
+            "unread": state.unread,
+            "due": state.due,
+            "set_aside": state.aside,
+            "notifications_waiting": state.notifications[0],
+            "notifications_dead": state.notifications[1],
+            "counted_up_to": COUNTED,
+            "sealed": state.sealed[0],
+            "unsealed": state.sealed[1],
+            "free_bytes": state.free,
+        },
+    }
+
+
+def _owner(taken: Any) -> dict[str, Any] | None:
+    """Who is at an alarm; None: nobody has said so."""
+    if taken is None:
+        return None
+    return {"name": taken.owner, "state": taken.state, "at": format_instant(taken.at)}
+
+
+# --- orders ---------------------------------------------------------------------------------------
 
 CHOOSE: Final = ("numbers",)
 """What orders may be chosen for, by those whose role may do it."""

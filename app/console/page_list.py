@@ -15,7 +15,7 @@ from app.console import (
     service_pages,
     setup_pages,
 )
-from app.console.now_page import now_document
+from app.console.orders_pages import now_document
 from app.console.view import Page
 
 PAGES: Final = (

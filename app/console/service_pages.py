@@ -14,8 +14,7 @@ from urllib.parse import urlencode
 from app.access.operators import AFTER_ALL, MAY, ROLES, known_operators, retire_operator, trail
 from app.access.sessions import end_sessions, invite_operator, sign_in_states
 from app.access.tokens import TOKEN_SCOPES, UNNAMED, issue_token, known_tokens, withdraw_token
-from app.console.jobs import Checked
-from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
+from app.console.view import ROWS, ActionResult, Asked, Checked, Document, Field, View
 from app.console.words import ACTIONS, NOTIFICATIONS
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document

@@ -28,8 +28,8 @@ from typing import Any, Final, Literal
 from app.access.operators import note_in_trail, who_may
 from app.core import pages
 from app.core.errors import UsageError
-from app.core.local_times import local_text
 from app.core.text import counted
+from app.core.zones import local_text
 from app.evidence import keys
 from app.evidence.attachments import KIND_WORDS, bytes_of
 from app.evidence.dispute import FAMILY_WORDS, STATE_WORDS

@@ -14,7 +14,7 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
-from app.evidence import attachment_store, prove_sealed, sealed_parts, verify
+from app.evidence import attachment_store, prove_sealed, verify
 from app.evidence.attachments import bytes_of as attached_bytes
 from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.witnesses import Witnesses
@@ -122,7 +122,7 @@ class Dossier:
     revisions: tuple[published_store.Published, ...]
     profiles: tuple[Profiled, ...]
     lines: tuple[Mapping[str, Any], ...]
-    sealed: sealed_parts.SealedParts
+    sealed: prove_sealed.SealedParts
     masking: Masking
     phones: frozenset[str] = field(default=frozenset(), repr=False)
     full: bool
@@ -364,8 +364,8 @@ async def gather_dossier(
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
         lines=lines,
-        sealed=sealed_parts.masked_readings(
-            sealed_parts.masked_leaves(sealed, masking), known=known, masked=masked
+        sealed=prove_sealed.masked_readings(
+            prove_sealed.masked_leaves(sealed, masking), known=known, masked=masked
         ),
         masking=masking,
         phones=phones,
@@ -424,22 +424,22 @@ async def _sealed(
     *,
     as_of: Instant,
     witnesses: Witnesses | None,
-) -> sealed_parts.SealedParts:
+) -> prove_sealed.SealedParts:
     """Proofs against the first checkpoint that covers all that is sealed of it and that enough
     witnesses have cosigned, and until one is, against the first that covers it: always the same."""
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(others)
     _refuse_more(len(subjects), prove_sealed.AT_ONCE, "deliveries, records and revisions")
-    found = await sealed_parts.leaves_for_bundle(connection, history, subjects, as_of=as_of)
+    found = await prove_sealed.leaves_for_bundle(connection, history, subjects, as_of=as_of)
     unsealed = tuple(sorted(subjects - found.leaves.keys()))
     if not found.leaves:
-        return sealed_parts.SealedParts(unsealed=unsealed)
+        return prove_sealed.SealedParts(unsealed=unsealed)
     _refuse_more(len(found.leaves), prove_sealed.AT_ONCE, "leaves of the log")
     proofs = await prove_sealed.proofs_of(
         connection, found.leaves.keys(), earliest=True, witnesses=witnesses
     )
     known = await log_store.identity(connection)
-    return sealed_parts.SealedParts(
+    return prove_sealed.SealedParts(
         checkpoint=await prove_sealed.with_cosignatures(connection, proofs.note),
         leaves=tuple(_leaf(each) for each in proofs.proofs),
         unsealed=unsealed,
@@ -451,8 +451,8 @@ async def _sealed(
     )
 
 
-def _leaf(proof: prove_sealed.InclusionProof) -> sealed_parts.ProvenLeaf:
-    return sealed_parts.ProvenLeaf(
+def _leaf(proof: prove_sealed.InclusionProof) -> prove_sealed.ProvenLeaf:
+    return prove_sealed.ProvenLeaf(
         index=proof.number,
         subject=proof.subject,
         text=canonical_json(proof.leaf).decode(),

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Final
 
-from app.core.local_times import local_text
 from app.core.pages import page
-from app.core.zones import wall_clock
+from app.core.zones import local_text, wall_clock
 from reconcile.instants import Instant, format_duration, format_instant, moment_of, parse_instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.explain import explain, finding_text

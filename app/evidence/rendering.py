@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import reconcile
-from app.core import local_times, pages, zones
+from app.core import pages, zones
 from app.core.pages import TEMPLATES
 from app.evidence.letter import LetterFacts, Times, letter
 from reconcile.ledger.explain import explain
@@ -210,7 +210,7 @@ def program() -> str:
         ),
         *(TEMPLATES / name for name in _PAGES),
     ]
-    files += [Path(str(each.__file__)) for each in (pages, local_times, zones)]
+    files += [Path(str(each.__file__)) for each in (pages, zones)]
     digest = hashlib.sha256(f"{version('jinja2')} {version('markupsafe')}".encode())
     for file in sorted(files, key=lambda each: (each.parent.name, each.name)):
         digest.update(hashlib.sha256(file.read_bytes()).digest())

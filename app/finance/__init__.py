@@ -8,7 +8,6 @@ __all__ = (
     "break_choice",
     "close_period",
     "closed_periods",
-    "delivering",
     "files.presets",
     "imports",
     "ledger_line_store",
@@ -22,7 +21,6 @@ __all__ = (
     "scheduled",
     "scheduled_store",
     "scheduled_work",
-    "verify_periods",
     "withdraw_import",
     "worklist",
 )

@@ -35,8 +35,8 @@ from reconcile.matching.breaks import (
     life,
     next_step,
 )
+from reconcile.matching.candidates import REASON_WORDS, WEIGHTS, Suggestion, suggestions
 from reconcile.matching.rows import name_of
-from reconcile.matching.suggest import REASON_WORDS, WEIGHTS, Suggestion, suggestions
 from reconcile.money import Money, major_text, to_json
 
 # --- breaks for whoever looks ---------------------------------------------------------------------

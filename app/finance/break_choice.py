@@ -22,8 +22,8 @@ from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES, BreakCause, State
+from reconcile.matching.candidates import the_one
 from reconcile.matching.rows import name_of
-from reconcile.matching.suggest import the_one
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 # --- what is said of them -------------------------------------------------------------------------

@@ -32,10 +32,9 @@ from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
 from reconcile.matching.bank import BankLeg, BankLine, Payout
-from reconcile.matching.joined import joined_dates
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.match import Decision, Matching
-from reconcile.matching.period import Period, within
+from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow, ledger_line_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.tally import Group

@@ -3,7 +3,7 @@
     1 due      what was due last and is not done, of each entry           app.core.schedule
     2 claim    a row with a lease: of several workers one has it
     3 do       reconcile; report as of the claim's instant                scheduled_work.py
-    4 deliver  each way; each that is done is noted, with an entry of     delivering.py
+    4 deliver  each way; each that is done is noted, with an entry of     scheduled_work.py
                the trail, in one transaction
     5 end      done, or failed with a reason and when it is tried again
 

@@ -2,7 +2,6 @@
 
 __all__ = (
     "alarm_messages",
-    "certificate",
     "health",
     "preflight",
     "watchdog",

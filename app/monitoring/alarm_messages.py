@@ -29,9 +29,9 @@ import structlog
 from app.access.operators import note_in_trail, permitted
 from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed, NotFoundError
-from app.core.local_times import local_text
 from app.core.mail import MailServer
-from app.monitoring import alarm_store
+from app.core.zones import local_text
+from app.monitoring import monitoring_store
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -70,7 +70,7 @@ class AlarmNotice:
     """What is told: that an alarm is raised, or that it is over. Makes the post, whose times are
     UTC, and the mail, whose times are those of `zone`."""
 
-    message: alarm_store.AlarmMessage
+    message: monitoring_store.AlarmMessage
     merchant: str
     zone: tzinfo
 
@@ -187,30 +187,32 @@ class AlarmMessages:
         """Note which alarms the watchdog sees now."""  # (1)
         now = self._context.clock.now()
         async with self._context.store.reading() as connection:
-            if not lasting and not await alarm_store.any_lasts(connection):
+            if not lasting and not await monitoring_store.any_lasts(connection):
                 return
         async with self._context.store.writing() as connection:
             for name, alarm in lasting.items():
                 for way in self._ways:
-                    await alarm_store.put_seen(connection, _message(name, alarm, way=way, now=now))
-            await alarm_store.put_over(connection, unseen_since=now - OVER_AFTER, now=now)
+                    await monitoring_store.put_seen(
+                        connection, _message(name, alarm, way=way, now=now)
+                    )
+            await monitoring_store.put_over(connection, unseen_since=now - OVER_AFTER, now=now)
 
     async def tell_due(self) -> int:
         """Tell what is due. Returns how much of it was told."""
         now = self._context.clock.now()
         async with self._context.store.reading() as connection:
-            due = await alarm_store.messages_due(connection, now)
+            due = await monitoring_store.messages_due(connection, now)
         return sum([await self._tell(message, now) for message in due])
 
-    async def _tell(self, message: alarm_store.AlarmMessage, now: Instant) -> bool:
+    async def _tell(self, message: monitoring_store.AlarmMessage, now: Instant) -> bool:
         async with self._context.store.writing() as connection:  # (2)
-            if not await alarm_store.claim_message(connection, message, until=now + LEASE):
+            if not await monitoring_store.claim_message(connection, message, until=now + LEASE):
                 return False
         way = self._ways.get(message.way)
         unsaid = message.over_at is not None and message.told_at is None
         if way is None or unsaid:  # not set up any more; or over before it was told
             async with self._context.store.writing() as connection:
-                await alarm_store.delete_message(connection, message)
+                await monitoring_store.delete_message(connection, message)
             return False
         try:
             told = AlarmNotice(
@@ -225,23 +227,25 @@ class AlarmMessages:
             return False
         async with self._context.store.writing() as connection:  # (4)
             if message.over_at is None:
-                await alarm_store.put_notified(connection, message, now=self._context.clock.now())
+                await monitoring_store.put_notified(
+                    connection, message, now=self._context.clock.now()
+                )
             else:
-                await alarm_store.delete_message(connection, message)
+                await monitoring_store.delete_message(connection, message)
         return True
 
-    async def _try_again(self, message: alarm_store.AlarmMessage) -> None:
+    async def _try_again(self, message: monitoring_store.AlarmMessage) -> None:
         now = self._context.clock.now()
         async with self._context.store.writing() as connection:
             if message.over_at is not None and now - message.over_at > GIVE_UP_AFTER:
-                await alarm_store.delete_message(connection, message)
+                await monitoring_store.delete_message(connection, message)
                 return
             pause = min(FIRST_PAUSE * 2 ** min(message.tries, 10), LONGEST_PAUSE)
-            await alarm_store.put_failed(connection, message, again_at=now + pause)
+            await monitoring_store.put_failed(connection, message, again_at=now + pause)
 
 
-def _message(name: str, alarm: Alarm, *, way: str, now: Instant) -> alarm_store.AlarmMessage:
-    return alarm_store.AlarmMessage(
+def _message(name: str, alarm: Alarm, *, way: str, now: Instant) -> monitoring_store.AlarmMessage:
+    return monitoring_store.AlarmMessage(
         alarm=name,
         way=way,
         reason=alarm.reason,
@@ -276,9 +280,9 @@ async def take_alarm(
     async with context.store.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="alarm_taken")
-        await alarm_store.put_alarm_owner(
+        await monitoring_store.put_alarm_owner(
             connection,
-            alarm_store.AlarmOwner(
+            monitoring_store.AlarmOwner(
                 alarm=name, reason=alarm.reason, owner=who.name, state=state, at=now
             ),
         )
@@ -295,10 +299,10 @@ async def take_alarm(
 
 async def owners_of(
     context: AppContext, lasting: Mapping[str, Alarm]
-) -> dict[str, alarm_store.AlarmOwner]:
+) -> dict[str, monitoring_store.AlarmOwner]:
     """Who is at which of the alarms that last."""
     async with context.store.reading() as connection:
-        found = await alarm_store.alarm_owners(connection)
+        found = await monitoring_store.alarm_owners(connection)
     return {each.alarm: each for each in found if _lasts(each, lasting)}
 
 
@@ -306,14 +310,16 @@ async def forget_owners(context: AppContext, lasting: Mapping[str, Alarm]) -> No
     """Forget who was at alarms that are over, or that were raised anew for another reason."""
     async with context.store.reading() as connection:
         over = [
-            each for each in await alarm_store.alarm_owners(connection) if not _lasts(each, lasting)
+            each
+            for each in await monitoring_store.alarm_owners(connection)
+            if not _lasts(each, lasting)
         ]
     if over:
         async with context.store.writing() as connection:
             for each in over:
-                await alarm_store.delete_alarm_owner(connection, each)
+                await monitoring_store.delete_alarm_owner(connection, each)
 
 
-def _lasts(taken: alarm_store.AlarmOwner, lasting: Mapping[str, Alarm]) -> bool:
+def _lasts(taken: monitoring_store.AlarmOwner, lasting: Mapping[str, Alarm]) -> bool:
     alarm = lasting.get(taken.alarm)
     return alarm is not None and alarm.reason == taken.reason

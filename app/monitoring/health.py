@@ -1,8 +1,10 @@
-"""The state of the store in a few numbers; also the proof that it can be read."""
+"""The state of the store in a few numbers, which is also the proof that it can be read; and when
+the certificate of the public URL ends, as strangers see it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +15,7 @@ from app.database.statements import run
 from app.monitoring import monitoring_store
 from app.orders import counter_store, notification_store
 from app.privacy.backup_moment import last_backup
+from app.providers.provider_client import trusted_until
 from app.receiving import append_store, due_store, inbox_store
 from app.receiving.context import AppContext
 from app.receiving.inbox_queue import FAULTS
@@ -20,6 +23,43 @@ from app.receiving.refusals import RefusedAges
 from app.sealing import departure_store, log_queue_store
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
+
+# --- the certificate ------------------------------------------------------------------------------
+
+AGAIN_S: Final = 86_400.0
+"""Seconds from an answer to the next look: certificates are renewed weeks before they end."""
+
+UNANSWERED_S: Final = 3_600.0
+"""Seconds to the next look where nobody answered."""
+
+Look = Callable[[str], Awaitable[Instant | None]]
+
+
+class PublicCertificate:
+    """What was last seen of it by this process.
+
+    ends  EARLIEST where strangers do not trust it; None where nobody has answered yet
+    """
+
+    def __init__(self, url: str, *, look: Look = trusted_until) -> None:
+        """look: see `trusted_until`."""
+        self._url, self._look = url, look
+        self.ends: Instant | None = None
+
+    async def look(self) -> int:
+        """Look once. Returns whether somebody answered; what was seen before stays if not."""
+        ends = await self._look(self._url)
+        if ends is not None:
+            self.ends = ends
+        return int(ends is not None)
+
+
+def rest(answered: int) -> float:
+    """Seconds to the next look."""
+    return AGAIN_S if answered else UNANSWERED_S
+
+
+# --- the store ------------------------------------------------------------------------------------
 
 COUNTED: Final = 100_000
 """Orders that are due, notifications, and what waits to be sealed are counted up to here whenever

@@ -23,9 +23,9 @@ from app.api.report_routes import Makes
 from app.config.settings import Settings
 from app.core.problems import TYPE, problem_body
 from app.finance import closed_periods
+from app.finance.close_period import VerifiedPeriods
 from app.finance.match_rules import rules_document, save_rules
 from app.finance.period_store import Closed
-from app.finance.verify_periods import VerifiedPeriods
 from app.orders.notify_shop import notification_body
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet

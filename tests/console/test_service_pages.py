@@ -51,9 +51,9 @@ async def test_what_waits_is_counted_so_far_and_no_further(
     async with console.signed_in("support") as client:
         whole = (await client.get("/now.json")).json()["state"]["unsealed"]
         monkeypatch.setattr("app.monitoring.health.COUNTED", whole)
-        monkeypatch.setattr("app.console.now_page.COUNTED", whole)
+        monkeypatch.setattr("app.console.orders_pages.COUNTED", whole)
         more = shown((await client.get("/")).text)
-        monkeypatch.setattr("app.console.now_page.COUNTED", whole + 1)
+        monkeypatch.setattr("app.console.orders_pages.COUNTED", whole + 1)
         all_of_them = shown((await client.get("/")).text)
     assert whole > 0
     assert f"{whole} or more waiting" in more

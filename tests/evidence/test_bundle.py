@@ -17,7 +17,7 @@ from app.evidence import gather_evidence
 from app.evidence.bundle import bundle_of
 from app.evidence.gather_evidence import Dossier
 from app.evidence.keys import EvidenceKey
-from app.evidence.sealed_parts import SealedParts
+from app.evidence.prove_sealed import SealedParts
 from app.evidence.verify import MANIFEST, NAME, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.record_store import add_records

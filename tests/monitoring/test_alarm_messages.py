@@ -28,7 +28,7 @@ from app.monitoring.alarm_messages import (
     PostsAlarms,
     TellsAlarms,
 )
-from app.monitoring.alarm_store import claim_message, messages_due
+from app.monitoring.monitoring_store import claim_message, messages_due
 from app.monitoring.watchdog import REST_S
 from app.providers.profile import load_profile
 from app.providers.source import Source

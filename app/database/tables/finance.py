@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Index, text
 
-from app.database.tables.base import CLUSTERED, STRICT, Table, big_column, blob_column, text_column
+from app.database.tables.core import CLUSTERED, STRICT, Table, big_column, blob_column, text_column
 
 
 class LedgerLineRow(Table, table=True):

@@ -15,10 +15,9 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from app.core.local_times import local_text
 from app.core.pages.charts import Series, bars, stacked
 from app.core.text import counted
-from app.core.zones import wall_clock, zone_named
+from app.core.zones import local_text, wall_clock, zone_named
 from reconcile.instants import DAY, MINUTE, TICK, Instant, format_duration, format_instant
 from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
