@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from app.api.finance_schemas import JOURNAL_TYPES
+from app.api.document_schemas import JOURNAL_TYPES
 from app.api.openapi_parts import (
     AFTER,
     ALL_SCHEMAS,
