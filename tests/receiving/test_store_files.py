@@ -312,14 +312,14 @@ async def test_the_inbox_is_left_as_it_was_where_it_is_not_ours(tmp_path: Path) 
     async with opened(url):
         pass
     inbox = path_of(tmp_path / "t.db")
-    for sql, said in (
+    for sql, why in (
         ("UPDATE meta SET value='live' WHERE name='environment'", "belongs to live"),
         ("CREATE TABLE more (a)", "is no inbox of ours"),
     ):
         kept = inbox.read_bytes()
         with closing(sqlite3.connect(inbox)) as other, other:
             other.execute(sql)
-        with pytest.raises(ConfigurationError, match=said):
+        with pytest.raises(ConfigurationError, match=why):
             async with opened(url):
                 pass
         inbox.write_bytes(kept)
