@@ -380,8 +380,8 @@ def _recorded(done: int, of: int) -> None:
 
 def judged(player: Player, folder: Path, change: Change, told: Recording) -> str:
     """What the tests say of one change, in words; afterwards the folder is as it was. Where one has
-    failed, it and those before it have to pass without the change, and where none has, all that
-    were to be played have to be there: else it is `unsure`."""
+    failed, it and those before it have to pass without the change, where they took too long all of
+    them have to, and where they passed all have to be there: else it is `unsure`."""
     choice = told.choice(change)
     limit_s = told.limit_s(choice.tests)
     with applied(folder, change):
@@ -394,8 +394,8 @@ def judged(player: Player, folder: Path, change: Change, told: Recording) -> str
             state = player.play(choice.tests, limit_s=limit_s, module=change.path)
             failed, missing = player.failed, player.missing
     word: str = "unsure" if missing and state == "survived" else state
-    if failed:
-        before = choice.tests[: choice.tests.index(failed) + 1]
+    if failed or state == "killed by time":
+        before = choice.tests[: choice.tests.index(failed) + 1] if failed else choice.tests
         word = state if player.play(before, limit_s=limit_s) == "survived" else "unsure"
     by = failed or ("what is run while tests are collected" if state == "killed" else "")
     seen = f"by {by}" if by else f"{choice.own} run the line, {len(choice.tests)} played"
