@@ -103,6 +103,7 @@ PARTS: Final = {
             "tests/privacy/test_erase_kept.py",
             "tests/privacy/test_erase_words.py",
             "tests/privacy/test_markers.py",
+            "tests/privacy/test_numbers_in_texts.py",
             "tests/console/test_support_pages.py",
             "tests/cli/test_restore_erased.py",
             "tests/cli/test_people_and_data.py",

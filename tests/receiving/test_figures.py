@@ -112,4 +112,4 @@ def test_a_trial_is_a_delivery_that_touches_every_table() -> None:
     trial, found = append_store.TRIAL, append_store.TRIAL.event
     assert found is not None
     assert {found.order, found.session, found.payment, found.source} == {"trial"}
-    assert (len(trial.digest), len(found.digest), trial.received_at) == (64, 64, 0)
+    assert trial.received_at == 0
