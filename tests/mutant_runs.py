@@ -36,6 +36,9 @@ to be recorded."""
 TO_COLLECT_S: Final = 120.0
 """Longest that pytest may take until it waits; a change can make an import endless."""
 
+TO_RUN_S: Final = 60
+"""Longest that one test may take: what has no end is known by it, where there is pytest-timeout."""
+
 ASKED_EVERY_S: Final = 0.02
 
 State = Literal["killed", "killed by time", "survived"]
@@ -52,7 +55,8 @@ class Player:
         """Of `folder`; `recorded` names the modules whose lines `record` is to tell."""
         asks, self._ask = os.pipe()
         answer, answers = os.pipe()
-        words = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", __name__, *tests]
+        words = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", __name__]
+        words += ["-o", f"timeout={TO_RUN_S}", *tests]
         told = json.dumps([asks, answers, [str(folder / each) for each in recorded]])
         self._running = subprocess.Popen(
             [sys.executable, *words],
