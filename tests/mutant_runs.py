@@ -76,6 +76,9 @@ class Player:
         """The test that failed last, and how many that were to be played are not there."""
 
     def __enter__(self) -> Player:
+        """Wait until it has collected them, or has ended: what it imports is as the files are now,
+        whatever becomes of them afterwards."""
+        self._received(time.monotonic() + TO_COLLECT_S)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -202,6 +205,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if session.testsfailed:
         return
     gc.unfreeze()  # functions are looked for among all objects
+    _tell(ready=True)
     with open(_asks, encoding="utf-8") as asks:
         for line in asks:
             job = json.loads(line)

@@ -397,7 +397,8 @@ def judged(player: Player, folder: Path, change: Change, told: Recording) -> str
     word: str = "unsure" if missing and state == "survived" else state
     if failed or state == "killed by time":
         before = choice.tests[: choice.tests.index(failed) + 1] if failed else choice.tests
-        word = state if player.play(before, limit_s=limit_s) == "survived" else "unsure"
+        without = player.play(before, limit_s=limit_s)
+        word = state if without == "survived" else f"unsure, {without} without by {player.failed}"
     by = failed or ("what is run while tests are collected" if state == "killed" else "")
     seen = f"by {by}" if by else f"{choice.own} run the line, {len(choice.tests)} played"
     return f"{word:14} {change}   [{seen}]"

@@ -91,8 +91,10 @@ def test_a_change_is_played_with_the_tests_that_run_its_line(
     (tmp_path / "test_it.py").write_text(TESTS)
     changes = {str(each).partition(": ")[2]: each for each in changes_of("made.py", MADE)}
     with Player(tmp_path, ["test_it.py"], recorded=["made.py"]) as player:
+        (tmp_path / "made.py").write_text("no Python")  # what is collected is as it was before
         done: list[tuple[int, int]] = []
         assert player.record(tmp_path / "told", ["test_it.py"], lambda *told: done.append(told))
+        (tmp_path / "made.py").write_bytes(MADE)
         told = Recording.of(**json.loads((tmp_path / "told").read_text()))
         every = ["test_it.py::test_it", "test_it.py::test_some", "test_it.py::test_most"]
         assert (done, list(told.seconds)) == ([(1, 3), (2, 3), (3, 3)], every)
