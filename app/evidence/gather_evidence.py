@@ -346,12 +346,9 @@ async def gather_dossier(
         lines = await _lines(connection, known, instant, providers)
         asked = await phones_of(connection, order, sources=providers.sources, most=0)
         attached = await _attached(connection, order, instant) if attachments else None
+        subjects = _subjects(revisions, attached or ())
         sealed = await _sealed(
-            connection,
-            known,
-            _subjects(revisions, attached or ()),
-            as_of=instant,
-            witnesses=providers.witnesses,
+            connection, known, subjects, as_of=instant, witnesses=providers.witnesses
         )
     told = retold(rows, providers.accounts)
     phones = frozenset({*asked, *phones_stated(told, providers.sources)})
