@@ -401,3 +401,16 @@ async def _cannot_append(
     monkeypatch.undo()
     assert await store.cannot_append() is None
     assert (store.append_faults, store.writer.commit) == (0, appended)
+
+
+async def test_what_is_strange_in_a_file_is_told_without_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody who writes is held up by a check."""
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("CREATE TABLE not_ours (a)")
+        monkeypatch.setattr(store.writer, "transaction", None)
+        (told,) = await store.strange_objects()
+        monkeypatch.undo()
+    assert "not_ours" in told
