@@ -355,6 +355,7 @@ async def gather_dossier(
     phones = frozenset({*asked, *phones_stated(told, providers.sources)})
     masking = Masking(() if full else phones)
     masked = masked_history(known, masking)
+    leaves = prove_sealed.masked_leaves(sealed, masking)
     return Dossier(
         history=masked,
         policy=context.policy,
@@ -364,9 +365,7 @@ async def gather_dossier(
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
         lines=lines,
-        sealed=prove_sealed.masked_readings(
-            prove_sealed.masked_leaves(sealed, masking), known=known, masked=masked
-        ),
+        sealed=prove_sealed.masked_readings(leaves, known=known, masked=masked),
         masking=masking,
         phones=phones,
         full=full,
