@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sqlite3
@@ -29,8 +30,9 @@ from tests.database.contract_sealing import begin, genuine, placed
 from tests.reconcile.build import T
 
 SEED = 20_261_120
-DELIVERIES, RECORDS, DEEDS = 700, 200, 100
-ROWS = 1_000
+SEALED = (700, 200, 100) if os.environ.get("TALLYHOOK_LONG") else (300, 100, 50)
+DELIVERIES, RECORDS, DEEDS = SEALED
+ROWS = 1_000 if os.environ.get("TALLYHOOK_LONG") else 400
 """How many seeded rows are changed in each way."""
 
 TABLES = {
