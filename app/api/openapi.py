@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from app.api.finance_schemas import JOURNAL_TYPES
+from app.api.document_schemas import JOURNAL_TYPES
 from app.api.openapi_parts import (
     AFTER,
     ALL_SCHEMAS,

@@ -22,7 +22,7 @@ from anyio import CancelScope, to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from app.api.finance_schemas import JOURNAL_TYPES, MOST_RULES
+from app.api.document_schemas import JOURNAL_TYPES, MOST_RULES
 from app.api.request_body import (
     capped_body,
     chosen,
@@ -33,8 +33,7 @@ from app.api.request_body import (
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
 from app.core.problems import ApiProblem
-from app.finance.calendar import on_the_books
-from app.finance.closed_periods import list_closed
+from app.finance.closed_periods import list_closed, on_the_books
 from app.finance.match_rules import current_rules
 from app.finance.report_period import check_scope
 from app.finance.reports.journal import JournalFormat

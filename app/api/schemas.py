@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 from app.access.proposal import STANDINGS
 from app.access.proposals import REASON_MAX
 from app.api.request_body import MAX_REFERENCES
-from app.checkout.checkout_result import STATUSES
+from app.checkout.open_checkout import STATUSES
 from app.core.problems import TYPE
 from app.core.references import MAX_REFERENCE
 from app.orders.delivery_log import VERDICTS

@@ -15,9 +15,8 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
 
-from app.checkout.checkout_result import CheckoutResult
 from app.checkout.client import CheckoutClient
-from app.checkout.open_checkout import open_checkout
+from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import CheckoutRequest, Opened, SoundRequest, body_of, checked
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.ids import new_id

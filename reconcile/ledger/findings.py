@@ -329,7 +329,7 @@ _PLACES: Final = {code: place for place, code in enumerate(FINDING_CODES)}
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     """The provider speaks of an order that nobody on the merchant's side has spoken of."""
     filed = case.filed
-    if not case.heard or filed.placed is not None or filed.records():
+    if not case.heard or (filed is not NOTHING_FILED and filed.records()):
         return []
     return [new_finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
 

@@ -42,7 +42,7 @@ from app.core import problems
 from app.core.errors import TallyhookError
 from app.core.logs import FIELDS
 from app.core.metrics import GAUGES, Metrics
-from app.database.tables.base import metadata
+from app.database.tables.core import metadata
 from app.monitoring.watchdog import FIGURES, WATCHES
 from app.orders.notify_shop import KIND, notification_body
 from app.orders.published_store import Published

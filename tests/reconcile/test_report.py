@@ -24,10 +24,9 @@ from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.input import BreakSeen, OrderSeen, merged, settled, signed
 from reconcile.reporting.journal import ROLES, transactions
 from reconcile.reporting.orders import standing, stretches
-from reconcile.reporting.report import FINDING_WORDS, REASON_WORDS, PeriodReport, Step
+from reconcile.reporting.report import FINDING_WORDS, REASON_WORDS, PeriodReport, Step, ties
 from reconcile.reporting.tables import report_document, report_of
 from reconcile.reporting.tally import PeriodTally
-from reconcile.reporting.ties import ties
 from tests.finance.reports.samples import (
     END,
     START,
