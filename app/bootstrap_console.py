@@ -53,19 +53,14 @@ from app.core.zones import zone_named
 from app.evidence.dispute_case import Case, CaseRequest, dispute_case
 from app.evidence.dispute_letter import LetterForm
 from app.evidence.seal import rotate_key
-from app.finance.bank_match import BookedPage, booked_page
-from app.finance.close_period import CloseRequest, against_closing, close_period
-from app.finance.imports import (
-    Imported,
-    ImportKind,
-    ImportRequest,
-    import_bank,
-    import_book,
-    import_statement,
+from app.finance import (
+    bank_match,
+    close_period,
+    imports,
+    match_rules,
+    reconcile_period,
+    withdraw_import,
 )
-from app.finance.match_rules import save_rules
-from app.finance.reconcile_period import RunRequest, reconcile_for
-from app.finance.withdraw_import import Foreseen, withdraw_import, withdrawable
 from app.golive.golive import checklist
 from app.privacy.erase import ErasureRequest, erase, propose_erasure
 from app.privacy.erase_finding import Erasure
@@ -335,16 +330,22 @@ def _work(do: Callable[..., Awaitable[Any]]) -> Work:
 
 
 async def _reconcile(
-    context: AppContext, settings: Settings, asked: RunRequest, by: str, reason: str
+    context: AppContext,
+    settings: Settings,
+    asked: reconcile_period.RunRequest,
+    by: str,
+    reason: str,
 ) -> int:
-    done = await reconcile_for(context, asked, by=by, reason=reason, progress=lambda _: None)
+    done = await reconcile_period.reconcile_for(
+        context, asked, by=by, reason=reason, progress=lambda _: None
+    )
     return done.number
 
 
 async def _save_rules(
     context: AppContext, settings: Settings, rules: str, by: str, reason: str
 ) -> Proposal | None:
-    done = await save_rules(context, rules, by=by, reason=reason)
+    done = await match_rules.save_rules(context, rules, by=by, reason=reason)
     return done if isinstance(done, Proposal) else None
 
 
@@ -353,39 +354,45 @@ _READ_RULES: Final = (made_preview, _save_rules)
 
 
 async def _import(
-    context: AppContext, settings: Settings, kind: ImportKind, request: ImportRequest, source: str
-) -> Imported:
+    context: AppContext,
+    settings: Settings,
+    kind: imports.ImportKind,
+    request: imports.ImportRequest,
+    source: str,
+) -> imports.Imported:
     if kind == "book":
-        return await import_book(context, request, sources=settings.sources.keys())
+        return await imports.import_book(context, request, sources=settings.sources.keys())
     if kind == "bank":
-        return await import_bank(context, request)
+        return await imports.import_bank(context, request)
     known = settings.sources.get(source)
     own_orders = known is not None and known.orders == "own"
-    return await import_statement(context, request, source=source, own_orders=own_orders)
+    return await imports.import_statement(context, request, source=source, own_orders=own_orders)
 
 
 async def _booked(
     context: AppContext, settings: Settings, stands: str | None, skip: int, limit: int
-) -> BookedPage:
-    return await booked_page(context, stands=stands, skip=skip, limit=limit)
+) -> bank_match.BookedPage:
+    return await bank_match.booked_page(context, stands=stands, skip=skip, limit=limit)
 
 
 async def _withdrawable(
-    context: AppContext, settings: Settings, number: int, kind: ImportKind, by: str
-) -> Foreseen:
-    return await withdrawable(context, number, kind=kind, by=by)
+    context: AppContext, settings: Settings, number: int, kind: imports.ImportKind, by: str
+) -> withdraw_import.Foreseen:
+    return await withdraw_import.withdrawable(context, number, kind=kind, by=by)
 
 
 async def _withdraw(
     context: AppContext,
     settings: Settings,
     number: int,
-    kind: ImportKind,
+    kind: imports.ImportKind,
     by: str,
     reason: str,
     seen: str,
 ) -> Proposal | None:
-    done = await withdraw_import(context, number, kind=kind, by=by, reason=reason, seen_as=seen)
+    done = await withdraw_import.withdraw_import(
+        context, number, kind=kind, by=by, reason=reason, seen_as=seen
+    )
     return done if isinstance(done, Proposal) else None
 
 
@@ -393,11 +400,11 @@ async def _against(
     context: AppContext, settings: Settings, month: str, by: str
 ) -> tuple[Blocker, ...]:
     request = replace(_closing(settings, month, by), still_s=0)
-    return await against_closing(context, request, progress=lambda _: None)
+    return await close_period.against_closing(context, request, progress=lambda _: None)
 
 
-def _closing(settings: Settings, month: str, by: str) -> CloseRequest:
-    return CloseRequest(
+def _closing(settings: Settings, month: str, by: str) -> close_period.CloseRequest:
+    return close_period.CloseRequest(
         period=month,
         by=by,
         as_of=None,
@@ -410,7 +417,7 @@ async def _close(
     context: AppContext, settings: Settings, month: str, by: str, reason: str
 ) -> Proposal | None:
     request = replace(_closing(settings, month, by), reason=reason)
-    done = await close_period(context, request, progress=lambda _: None)
+    done = await close_period.close_period(context, request, progress=lambda _: None)
     if isinstance(done, tuple):
         raise UsageError(" ".join(each.sentence for each in done))
     return done if isinstance(done, Proposal) else None

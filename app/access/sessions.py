@@ -12,15 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from app.access import operator_store, session_store
-from app.access.credentials import (
-    check_password,
-    fitting_step,
-    new_totp_secret,
-    password_fits,
-    password_text,
-)
-from app.access.operators import Role, checked_name, note_in_trail, permitted
+from app.access import credentials, operator_store, operators, session_store
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import Connection, DatabaseContext
@@ -55,7 +47,7 @@ class LinkRefused(TallyhookError):
 
 
 async def invite_operator(
-    context: DatabaseContext, *, name: str, role: Role | None, by: str | None
+    context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
     """A link's token for a person, who is added where they are new. For one who has a password it
     is the way to set a new one. Raises UsageError for who may not, and for another role.
@@ -64,26 +56,30 @@ async def invite_operator(
     async with context.store.writing() as connection:
         now = context.clock.now()
         known = await operator_store.operators(connection)
-        who = await permitted(connection, by=by, action="operator_invited")
+        who = await operators.permitted(connection, by=by, action="operator_invited")
         found = next((each for each in known if each.name == name), None)
         if found is None:
             if role is None:
                 raise UsageError(f"{name} is new here: say --role")
             if not known and role != "admin":
                 raise UsageError("the first operator must be an admin, who can add the others")
-            found = operator_store.Operator(name=checked_name(name), role=role, created_at=now)
+            found = operator_store.Operator(
+                name=operators.checked_name(name), role=role, created_at=now
+            )
             await operator_store.add_operator(connection, found)
-            await note_in_trail(
+            await operators.note_in_trail(
                 connection, who, action="operator_added", subject=name, at=now, facts={"role": role}
             )
         elif found.disabled_at is not None:
             raise UsageError(f"{name} is disabled; choose another name")
         elif role not in (None, found.role):
             raise UsageError(f"{name} has the role {found.role}, and keeps it")
-        totp = new_totp_secret() if found.role in WITH_CODE else None
+        totp = credentials.new_totp_secret() if found.role in WITH_CODE else None
         link = session_store.Link(kind="invite", name=name, until=now + INVITED_FOR, totp=totp)
         await session_store.add_link(connection, link, token=token, now=now)
-        await note_in_trail(connection, who, action="operator_invited", subject=name, at=now)
+        await operators.note_in_trail(
+            connection, who, action="operator_invited", subject=name, at=now
+        )
     return token
 
 
@@ -121,13 +117,13 @@ async def accept_invitation(
     """Set the password of whoever was invited; all their sessions end, and one begins. Returns its
     cookie's value. Raises LinkRefused, and UsageError for a password or code that does not do."""
     link = await read_link(context, token, kind="invite")
-    check_password(password)
-    kept = await password_text(password)
+    credentials.check_password(password)
+    kept = await credentials.password_text(password)
     async with context.store.writing() as connection:
         now = context.clock.now()
         step = None
         if link.totp is not None:
-            step = fitting_step(link.totp, code, now=now, after=None)
+            step = credentials.fitting_step(link.totp, code, now=now, after=None)
             if step is None:
                 raise UsageError(
                     "that is not the code of now: look at the authenticator again, and at the clock"
@@ -157,7 +153,9 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
     async with context.store.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
         credential = await session_store.credential_of(connection, name)
-    fits = await password_fits(password, None if credential is None else credential.password)
+    fits = await credentials.password_fits(
+        password, None if credential is None else credential.password
+    )
     operator = known.get(name)
     if not fits or credential is None or operator is None or operator.disabled_at is not None:
         raise SignInRefused
@@ -166,7 +164,9 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
     async with context.store.writing() as connection:
         now = context.clock.now()
         if credential.totp is not None:
-            step = fitting_step(credential.totp, code, now=now, after=credential.totp_step)
+            step = credentials.fitting_step(
+                credential.totp, code, now=now, after=credential.totp_step
+            )
             if step is None or not await session_store.use_step(connection, name, step):
                 raise SignInRefused
         return await _begin(connection, name, now=now)
@@ -179,7 +179,7 @@ async def _begin(connection: Connection, name: str, *, now: Instant) -> str:
         connection, token=token, name=name, now=now, until=now + LONGEST
     )
     who = next(each for each in await operator_store.operators(connection) if each.name == name)
-    await note_in_trail(connection, who, action="signed_in", subject=CONSOLE, at=now)
+    await operators.note_in_trail(connection, who, action="signed_in", subject=CONSOLE, at=now)
     return token
 
 
@@ -197,7 +197,9 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}
         who = SOMEBODY if name is None else known[name]
-        await note_in_trail(connection, who, action="sign_in_failed", subject=CONSOLE, at=now)
+        await operators.note_in_trail(
+            connection, who, action="sign_in_failed", subject=CONSOLE, at=now
+        )
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
@@ -205,7 +207,7 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
     demo's link has none to give."""
     async with context.store.reading() as connection:
         credential = await session_store.credential_of(connection, name)
-    return credential is None or await password_fits(password, credential.password)
+    return credential is None or await credentials.password_fits(password, credential.password)
 
 
 async def session_of(context: DatabaseContext, token: str) -> session_store.Session | None:
@@ -274,11 +276,11 @@ async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: 
     such operator, UsageError for who may not."""
     async with context.store.writing() as connection:
         now = context.clock.now()
-        who = await permitted(connection, by=by, action="sessions_ended")
+        who = await operators.permitted(connection, by=by, action="sessions_ended")
         if name not in {each.name for each in await operator_store.operators(connection)}:
             raise NotFoundError(f"there is no operator named {name}")
         ended = await session_store.revoke_sessions_of(connection, name, now=now)
-        await note_in_trail(
+        await operators.note_in_trail(
             connection,
             who,
             action="sessions_ended",

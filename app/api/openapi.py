@@ -36,7 +36,8 @@ from app.api.schemas import INSTANT, REFERENCE, WORD, Schema, described
 from app.evidence.dispute import FAMILIES
 from app.orders.delivery_log import VERDICTS
 from app.orders.notify_shop import STATES as NOTIFICATION_STATES
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
 from reconcile.reporting.report import BASES

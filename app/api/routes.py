@@ -34,7 +34,8 @@ from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import SECOND, format_instant
 from reconcile.ledger.explain import ledger_summary
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.money import Money, major_text
 
 MAX_ORDER_BYTES = 64 * 1024

@@ -17,7 +17,8 @@ from app.core.references import MAX_REFERENCE
 from app.orders.delivery_log import VERDICTS
 from app.orders.notify_shop import STATES as NOTIFICATION_STATES
 from reconcile.ledger.events import CLAIM_KINDS
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, AttemptOutcome, EntryKind, Severity
+from reconcile.ledger.ledger import OUTCOMES, AttemptOutcome, EntryKind
+from reconcile.ledger.vocabulary import FINDING_CODES, Severity
 
 Schema = dict[str, Any]
 

@@ -16,15 +16,7 @@ import anyio
 import structlog
 
 from app.access.operators import OWNER
-from app.checkout.ask_session import (
-    KEY_TOO_OLD,
-    ask_and_record,
-    give_up,
-    hold_for,
-    key_spent,
-    never_after,
-    take,
-)
+from app.checkout import ask_session
 from app.checkout.client import CheckoutClient
 from app.checkout.payment import (
     Answered,
@@ -127,7 +119,7 @@ class _Opening:
         """The key of the earlier payment, if one was over when this call began."""
 
     async def run(self) -> CheckoutResult:
-        for _ in range(round(hold_for(self._client) / SECOND / LOOK_S)):
+        for _ in range(round(ask_session.hold_for(self._client) / SECOND / LOOK_S)):
             known = await self._find()
             if known is None or not known.settled:
                 paid = await self._paid_already(known)
@@ -136,11 +128,15 @@ class _Opening:
             payment = known or await self._commit_intent()
             if payment.settled:
                 return await self._found(payment)  # (6)
-            if key_spent(payment, self._client, now=self._context.clock.now()):
-                return unknown_result(await give_up(self._context, payment), KEY_TOO_OLD)
+            if ask_session.key_spent(payment, self._client, now=self._context.clock.now()):
+                return unknown_result(
+                    await ask_session.give_up(self._context, payment), ask_session.KEY_TOO_OLD
+                )
             row = self._held or await self._take(payment)
             if row is not None:
-                found, answered = await ask_and_record(self._context, self._client, payment, row)
+                found, answered = await ask_session.ask_and_record(
+                    self._context, self._client, payment, row
+                )
                 return result_of(found, answered) or await self._found(found)
             await anyio.sleep(LOOK_S)
         return unknown_result(payment, ASKED_ELSEWHERE)
@@ -180,7 +176,7 @@ class _Opening:
     async def _ledger_once_settled(self, payment: CheckoutPayment) -> Ledger | None:
         """The order's ledger; None while the service is still asked what became of the payment."""
         now = self._context.clock.now()
-        if not payment.settled and not key_spent(payment, self._client, now=now):
+        if not payment.settled and not ask_session.key_spent(payment, self._client, now=now):
             return None
         await must_have_read(self._context)  # a success may have been accepted
         return await explain_order(self._context, self._request.order)
@@ -244,7 +240,7 @@ class _Opening:
             )
             details = intent_details(request, self._client.mask_for(request.phone))
             await add_records(connection, [record], details=details)
-            row = self._row(record.key or "", held_until=now + hold_for(self._client))
+            row = self._row(record.key or "", held_until=now + ask_session.hold_for(self._client))
             await note_pending(connection, row)
             await note_phones(connection, self._customer(now))
         self._held = row
@@ -271,11 +267,11 @@ class _Opening:
         if row is not None:
             check_same_phone(payment, self._request, sent=row.request)
             now = self._context.clock.now()
-            if now < row.held_until <= never_after(self._client, now=now):
+            if now < row.held_until <= ask_session.never_after(self._client, now=now):
                 return None
         # What an earlier version of this program has committed has no row yet.
         spare = self._row(payment.key, held_until=EARLIEST)
-        return await take(self._context, self._client, payment, spare)
+        return await ask_session.take(self._context, self._client, payment, spare)
 
     # --- (6) what is known already ---------------------------------------------------------------
 
@@ -444,7 +440,7 @@ def unknown_result(payment: CheckoutPayment, code: str) -> CheckoutResult:
     """That nobody knows what the service did, and what is done about it."""
     order = payment.requested.order
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "
-    if code == KEY_TOO_OLD:
+    if code == ask_session.KEY_TOO_OLD:
         sentence = start + "The service may have forgotten its key: look the order up there."
     else:
         sentence = start + "It is asked again with the same key; ask again for what it says."

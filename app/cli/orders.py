@@ -10,8 +10,9 @@ import typer
 from app.cli import operators, printing, running
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.records import HOLD_REASONS
+from reconcile.ledger.vocabulary import FINDING_CODES
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -16,15 +16,17 @@ from app.console.words import BANK_PLACES, address
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Job, job_document
 from app.core.text import counted
-from app.finance.bank_match import BookedPage
+from app.finance import (
+    bank_match,
+    close_period,
+    closed_periods,
+    match_rules,
+    reconcile_period,
+    reconcile_rows,
+    scheduled,
+)
 from app.finance.break_acts import finished_run, finished_runs
-from app.finance.close_period import may_close_alone, months, scope_of
-from app.finance.closed_periods import CLOSING_BASIS, closed_report, month_in_books, on_the_books
-from app.finance.match_rules import current_rules, may_save_alone
-from app.finance.reconcile_period import RunRequest, listed_run, ran, run_document
-from app.finance.reconcile_rows import rows_ahead
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
-from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
@@ -87,7 +89,7 @@ async def runs_document(view: View) -> Document:
     """GET /runs"""
     found = await finished_runs(view.context, limit=ROWS)
     return {
-        "runs": [listed_run(each) for each in found],
+        "runs": [reconcile_period.listed_run(each) for each in found],
         "newest": next((each.number for each in found if each.lived), None),
         "job": job_document(view.console.jobs.newest("run")),
     }
@@ -97,11 +99,16 @@ async def run_page_document(view: View) -> Document:
     """GET /runs/{number}: a run's control totals, as the command shows them."""
     if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
         raise NotFoundError("a run has a number; the list of runs shows them")
-    found = await ran(view.context, await finished_run(view.context, int(view.subject)))
+    found = await reconcile_period.ran(
+        view.context, await finished_run(view.context, int(view.subject))
+    )
     newest = next(
         (e.number for e in await finished_runs(view.context, limit=ROWS) if e.lived), None
     )
-    told = run_document(found) | {"breaks": found.breaks, "newest": found.number == newest}
+    told = reconcile_period.run_document(found) | {
+        "breaks": found.breaks,
+        "newest": found.number == newest,
+    }
     return told | {"rules_named": _rules_named(found.rules)}
 
 
@@ -113,7 +120,7 @@ def _rules_named(rules: int | None) -> str:
 
 async def tried_as(view: View, rules: str) -> str:
     """A preview's mark: the number of the rules that are in force now, and those that are tried."""
-    saved = await current_rules(view.context)
+    saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
 
@@ -151,7 +158,7 @@ async def preview_document(view: View) -> Document:
 
 async def periods_document(view: View) -> Document:
     """GET /periods"""
-    closed, left = await months(view.context)
+    closed, left = await close_period.months(view.context)
     margin = view.console.closing_margin_days
     return {
         "closed": [
@@ -176,7 +183,7 @@ async def month_of(context: AppContext, name: str) -> Month:
     """The month of this name, as it was closed or is counted now. Raises NotFoundError for what is
     none."""
     try:
-        return await month_in_books(context, name)
+        return await closed_periods.month_in_books(context, name)
     except UsageError as error:
         raise NotFoundError(str(error)) from None
 
@@ -192,7 +199,7 @@ async def period_document(view: View) -> Document:
 
 async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     """What is against closing a month; nothing is looked at while it is being closed."""
-    closed, left = await months(view.context)
+    closed, left = await close_period.months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
     told: dict[str, Any] = {
         "period": month.name,
@@ -240,7 +247,7 @@ def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:
 
 async def reports_document(view: View) -> Document:
     """GET /reports"""
-    closed, left = await months(view.context)
+    closed, left = await close_period.months(view.context)
     return {
         "reports": [{"period": each.name, "closed": False} for each in reversed(left)]
         + [{"period": each.period, "closed": True} for each in reversed(closed)],
@@ -248,7 +255,7 @@ async def reports_document(view: View) -> Document:
             {"form": form, "ending": ending, "for": what}
             for form, (ending, _, what) in MEDIA.items()
         ],
-        "schedule": await schedule_document(view.context, view.console.schedule),
+        "schedule": await scheduled.schedule_document(view.context, view.console.schedule),
     }
 
 
@@ -270,17 +277,17 @@ async def report_download(view: View) -> Response:
             start=since,
             end=until,
             as_of=now,
-            basis=CLOSING_BASIS,
+            basis=closed_periods.CLOSING_BASIS,
             environment=view.context.store.environment or "",
         )
         name = f"{view.needed('from')}-{view.needed('to')}"
-        content = await work.report(await on_the_books(view.context, scope), form)
+        content = await work.report(await closed_periods.on_the_books(view.context, scope), form)
     else:
         month = await month_of(view.context, name)
         try:
-            content = await closed_report(view.context, month.name, form)
+            content = await closed_periods.closed_report(view.context, month.name, form)
         except NotFoundError:
-            content = await work.report(scope_of(view.context, month, now), form)
+            content = await work.report(close_period.scope_of(view.context, month, now), form)
     ending, media, _ = MEDIA[form]
     return Response(
         content,
@@ -297,7 +304,11 @@ async def bank_document(view: View) -> Document:
     seen = await view.shared_job(
         "bank", f"{stands} {skip}", work=lambda: work.booked(stands, skip, ROWS)
     )
-    found = BookedPage(lines=[], counts={}, more=False) if seen.ended is None else seen.result
+    found = (
+        bank_match.BookedPage(lines=[], counts={}, more=False)
+        if seen.ended is None
+        else seen.result
+    )
     return {
         "filters": {"stands": stands},
         "looked_since": format_instant(seen.began),
@@ -316,7 +327,7 @@ async def bank_document(view: View) -> Document:
 async def ask_close(view: View) -> Asked:
     """What closing does, and whether one person may."""
     month = (await month_of(view.context, view.needed("month"))).name
-    alone = await may_close_alone(view.context)
+    alone = await close_period.may_close_alone(view.context)
     return Asked(
         subject=month,
         lines=(
@@ -350,7 +361,7 @@ async def do_close(view: View, reason: str) -> str | ActionResult:
 
 async def ask_run(view: View) -> Asked:
     """What a run does, and of what time."""
-    rows = await rows_ahead(view.context, as_of=None)
+    rows = await reconcile_rows.rows_ahead(view.context, as_of=None)
     return Asked(
         subject="a run",
         lines=(
@@ -385,7 +396,7 @@ RUN: Final = "run"
 async def do_run(view: View, reason: str) -> str:
     """Start it, and wait a little."""
     zone = view.context.calendar_zone
-    asked = RunRequest(
+    asked = reconcile_period.RunRequest(
         since=day(view.given.get("since", ""), "From", zone=zone),
         until=day(view.given.get("until", ""), "To", zone=zone, after=True),
     )
@@ -402,7 +413,7 @@ async def do_run(view: View, reason: str) -> str:
 
 async def ask_preview(view: View) -> Asked:
     """Which rules are tried."""
-    saved = await current_rules(view.context)
+    saved = await match_rules.current_rules(view.context)
     return Asked(
         subject="matching rules",
         lines=(
@@ -459,7 +470,7 @@ async def ask_save_rules(view: View) -> Asked:
             else "They would change no match and no break.",
             "The next run goes by them; runs and closed months of before stay what they are.",
             "You put them in force in your name."
-            if await may_save_alone(view.context)
+            if await match_rules.may_save_alone(view.context)
             else "The rules in force limit what one person may do alone: you propose these, and "
             "they are in force when another operator approves them.",
         ),

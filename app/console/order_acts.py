@@ -32,7 +32,8 @@ from app.monitoring.watchdog import alarms
 from app.orders import customers, delivery_log, notify_shop, order_notes, read_orders, unmask_many
 from app.receiving.reverify import previewed, reverify
 from reconcile.instants import HOUR
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 
 # --- evidence, the shop, refused deliveries -------------------------------------------------------

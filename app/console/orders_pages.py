@@ -28,8 +28,8 @@ from app.orders.read_orders import newest_orders
 from app.receiving.diagnose import diagnose_delivery
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
-from reconcile.ledger.ledger import FINDING_CODES
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
+from reconcile.ledger.vocabulary import FINDING_CODES
 
 # --- Now ------------------------------------------------------------------------------------------
 

@@ -11,18 +11,14 @@ from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from app.access.operators import AFTER_ALL, MAY, ROLES, known_operators, retire_operator, trail
-from app.access.sessions import end_sessions, invite_operator, sign_in_states
-from app.access.tokens import TOKEN_SCOPES, UNNAMED, issue_token, known_tokens, withdraw_token
+from app.access import operators, sessions, tokens
 from app.console.view import ROWS, ActionResult, Asked, Checked, Document, Field, View
 from app.console.words import ACTIONS, NOTIFICATIONS
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document
 from app.core.text import counted
-from app.evidence.prove_sealed import newest_checkpoint
-from app.evidence.seal import fingerprint_of, known_log
+from app.evidence import prove_sealed, seal, witnesses
 from app.evidence.verify_log import verify_log
-from app.evidence.witnesses import witness_document
 from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist, note_checks, sign
 from app.monitoring.health import overview
 from app.orders.notify_shop import STATES, list_notifications, redeliver
@@ -95,19 +91,19 @@ async def notifications_document(view: View) -> Document:
 async def audit_document(view: View) -> Document:
     """GET /audit?who=&action=&subject=&before="""
     who, subject = view.word("who"), view.word("subject")
-    action, before = view.choice("action", tuple(MAY)), view.number("before")
-    found = await trail(
+    action, before = view.choice("action", tuple(operators.MAY)), view.number("before")
+    found = await operators.trail(
         view.context,
         who=who,
         action=action,
         subject=subject,
-        before=before or AFTER_ALL,
+        before=before or operators.AFTER_ALL,
         limit=ROWS,
     )
     return {
         "filters": {"who": who, "action": action, "subject": subject},
         "before": before,
-        "actions": list(MAY),
+        "actions": list(operators.MAY),
         "entries": [
             {
                 "number": each.number,
@@ -134,9 +130,9 @@ async def audit_document(view: View) -> Document:
 async def log_document(view: View) -> Document:
     """GET /log"""
     sealed, unsealed = (await overview(view.context)).sealed
-    known = await known_log(view.context)
+    known = await seal.known_log(view.context)
     try:
-        newest = await newest_checkpoint(view.context)
+        newest = await prove_sealed.newest_checkpoint(view.context)
     except NotFoundError:
         newest = None
     return {
@@ -146,13 +142,13 @@ async def log_document(view: View) -> Document:
         "signing_keys": []
         if known is None
         else [
-            {"key": public, "fingerprint": fingerprint_of(public), "in_force": place == 0}
+            {"key": public, "fingerprint": seal.fingerprint_of(public), "in_force": place == 0}
             for place, public in enumerate(reversed(known.keys))
         ],
         "checkpoint": None
         if newest is None
         else {"size": newest.size, "at": format_instant(newest.at), "note": newest.note},
-        **await witness_document(view.context, view.console.watched.witnesses),
+        **await witnesses.witness_document(view.context, view.console.watched.witnesses),
     }
 
 
@@ -171,7 +167,7 @@ async def people_document(view: View) -> Document:
                 "sessions": each.sessions,
                 "used_at": _said(each.used_at),
             }
-            for each in await sign_in_states(view.context)
+            for each in await sessions.sign_in_states(view.context)
         ]
     }
 
@@ -190,7 +186,7 @@ async def tokens_document(view: View) -> Document:
                 "created_at": format_instant(each.created_at),
                 "revoked_at": _said(each.revoked_at),
             }
-            for each in await known_tokens(view.context)
+            for each in await tokens.known_tokens(view.context)
         ]
     }
 
@@ -383,7 +379,7 @@ async def do_verify(view: View, reason: str) -> ActionResult:
 async def ask_invite(view: View) -> Asked:
     """Who is invited, and as what."""
     name = view.word("operator") or ""
-    known = {each.name: each for each in await known_operators(view.context)}
+    known = {each.name: each for each in await operators.known_operators(view.context)}
     role = known[name].role if name in known else "support"
     return Asked(
         subject=name or "a person",
@@ -400,7 +396,7 @@ async def ask_invite(view: View) -> Asked:
             Field(
                 name="role",
                 label="Role",
-                choices=tuple((each, each) for each in ROLES),
+                choices=tuple((each, each) for each in operators.ROLES),
                 value=role,
             ),
         ),
@@ -410,11 +406,11 @@ async def ask_invite(view: View) -> Asked:
 async def do_invite(view: View, reason: str) -> ActionResult:
     """Make the link, and show it this once."""
     chosen = view.given.get("role")
-    role = next((each for each in ROLES if each == chosen), None)
+    role = next((each for each in operators.ROLES if each == chosen), None)
     if role is None:
-        raise UsageError(f"role is one of: {', '.join(ROLES)}")
+        raise UsageError(f"role is one of: {', '.join(operators.ROLES)}")
     name = view.given.get("name", "")
-    token = await invite_operator(view.context, name=name, role=role, by=view.person.name)
+    token = await sessions.invite_operator(view.context, name=name, role=role, by=view.person.name)
     return ActionResult(
         title=f"{name} is invited",
         lines=(
@@ -428,7 +424,7 @@ async def do_invite(view: View, reason: str) -> ActionResult:
 
 async def _operator(view: View) -> str:
     name = view.needed("operator")
-    if name not in {each.name for each in await known_operators(view.context)}:
+    if name not in {each.name for each in await operators.known_operators(view.context)}:
         raise NotFoundError(f"there is no operator named {name}")
     return name
 
@@ -451,7 +447,7 @@ async def ask_disable(view: View) -> Asked:
 
 async def do_disable(view: View, reason: str) -> str:
     """Let them do nothing any more."""
-    await retire_operator(view.context, name=await _operator(view), by=view.person.name)
+    await operators.retire_operator(view.context, name=await _operator(view), by=view.person.name)
     return "/people"
 
 
@@ -472,7 +468,7 @@ async def ask_end_sessions(view: View) -> Asked:
 async def do_end_sessions(view: View, reason: str) -> str:
     """End them."""
     name = await _operator(view)
-    await end_sessions(view.context, name=name, by=view.person.name, reason=reason)
+    await sessions.end_sessions(view.context, name=name, by=view.person.name, reason=reason)
     return "/people"
 
 
@@ -494,9 +490,9 @@ async def ask_add_token(view: View) -> Asked:
                     name=scope,
                     label=f"It may: {scope}",
                     choices=(("yes", "yes"), ("", "no")),
-                    value="yes" if scope in UNNAMED else "",
+                    value="yes" if scope in tokens.UNNAMED else "",
                 )
-                for scope in TOKEN_SCOPES
+                for scope in tokens.TOKEN_SCOPES
             ),
             Field(
                 name="until",
@@ -511,11 +507,11 @@ async def ask_add_token(view: View) -> Asked:
 async def do_add_token(view: View, reason: str) -> ActionResult:
     """Make it, and show it this once."""
     name = view.given.get("name", "")
-    scopes = [scope for scope in TOKEN_SCOPES if view.given.get(scope) == "yes"]
+    scopes = [scope for scope in tokens.TOKEN_SCOPES if view.given.get(scope) == "yes"]
     if not scopes:
         raise UsageError("a token is for something: choose what it may")
     until = view.given.get("until", "").strip() or None
-    token = await issue_token(
+    token = await tokens.issue_token(
         view.context, name=name, scopes=scopes, until=until, by=view.person.name
     )
     return ActionResult(
@@ -532,7 +528,9 @@ async def do_add_token(view: View, reason: str) -> ActionResult:
 async def ask_revoke(view: View) -> Asked:
     """Which token is good for nothing any more."""
     name = view.needed("token")
-    found = next((each for each in await known_tokens(view.context) if each.name == name), None)
+    found = next(
+        (each for each in await tokens.known_tokens(view.context) if each.name == name), None
+    )
     if found is None:
         raise NotFoundError(f"there is no token named {name}")
     gone = found.revoked_at
@@ -553,7 +551,7 @@ async def ask_revoke(view: View) -> Asked:
 
 async def do_revoke(view: View, reason: str) -> str:
     """Revoke it."""
-    await withdraw_token(view.context, name=view.needed("token"), by=view.person.name)
+    await tokens.withdraw_token(view.context, name=view.needed("token"), by=view.person.name)
     return "/tokens"
 
 

@@ -30,20 +30,8 @@ from app.core import pages
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.core.zones import local_text
-from app.evidence import keys
-from app.evidence.attachments import KIND_WORDS, bytes_of
-from app.evidence.dispute import FAMILY_WORDS, STATE_WORDS
-from app.evidence.dispute_case import (
-    Case,
-    CaseRequest,
-    Merchant,
-    dispute_case,
-    exact,
-    local_words,
-)
-from app.evidence.gather_evidence import DeliveryEvidence, Dossier, Providers, gather_dossier
+from app.evidence import attachments, dispute, dispute_case, gather_evidence, keys, seal
 from app.evidence.letter import STAMP
-from app.evidence.seal import CheckpointSigner, seal_all
 from app.orders.holds import hold_if_due
 from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
@@ -94,18 +82,24 @@ class Letter:
 
     document: dict[str, Any]
     exhibits: tuple[Exhibit, ...]
-    case: Case
+    case: dispute_case.Case
 
 
 async def letter_of(
-    context: AppContext, asked: CaseRequest, *, providers: Providers, merchant: Merchant
+    context: AppContext,
+    asked: dispute_case.CaseRequest,
+    *,
+    providers: gather_evidence.Providers,
+    merchant: dispute_case.Merchant,
 ) -> Letter:
     """The letter, and nothing written down: whoever takes it away asks `take_letter`.
 
     Raises NotFoundError for an order of which nothing was known.
     """
-    case = await dispute_case(context, asked, sources=providers.sources, merchant=merchant)
-    dossier = await gather_dossier(
+    case = await dispute_case.dispute_case(
+        context, asked, sources=providers.sources, merchant=merchant
+    )
+    dossier = await gather_evidence.gather_dossier(
         context, asked.order, as_of=case.as_of, full=False, providers=providers
     )
     async with context.store.reading() as connection:
@@ -114,7 +108,7 @@ async def letter_of(
                 Exhibit(
                     number=number,
                     media=each.record.media,
-                    content=await bytes_of(connection, each.record),
+                    content=await attachments.bytes_of(connection, each.record),
                 )
                 for number, each in enumerate(case.attachments, 1)
             ]
@@ -127,7 +121,11 @@ class _Writer:
     """Tells a case in the merchant's own time."""
 
     def __init__(
-        self, context: AppContext, case: Case, dossier: Dossier, merchant: Merchant
+        self,
+        context: AppContext,
+        case: dispute_case.Case,
+        dossier: gather_evidence.Dossier,
+        merchant: dispute_case.Merchant,
     ) -> None:
         self._case = case
         self._dossier = dossier
@@ -176,10 +174,13 @@ class _Writer:
         """The merchant's time, and UTC beside it: its day, too, where that is another one."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
-        local, utc = local_words(instant, self._zone), local_words(instant, UTC)
+        local, utc = (
+            dispute_case.local_words(instant, self._zone),
+            dispute_case.local_words(instant, UTC),
+        )
         day, _, time = utc.partition(", ")
         return {
-            "at": exact(instant),
+            "at": dispute_case.exact(instant),
             "local": local,
             "utc": f"{time} UTC" if local.startswith(day) else f"{utc} UTC",
         }
@@ -191,14 +192,14 @@ class _Writer:
         return {
             "reference": found.reference,
             "payment": found.payment,
-            "reason": FAMILY_WORDS[self._case.family],
+            "reason": dispute.FAMILY_WORDS[self._case.family],
             "family": self._case.family,
             "money": None if found.money is None else to_json(found.money),
             "words": None if found.money is None else str(found.money),
             "opened_at": self._moment(found.opened_at),
             "respond_by": self._moment(self._case.respond_by),
             "overdue": self._case.overdue,
-            "state": STATE_WORDS[found.state],
+            "state": dispute.STATE_WORDS[found.state],
         }
 
     # --- facts -----------------------------------------------------------------------------------
@@ -217,7 +218,7 @@ class _Writer:
                 yield each.at, _record_words(each), self._rests_on_record(each)
 
     def _rests_on_record(self, record: Record) -> str:
-        noted = local_words(record.recorded_at, self._zone)
+        noted = dispute_case.local_words(record.recorded_at, self._zone)
         return f"The shop's own record, noted {noted}{self._entry(record.record_id)}"
 
     def _entry(self, subject: str) -> str:
@@ -240,7 +241,8 @@ class _Writer:
             if each.event.key == heard.event.key
         )
         told = self._told.get(arrivals[0][1]) if arrivals else None
-        words = f"Message of the payment service, received {local_words(heard.first, self._zone)}"
+        at = dispute_case.local_words(heard.first, self._zone)
+        words = f"Message of the payment service, received {at}"
         words += f" and {counted(heard.count - 1, 'time')} more" if heard.count > 1 else ""
         words += f"; {_signature_words(told)}"
         return words + (self._entry(arrivals[0][1]) if arrivals else "")
@@ -254,7 +256,7 @@ class _Writer:
                 {
                     "number": number,
                     **{part: told[part] for part in parts},
-                    "words": KIND_WORDS[each.record.kind],
+                    "words": attachments.KIND_WORDS[each.record.kind],
                     "sha256": each.record.sha256,
                     "attached_at": self._moment(each.record.at),
                 }
@@ -271,7 +273,7 @@ class _Writer:
         return {"origin": origin, "size": size, "head": head, "key": key}
 
 
-def _title(case: Case) -> str:
+def _title(case: dispute_case.Case) -> str:
     if case.dispute is None:
         return f"Statement on the payment of order {case.order}"
     if case.dispute.state == "open":
@@ -289,7 +291,7 @@ def _message_words(heard: Heard) -> str:
     return _CLAIMS[heard.event.claim].format(money=money)
 
 
-def _signature_words(told: DeliveryEvidence | None) -> str:
+def _signature_words(told: gather_evidence.DeliveryEvidence | None) -> str:
     if told is None:
         return "its signature was right when it arrived"
     if told.proven.key is not None:
@@ -337,12 +339,12 @@ def form_of(path: Path) -> LetterForm:
 
 async def take_letter(
     context: AppContext,
-    asked: CaseRequest,
+    asked: dispute_case.CaseRequest,
     form: LetterForm | None,
     *,
-    providers: Providers,
-    signer: CheckpointSigner,
-    merchant: Merchant,
+    providers: gather_evidence.Providers,
+    signer: seal.CheckpointSigner,
+    merchant: dispute_case.Merchant,
 ) -> tuple[Letter, bytes]:
     """The letter, and its bytes in a form; who takes them away is in the trail before they have
     them. Without a form it is only looked at.
@@ -353,7 +355,7 @@ async def take_letter(
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context)
     await hold_if_due(context, [asked.order])
-    await seal_all(context, signer)
+    await seal.seal_all(context, signer)
     letter = await letter_of(context, asked, providers=providers, merchant=merchant)
     if form is None:
         return letter, b""

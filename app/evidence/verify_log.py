@@ -25,15 +25,7 @@ from typing import Any, Final
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
-from app.evidence.keys import PublicKey
-from app.evidence.seal import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
-from app.evidence.store import Content, contents_of, node_count, strays, whole_bodies
-from app.evidence.witnesses import (
-    WrongCosignature,
-    cosigned_at,
-    departure_document,
-    departure_sentence,
-)
+from app.evidence import keys, seal, store, witnesses
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.verify import digest_of
@@ -81,14 +73,14 @@ def _is_subject(subject: str, *, numbered: bool) -> bool:
 
 async def contents(
     connection: Connection, leaves: Sequence[leaf_store.Leaf]
-) -> Mapping[str, Content]:
+) -> Mapping[str, store.Content]:
     """Bodies and headers of the deliveries among them."""
     ids = [leaf.subject for leaf in leaves if leaf.kind == "delivery"]
-    return await contents_of(connection, ids)
+    return await store.contents_of(connection, ids)
 
 
 def misfit(
-    leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: Content | None
+    leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
     """Why a leaf and its row do not fit, one sentence; None where they do.
 
@@ -121,7 +113,7 @@ def _sealed(leaf: leaf_store.Leaf) -> leaf_store.Members | None:
         return None
 
 
-def _wrong_body(name: str, content: Content) -> Iterator[str]:
+def _wrong_body(name: str, content: store.Content) -> Iterator[str]:
     if content.body is not None:
         if digest_of(content.body, read_headers(content.headers).url) != content.digest:
             yield f"{name} has another body than was sealed: it was changed"
@@ -140,10 +132,10 @@ def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> boo
 class Tree:
     """Grows with the log's leaves, and is compared with what the log has kept and signed."""
 
-    def __init__(self, known: log_store.Identity, *, kept: Checkpoint | None) -> None:
+    def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         """kept: a checkpoint that was kept elsewhere."""
         self._origin = known.origin
-        self._keys = [PublicKey(bytes.fromhex(each)) for each in known.keys]
+        self._keys = [keys.PublicKey(bytes.fromhex(each)) for each in known.keys]
         self._kept = kept
         self._tail, self._frontier = Tail(0, {}), Frontier()
         self.sound = 0
@@ -164,7 +156,7 @@ class Tree:
 
     def signed(self, note: str) -> bool:
         """Whether one of the log's keys signed a note."""
-        return any(note_holds(note, name=self._origin, public=key) for key in self._keys)
+        return any(seal.note_holds(note, name=self._origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
         """Kept hashes that are not those of the new tiles: first leaf beneath, and a sentence."""
@@ -185,8 +177,8 @@ class Tree:
         """
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
-            said = read_checkpoint(head.note)
-        except NotACheckpoint:
+            said = seal.read_checkpoint(head.note)
+        except seal.NotACheckpoint:
             return f"{name} is no signed note any more: it was changed"
         if not self.signed(head.note) or said.origin != self._origin:
             return f"{name} is not signed by a key of this log: it was changed"
@@ -207,19 +199,22 @@ class Tree:
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
         """Why a checkpoint that left, of as many leaves as there are now, does not fit."""
         if left.line is not None and not self._is_cosigned(left):
-            return f"{departure_sentence(left)}, is not signed by that witness: it was changed"
+            told = witnesses.departure_sentence(left)
+            return f"{told}, is not signed by that witness: it was changed"
         if left.head == self._frontier.head():
             return None
         return (
             f"the first {counted(left.size, 'leaf is', 'leaves are')} not as in "
-            f"{departure_sentence(left)}: the log was written anew since"
+            f"{witnesses.departure_sentence(left)}: the log was written anew since"
         )
 
     def _is_cosigned(self, left: departure_store.Departure) -> bool:
-        body = Checkpoint(origin=self._origin, size=left.size, head=left.head).body()
+        body = seal.Checkpoint(origin=self._origin, size=left.size, head=left.head).body()
         try:
-            return cosigned_at(f"{body}\n{left.line}\n", read_cosigner(left.way)) is not None
-        except (ValueError, WrongCosignature):
+            return (
+                witnesses.cosigned_at(f"{body}\n{left.line}\n", read_cosigner(left.way)) is not None
+            )
+        except (ValueError, witnesses.WrongCosignature):
             return False
 
     def wrong_keep(self) -> str | None:
@@ -281,7 +276,11 @@ class VerifiedLog:
             read = counted(self.reread, "delivery is", "deliveries are")
             more += f", {read} read otherwise by now (`db check` compares them with their bodies)"
         looked = counted(self.leaves, *LEAF)
-        left = "" if self.left is None else f" The last that left: {departure_sentence(self.left)}."
+        left = (
+            ""
+            if self.left is None
+            else f" The last that left: {witnesses.departure_sentence(self.left)}."
+        )
         return f"{looked} and {counted(self.checkpoints, 'checkpoint')}: {verdict}{more}.{left}"
 
     def document(self) -> dict[str, Any]:
@@ -294,7 +293,7 @@ class VerifiedLog:
             "reread": self.reread,
             "found": self.found,
             "first": self.first,
-            "left": None if self.left is None else departure_document(self.left),
+            "left": None if self.left is None else witnesses.departure_document(self.left),
             "problems": self.problems,
         }
 
@@ -321,10 +320,10 @@ async def verify_log(
         return await verification.run(against, kept, progress=progress)
 
 
-def _kept_elsewhere(note: str, known: log_store.Identity) -> Checkpoint:
+def _kept_elsewhere(note: str, known: log_store.Identity) -> seal.Checkpoint:
     try:
-        kept = read_checkpoint(note)
-    except NotACheckpoint as error:
+        kept = seal.read_checkpoint(note)
+    except seal.NotACheckpoint as error:
         raise UsageError(f"{error}; name a file that `tallyhook log checkpoint` printed") from error
     if kept.origin != known.origin:
         raise UsageError(f"that checkpoint is of {kept.origin}, and this log is {known.origin}")
@@ -354,7 +353,7 @@ class _Verification:
     async def run(
         self,
         note: str | None,
-        kept: Checkpoint | None,
+        kept: seal.Checkpoint | None,
         *,
         progress: Callable[[int, int], None],
     ) -> VerifiedLog:
@@ -465,8 +464,8 @@ class _Verification:
         if self._left:
             self.verified.left = self._left[0]
             self.verified.add(
-                f"{departure_sentence(self._left[0])}, says more than the {size:,} leaves that "
-                "there are: the end of the log was cut off",
+                f"{witnesses.departure_sentence(self._left[0])}, says more than the {size:,} "
+                "leaves that there are: the end of the log was cut off",
                 leaf=size,
             )
         newest = await log_store.newest_head(self._connection)
@@ -475,22 +474,22 @@ class _Verification:
             self.verified.add(f"leaves from {signed} on are in no checkpoint: they were added by "
                               "hand, or a checkpoint was deleted", leaf=signed)  # fmt: skip
         wanted = sum(size >> level for level in range(STEP, 64, STEP))
-        if await node_count(self._connection) > wanted:
+        if await store.node_count(self._connection) > wanted:
             self.verified.add("hashes are kept of leaves that are not there")
 
     async def _check_unsealed(self) -> None:
-        for subject in await strays(self._connection, limit=self.verified.tell):
+        for subject in await store.strays(self._connection, limit=self.verified.tell):
             self.verified.add(
                 f"{subject} has no leaf, and nothing waits to seal it: it was put in by hand, or "
                 "its leaf was cut off; `tallyhook log seal` seals it as it is now"
             )
-        async for rows in whole_bodies(self._connection):
+        async for rows in store.whole_bodies(self._connection):
             for digest, body in rows:
                 if hashlib.sha256(body).hexdigest() != digest:
                     self.verified.add(f"the whole body {digest} was changed")
         self.verified.waiting = await log_queue_store.count_unsealed(self._connection)
 
-    def _check_keep(self, note: str, kept: Checkpoint) -> None:
+    def _check_keep(self, note: str, kept: seal.Checkpoint) -> None:
         if not self._tree.signed(note):
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif self._whole and kept.size > self._tree.size:

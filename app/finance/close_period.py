@@ -33,21 +33,12 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any, Final, Literal
 
-from app.access import operator_store
-from app.access.operators import Proven, note_in_trail, permitted
+from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
-from app.access.proposals import (
-    Agree,
-    Agreed,
-    ProposalKind,
-    check_reason,
-    propose,
-    shown_in,
-)
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
-from app.finance import period_store
+from app.finance import match_rules, period_store, report_period
 from app.finance.closed_periods import (
     CLOSING_BASIS,
     calendar_of,
@@ -55,9 +46,7 @@ from app.finance.closed_periods import (
     rules_form,
     rules_of_closing,
 )
-from app.finance.match_rules import rules_known
 from app.finance.period_store import Closed, closed_periods, closing_text, print_of
-from app.finance.report_period import Progress, report_period
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders import history_store
 from app.orders.history_store import history_digests
@@ -124,7 +113,7 @@ class CloseRequest:
 
 
 async def close_period(
-    context: AppContext, request: CloseRequest, *, progress: Progress
+    context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> Closing | Proposal | tuple[Blocker, ...]:
     """Close the month, or say everything that is against it; where the rules let nobody close
     alone, propose it.
@@ -137,16 +126,16 @@ async def close_period(
             f"closing a month takes two people here ({NOT_ALONE}): tell the second one why, with "
             '--reason "WHY"'
         )
-    check_reason(request.reason, of="a closing", needed=False)
+    proposals.check_reason(request.reason, of="a closing", needed=False)
     month, before, report, blockers = await _looked(context, request, progress=progress)
     if blockers or report is None:
         return blockers
     async with context.store.writing() as connection:
         if not await _alone(connection):
-            return await propose(
+            return await proposals.propose(
                 connection,
                 closing_kind(context, sources=request.sources),
-                who=await permitted(connection, by=request.by, action="period_closed"),
+                who=await operators.permitted(connection, by=request.by, action="period_closed"),
                 now=context.clock.now(),
                 because=NOT_ALONE,
                 subject=month.name,
@@ -164,7 +153,7 @@ NOT_ALONE: Final = "the rules in force let nobody close a month alone"
 
 async def _alone(connection: Connection) -> bool:
     """Whether one person may close."""
-    return (await rules_known(connection)).close_alone
+    return (await match_rules.rules_known(connection)).close_alone
 
 
 async def may_close_alone(context: AppContext) -> bool:
@@ -175,14 +164,14 @@ async def may_close_alone(context: AppContext) -> bool:
 
 def closing_kind(
     context: AppContext, *, sources: Mapping[str, Source], still_s: float = STILL_S
-) -> ProposalKind:
+) -> proposals.ProposalKind:
     """Closing a month, where the rules let nobody do that alone."""
 
-    async def perform(proposal: Proposal, agree: Agree) -> None:
+    async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         as_of = proposal.given.get("as_of")
         request = CloseRequest(
             period=proposal.subject,
-            by=Proven(proposal.who),
+            by=operators.Proven(proposal.who),
             as_of=None if as_of is None else parse_instant(as_of),
             margin_days=int(proposal.given["margin_days"]),
             sources=sources,
@@ -195,7 +184,7 @@ def closing_kind(
             raise UsageError(f"{month.name} cannot be closed now. {reasons}")
         await _write(context, request, month, report, before=before, progress=_quiet, agree=agree)
 
-    return ProposalKind(
+    return proposals.ProposalKind(
         name="close_period",
         title="Close a month",
         action="period_closed",
@@ -203,7 +192,7 @@ def closing_kind(
         perform=perform,
         takes_long=True,
         for_good=True,
-        where=shown_in("periods"),
+        where=proposals.shown_in("periods"),
         particulars={
             "as_of": "Closed as it was known at",
             "margin_days": "Days after the month's end before which it is not closed",
@@ -222,7 +211,7 @@ async def _months_state(connection: Connection, subject: str, given: Mapping[str
 
 
 async def against_closing(
-    context: AppContext, request: CloseRequest, *, progress: Progress
+    context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> tuple[Blocker, ...]:
     """Everything that is against closing the month; nothing is written. Raises as `close_period`
     does."""
@@ -230,7 +219,7 @@ async def against_closing(
 
 
 async def _looked(
-    context: AppContext, request: CloseRequest, *, progress: Progress
+    context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> tuple[Month, period_store.Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
     """The month, the closing before it, its report (None before its end), what is against it."""
     month = await month_in_books(context, request.period)
@@ -239,14 +228,16 @@ async def _looked(
     if as_of > now:
         raise UsageError("--as-of lies in the future: nothing is known of then")
     async with context.store.reading() as connection:  # 1
-        await permitted(connection, by=request.by, action="period_closed")
+        await operators.permitted(connection, by=request.by, action="period_closed")
         before = next_in_order(await period_store.closed_periods(connection), month)
     early = tuple(too_early(month, now=as_of, margin_days=request.margin_days))
     if as_of < month.end:
         return month, before, None, early
     if as_of > now - _us(request.still_s):
         await asyncio.sleep(request.still_s)
-    report = await report_period(context, scope_of(context, month, as_of), progress=progress)  # 2
+    report = await report_period.report_period(
+        context, scope_of(context, month, as_of), progress=progress
+    )  # 2
     genuine = await _genuine(context, request, month)
     return month, before, report, (*early, *in_report(report), *rejected(genuine))  # 3
 
@@ -324,8 +315,8 @@ async def _write(
     report: PeriodReport,
     *,
     before: period_store.Closed | None,
-    progress: Progress,
-    agree: Agree | None = None,
+    progress: report_period.Progress,
+    agree: proposals.Agree | None = None,
 ) -> Closing:
     rests = await _rests_on(context, report.scope.as_of, before=before, progress=progress)  # 4
     # After its evidence even where the clock stands: the audit entry is not part of it.
@@ -335,7 +326,7 @@ async def _write(
     async with context.store.writing() as connection:  # 6
         agreed = None if agree is None else await agree(connection)
         if agreed is None:
-            who = await permitted(connection, by=request.by, action="period_closed")
+            who = await operators.permitted(connection, by=request.by, action="period_closed")
             if not await _alone(connection):
                 raise UsageError(f"{NOT_ALONE}, as of a moment ago: close {month.name} again")
         else:
@@ -370,12 +361,16 @@ async def _signed(
 ) -> PeriodReport:
     """The report with who closes the month, and when: each of its pages says so."""
     async with context.store.reading() as connection:
-        who = await permitted(connection, by=request.by, action="period_closed")
+        who = await operators.permitted(connection, by=request.by, action="period_closed")
     return replace(report, scope=replace(report.scope, closed_by=who.name, closed_at=closed_at))
 
 
 async def _rests_on(
-    context: AppContext, as_of: Instant, *, before: period_store.Closed | None, progress: Progress
+    context: AppContext,
+    as_of: Instant,
+    *,
+    before: period_store.Closed | None,
+    progress: report_period.Progress,
 ) -> dict[str, Any]:
     """The fields of a closing that say what it rests on."""
     known_after = EARLIEST if before is None else before.as_of
@@ -396,11 +391,11 @@ async def _note(
     connection: Connection,
     who: operator_store.Operator,
     closing: Closing,
-    agreed: Agreed | None,
+    agreed: proposals.Agreed | None,
     *,
     reason: str,
 ) -> None:
-    await note_in_trail(
+    await operators.note_in_trail(
         connection,
         who,
         action="period_closed",
@@ -440,7 +435,7 @@ class VerifiedPeriods:
 
 
 async def verify_periods(
-    context: AppContext, *, only: str | None, progress: Progress
+    context: AppContext, *, only: str | None, progress: report_period.Progress
 ) -> AsyncIterator[VerifiedPeriods]:
     """Every step on every closed month, or on one, the earliest first. A month whose closing is
     not what was written is looked at no further.
@@ -536,7 +531,9 @@ def _printing_now(closing: Closing) -> str:
 # --- the evidence --------------------------------------------------------------------------------
 
 
-async def _history(context: AppContext, closing: Closing, progress: Progress) -> VerifiedPeriods:
+async def _history(
+    context: AppContext, closing: Closing, progress: report_period.Progress
+) -> VerifiedPeriods:
     async with context.store.reading() as connection:
         now = await history_digests(
             connection, after=closing.known_after, until=closing.as_of, progress=progress
@@ -550,9 +547,11 @@ async def _history(context: AppContext, closing: Closing, progress: Progress) ->
     )
 
 
-async def _figures(context: AppContext, closing: Closing, progress: Progress) -> VerifiedPeriods:
+async def _figures(
+    context: AppContext, closing: Closing, progress: report_period.Progress
+) -> VerifiedPeriods:
     then = replace(context, policy=Policy(**closing.policy))
-    report = await report_period(
+    report = await report_period.report_period(
         then, scope_of(context, closing.month, closing.as_of), progress=progress
     )
     now = figures(report)

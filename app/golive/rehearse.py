@@ -28,7 +28,8 @@ from app.orders.read_orders import order_document
 from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import SECOND
-from reconcile.ledger.ledger import FindingCode, Outcome
+from reconcile.ledger.ledger import Outcome
+from reconcile.ledger.vocabulary import FindingCode
 
 SIMULATED: Final = "2547000000"
 """Before the two digits that choose a scenario of the simulated provider."""

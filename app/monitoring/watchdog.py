@@ -42,7 +42,7 @@ from reconcile.instants import (
     format_instant,
     plain_instant,
 )
-from reconcile.ledger.ledger import FindingCode
+from reconcile.ledger.vocabulary import FindingCode
 
 EXPECTED: Final = 10
 """Deliveries that usually come in a stretch of the day, from which on none at all is no chance: of

@@ -25,10 +25,11 @@ from reconcile.ledger.findings_money import (
     semantic_duplicate,
     unread_money_event,
 )
-from reconcile.ledger.ledger import FINDING_CODES, Attempt, Facts, Finding, new_finding
+from reconcile.ledger.ledger import Attempt, Facts, Finding, new_finding
 from reconcile.ledger.movements import Payment
 from reconcile.ledger.outcome import Judgement, standing
 from reconcile.ledger.records import STILL_ASKING
+from reconcile.ledger.vocabulary import FINDING_CODES
 
 # --- observations on what the provider said -------------------------------------------------------
 
@@ -482,7 +483,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     unread_money_event,
 )
 """What can be found without the merchant's records. A new finding is one function here or below,
-its code in `ledger`, its words in `reasons`."""
+and its row in `vocabulary`."""
 
 CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     session_unknown,

@@ -50,7 +50,8 @@ from app.receiving import endpoint as webhooks
 from app.receiving.connection_limits import ConnectionLimits
 from reconcile.instants import EARLIEST
 from reconcile.ledger.explain import ledger_document
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.vocabulary import FINDING_CODES
 from tests.architecture.form import log_calls
 from tests.architecture.tree import ROOT, Module, parsed
 from tests.reconcile.test_golden import LEDGERS
