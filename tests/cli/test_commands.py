@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from app.cli import main, running
+from app.cli import main
 from app.core.clock import SystemClock
 from app.orders import prove, refold
 from reconcile.instants import DAY
@@ -58,7 +58,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     now, ahead = SystemClock.now, T + DAY // 2 - SystemClock().now()
     monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + ahead)
     if "TALLYHOOK_LONG" not in os.environ:
-        monkeypatch.setattr(running, "processes", _this_one)
+        monkeypatch.setattr("app.cli.running.processes", _this_one)
 
     def running(*words: str) -> Ended:
         capsys.readouterr()
