@@ -348,8 +348,8 @@ async def test_every_operation_answers_as_described(
 
     monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: bundle)
     monkeypatch.setattr(closed_periods, "print_of", print_of)
-    for place in (closed_periods, report_routes):
-        monkeypatch.setattr(place, "list_closed", all_closed)
+    for told_by in (closed_periods, report_routes):
+        monkeypatch.setattr(told_by, "list_closed", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}
     async with shop(tmp_path, opened(), **settings) as (driver, _):
         monkeypatch.setattr(bootstrap_elsewhere, "making_reports", _making(driver))
