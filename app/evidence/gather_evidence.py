@@ -348,9 +348,7 @@ async def gather_dossier(
         attached = await _attached(connection, order, instant) if attachments else None
         subjects = [f"revision:{each.seq}" for each in revisions]
         subjects += [f"deed:{each.record.audit_number}" for each in attached or ()]
-        sealed = await _sealed(
-            connection, known, subjects, as_of=instant, witnesses=providers.witnesses
-        )
+        sealed = await _sealed(connection, known, subjects, as_of=instant, providers=providers)
     told = retold(rows, providers.accounts)
     phones = frozenset({*asked, *phones_stated(told, providers.sources)})
     masking = Masking(() if full else phones)
@@ -422,7 +420,7 @@ async def _sealed(
     others: Sequence[str],
     *,
     as_of: Instant,
-    witnesses: Witnesses | None,
+    providers: Providers,
 ) -> prove_sealed.SealedParts:
     """Proofs against the first checkpoint that covers all that is sealed of it and that enough
     witnesses have cosigned, and until one is, against the first that covers it: always the same."""
@@ -435,7 +433,7 @@ async def _sealed(
         return prove_sealed.SealedParts(unsealed=unsealed)
     _refuse_more(len(found.leaves), prove_sealed.AT_ONCE, "leaves of the log")
     proofs = await prove_sealed.proofs_of(
-        connection, found.leaves.keys(), earliest=True, witnesses=witnesses
+        connection, found.leaves.keys(), earliest=True, witnesses=providers.witnesses
     )
     known = await log_store.identity(connection)
     return prove_sealed.SealedParts(
