@@ -55,7 +55,6 @@ LONGEST = (
     "floods/test_flood.py",
     "reconcile/test_laws_by_generation.py",
     "reconcile/test_match_laws.py",
-    "test_mutants.py",
 )
 """Files and folders that are begun first. A file stays with one worker, so whoever took a long one
 last would work on it alone."""

@@ -346,9 +346,10 @@ async def gather_dossier(
         lines = await _lines(connection, known, instant, providers)
         asked = await phones_of(connection, order, sources=providers.sources, most=0)
         attached = await _attached(connection, order, instant) if attachments else None
-        subjects = [f"revision:{each.seq}" for each in revisions]
-        subjects += [f"deed:{each.record.audit_number}" for each in attached or ()]
-        sealed = await _sealed(connection, known, subjects, as_of=instant, providers=providers)
+        subjects = _subjects(revisions, attached or ())
+        sealed = await _sealed(
+            connection, known, subjects, as_of=instant, witnesses=providers.witnesses
+        )
     told = retold(rows, providers.accounts)
     phones = frozenset({*asked, *phones_stated(told, providers.sources)})
     masking = Masking(() if full else phones)
@@ -370,6 +371,14 @@ async def gather_dossier(
         attached=attached,
         zone=context.zone,
     )
+
+
+def _subjects(
+    revisions: Iterable[published_store.Published], attached: Iterable[AttachedFile]
+) -> list[str]:
+    """Of which leaves stand beside those of deliveries and records."""
+    told = [f"revision:{each.seq}" for each in revisions]
+    return told + [f"deed:{each.record.audit_number}" for each in attached]
 
 
 async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple[AttachedFile, ...]:
@@ -420,7 +429,7 @@ async def _sealed(
     others: Sequence[str],
     *,
     as_of: Instant,
-    providers: Providers,
+    witnesses: Witnesses | None,
 ) -> prove_sealed.SealedParts:
     """Proofs against the first checkpoint that covers all that is sealed of it and that enough
     witnesses have cosigned, and until one is, against the first that covers it: always the same."""
@@ -433,7 +442,7 @@ async def _sealed(
         return prove_sealed.SealedParts(unsealed=unsealed)
     _refuse_more(len(found.leaves), prove_sealed.AT_ONCE, "leaves of the log")
     proofs = await prove_sealed.proofs_of(
-        connection, found.leaves.keys(), earliest=True, witnesses=providers.witnesses
+        connection, found.leaves.keys(), earliest=True, witnesses=witnesses
     )
     known = await log_store.identity(connection)
     return prove_sealed.SealedParts(
