@@ -158,8 +158,14 @@ async def test_who_comes_when_it_has_closed_is_told_so() -> None:
     assert late.value.reason == "stopping"
 
 
+def caused(error: Exception, cause: Exception) -> Exception:
+    """As a driver's error comes, in one of ours."""
+    error.__cause__ = cause
+    return error
+
+
 BROKEN: list[tuple[Exception, Any]] = [
-    (StoreUnavailable("planted", reason="disk"), "disk"),
+    (caused(StoreUnavailable("planted", reason="disk"), OSError("planted")), "disk"),
     (StorePoisoned("planted"), StorePoisoned("planted").reason),
     (ValueError("planted"), "refused"),
 ]
@@ -186,13 +192,14 @@ async def test_three_batches_that_fail_are_a_fault_of_the_store(
     first, *others = [json.loads(line) for line in log.getvalue().splitlines()][
         -1 - len(refusals) :
     ]
-    assert (first["count"], first["error_class"]) == (3, type(fault).__name__)
+    kind = type(fault.__cause__ or fault).__name__
+    assert (first["count"], first["error_class"]) == (3, kind)
     assert [each["batch"] for each in others] == [2] * len(refusals)
     for faults in (3, 4):
         assert made.queue.faults == faults
         why = await made.queue.still_faulty()
         assert f"the last {faults} batches" in str(why)
-        assert type(fault).__name__ in str(why)
+        assert f"({kind})" in str(why)
         before = len(lines(log))
         assert await made.answers(delivery()) == [told]
         assert lines(log)[before:] == refusals
