@@ -37,6 +37,17 @@ log_length.FOLD_PAGES = 120
 """
 """Both logs are folded every so many pages, so that a short recording has many folds in it."""
 
+INSISTENT = """
+import app.database.writer as log_length
+import app.orders.worker as worker
+import app.receiving.reader as reader
+
+log_length.INSIST_S = 0.25
+reader.TRY_AGAIN_S = worker.TRY_AGAIN_S = 0.1
+"""
+INSIST_S = 0.25
+"""Who cannot write tries again soon: no mistake, but a full disk is told of without long waits."""
+
 KEEPS_LOG = """
 from app.database.writer import LogLength
 
