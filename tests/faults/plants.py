@@ -117,7 +117,9 @@ InboxQueue.run = run
 
 FAILING_WORKER = """
 import app.orders.worker as worker
+import app.worker_process as process
 
+process.MISSED_S = 0.5
 folding = worker.refold_due
 
 async def refold_due(context, **words):
@@ -128,7 +130,7 @@ async def refold_due(context, **words):
 
 worker.refold_due = refold_due
 """
-"""The task that folds dies after the first orders."""
+"""The task that folds dies after the first orders; readiness says soon that none reads."""
 
 STEPWISE_FOLD = """
 import os
