@@ -92,6 +92,13 @@ faults._FATAL_SQLITE.clear()
 """
 """An I/O error is taken for trouble that passes."""
 
+HASTY = """
+import app.receiving.inbox_queue as journal
+
+journal.PATIENCE_S = 0.5
+"""
+"""Whoever delivers is told sooner that a write takes too long: no mistake, but no long wait."""
+
 PATIENT = """
 import app.receiving.inbox_queue as journal
 import app.database.writer as writer
