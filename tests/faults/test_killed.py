@@ -24,7 +24,6 @@ from tests.faults.injecting import (
 from tests.faults.load import load
 from tests.faults.plants import EARLY, SMALL_LOG, script
 from tests.faults.service import a_service, needs_strace
-from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -79,8 +78,10 @@ def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
     pytest.fail("nothing was lost in five times as many kills")
 
 
+READER_ENDED = b"the process that reads the inbox has ended"
 POINTS = [("pwrite64:signal=KILL:when=13", DATABASE)]
-ALL_POINTS = [
+ALL_READER_ENDED = b"the process that reads the inbox has ended"
+POINTS = [
     ("pwrite64:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", DATABASE),
@@ -109,8 +110,10 @@ async def killed_at(source: Path, folder: Path, inject: str, file: str) -> None:
             under_load(process, case, acks=3_000)
             assert process.code() == -signal.SIGKILL
         else:
-            under_load(process, case, acks=300)
-            until(lambda: b"the process that reads the inbox has ended" in process.log)
+            with load(process.port, name="case") as driver:
+                driver.until_it(lambda: READER_ENDED in process.log)
+                driver.until(len(driver.ledger.acknowledged) + ACKS)
+            case.ledger = driver.ledger
             assert process.popen.poll() is None
     killed = [line for line in case.trace.read_text().splitlines() if line.endswith("= ?")]
     assert any(inject.partition(":")[0] in line for line in killed), "the kill was not injected"
