@@ -64,7 +64,7 @@ class TestPostgresql(
 ):
     """Every property of the contract, on a server."""
 
-    statements_between = 27  # a server takes long to make tables; the long form is before each
+    statements_between = 60  # a server takes long to make tables; the long form is before each
     arrival_orders = 3  # which rows are tied is decided as on SQLite, which tries 24
 
     @pytest.fixture
