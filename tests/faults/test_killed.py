@@ -80,8 +80,7 @@ def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
 
 READER_ENDED = b"the process that reads the inbox has ended"
 POINTS = [("pwrite64:signal=KILL:when=13", DATABASE)]
-ALL_READER_ENDED = b"the process that reads the inbox has ended"
-POINTS = [
+ALL_POINTS = [
     ("pwrite64:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", DATABASE),
