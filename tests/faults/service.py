@@ -71,7 +71,7 @@ def a_service(
     *,
     script: str = "",
     under: Sequence[str] = (),
-    restarts: int = 0,
+    restarts: str = "0",
     **more: str,
 ) -> Iterator[Service]:
     """A service on a free port that says that it serves. It is surely gone afterwards.
@@ -81,7 +81,7 @@ def a_service(
 
     script    Python that each of its processes runs first, to plant something
     under     the words of a tracer in front of it
-    restarts  how often what reads for it is going to be started again
+    restarts  how often what reads for it is going to be started again, a number
     """
     if not under and "DATABASE_URL" not in more:
         put_new(folder / "t.db")
@@ -97,13 +97,13 @@ def starting(
     *,
     script: str = "",
     under: Sequence[str] = (),
-    restarts: int = 0,
+    restarts: str = "0",
     **more: str,
 ) -> Iterator[Process]:
     """The same, that need not come so far as to serve."""
     words = [*under, sys.executable, "-m", "app", "serve", "--port", "0"]
     with planted(script) as environment:
-        environment[MORE_SPARES] = str(restarts)
+        environment[MORE_SPARES] = restarts
         process = Process(words, environ(folder, **more) | environment)
         try:
             yield process
