@@ -27,7 +27,7 @@ PLANT_SEEDS = 120
 
 SHOWN_IN = {
     "ack_before_commit": 36, "evidence_overtaken": 40, "first_body_wins": 8,
-    "deadline_ignored": 3, "environment_not_checked": 10, "log_not_synced": 2,
+    "deadline_ignored": 7, "environment_not_checked": 10, "log_not_synced": 2,
     "signature_not_checked": 1, "dedupe_off": 1, "stored_not_asked": 1, "last_word_wins": 1,
 }  # fmt: skip
 """The first world that shows a defect, where it is not the first: played before all
