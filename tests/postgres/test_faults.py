@@ -388,11 +388,6 @@ async def until_it_waits(url: str) -> None:
 
 # --- a server that is not to be trusted -----------------------------------------------------------
 
-UNSAFE = [
-    "synchronous_commit",
-    *(pytest.param(each, marks=pytest.mark.soak) for each in ("fsync", "full_page_writes")),
-]
-
 
 def configured(server: Server, name: str, value: str) -> None:
     """Change a setting of the running server, or take it back."""
@@ -402,7 +397,14 @@ def configured(server: Server, name: str, value: str) -> None:
     until(lambda: ask(url, f"SHOW {name}")[0][0] == (value or "on"))
 
 
-@pytest.mark.parametrize("name", UNSAFE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "synchronous_commit",
+        pytest.param("fsync", marks=pytest.mark.soak),
+        pytest.param("full_page_writes", marks=pytest.mark.soak),
+    ],
+)
 async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, name: str) -> None:
     """No service starts on it, and one that meets it after a loss of connection ends."""
     async with opened(own_url) as store:
