@@ -36,6 +36,7 @@ from app.bootstrap_evidence import cosigning, sealing, signer_of, witnesses_of
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
 from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient
+from app.child_processes import WorkerProcess
 from app.config.settings import Settings
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError
@@ -46,7 +47,7 @@ from app.core.process import affordable
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.seal import CheckpointSigner
-from app.monitoring.certificate import PublicCertificate, rest
+from app.monitoring.health import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
 from app.orders.set_aside import HOLDING
@@ -63,7 +64,6 @@ from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.store import Store, open_store
 from app.schedule_process import Scheduler
-from app.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from app.api.case_routes import CaseRoutes
@@ -245,7 +245,7 @@ def _loading(context: AppContext, settings: Settings) -> Callable[[], Awaitable[
     """What gives the proposals."""
 
     def load() -> Proposals:
-        from app.bootstrap_proposals import proposals_of
+        from app.bootstrap_privacy import proposals_of
 
         return proposals_of(context, settings)
 
@@ -259,7 +259,7 @@ def _loading_finance(
 
     def load() -> FinanceRoutes:
         from app.api.finance_routes import FinanceRoutes
-        from app.bootstrap_reports import making_reports
+        from app.bootstrap_elsewhere import making_reports
 
         return FinanceRoutes(
             context,
@@ -278,7 +278,7 @@ def _loading_cases(
 
     def load() -> CaseRoutes:
         from app.api.case_routes import CaseRoutes
-        from app.bootstrap_bundles import telling_letters
+        from app.bootstrap_elsewhere import telling_letters
         from app.bootstrap_evidence import merchant_of
 
         return CaseRoutes(
@@ -295,7 +295,7 @@ def _loading_bundles(settings: Settings) -> Callable[[], Awaitable[Builds]]:
     """What gives what builds bundles for the API."""
 
     def load() -> Builds:
-        from app.bootstrap_bundles import building_bundles
+        from app.bootstrap_elsewhere import building_bundles
 
         return building_bundles(settings)
 

@@ -1,4 +1,11 @@
-"""Wiring: the console on a socket of its own."""
+"""Wiring: the console on a socket of its own, and what its jobs do, in this process or in one of
+their own.
+
+A job's process is killed where the console ends before it (`bootstrap_elsewhere`): a run, an import
+or a closing that is killed has changed nothing, as when its command is. An approval that is killed
+may have been kept: an erasure is approved before its first row goes, and what is left of it is
+carried out by the next erasure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from socket import socket
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import structlog
@@ -17,33 +24,50 @@ import uvicorn
 from app.access.proposal import Proposal
 from app.access.sessions import somebody_can_sign_in
 from app.bootstrap import watched
-from app.bootstrap_bundles import built_bundle, taken_letter
-from app.bootstrap_console_work import work_elsewhere, work_here
 from app.bootstrap_context import open_context
+from app.bootstrap_elsewhere import (
+    MOST_S,
+    Elsewhere,
+    Use,
+    built_bundle,
+    made_preview,
+    made_report,
+    taken_letter,
+)
 from app.bootstrap_evidence import key_path, merchant_of
-from app.bootstrap_proposals import erasing_kind, proposals_of
+from app.bootstrap_golive import check_now, examine
+from app.bootstrap_privacy import erasing_kind, proposals_of
 from app.bootstrap_serving import SignallessServer
 from app.bootstrap_sources import accounts, compile_sources
+from app.child_processes import leave_signals_to_parent
 from app.config.settings import Settings
 from app.console.application import build_console
-from app.console.jobs import Work
 from app.console.uploads import Uploads
-from app.console.view import Console
-from app.core.errors import ConfigurationError, PortTaken
+from app.console.view import Checked, Console, Work
+from app.core.errors import ConfigurationError, PortTaken, UsageError
 from app.core.hosts import is_loopback
 from app.core.ids import new_token
 from app.core.jobs import Jobs
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.dispute_case import Case, CaseRequest, dispute_case
-from app.evidence.letter_forms import LetterForm
+from app.evidence.dispute_letter import LetterForm
 from app.evidence.seal import rotate_key
+from app.finance import (
+    bank_match,
+    close_period,
+    imports,
+    match_rules,
+    reconcile_period,
+    withdraw_import,
+)
+from app.golive.golive import checklist
 from app.privacy.erase import ErasureRequest, erase, propose_erasure
 from app.privacy.erase_finding import Erasure
 from app.privacy.erase_rules import ErasureRules
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from app.worker_process import leave_signals_to_parent
+from reconcile.reporting.closing import Blocker
 
 log = structlog.get_logger()
 
@@ -245,3 +269,181 @@ def _bound(host: str, port: int) -> socket:
         return uvicorn.Config(lambda: None, host=host, port=port, log_config=None).bind_socket()
     except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
         raise PortTaken(host, port) from failed
+
+
+# --- what its jobs do -----------------------------------------------------------------------------
+
+AT_ONCE: Final = 2
+"""Processes of a console's jobs: each reads with a core of its own and some 100 MiB."""
+
+UNCHANGED: Final = (
+    "the process that did it has ended before its time, and nothing was changed: begin again, and "
+    "look whether memory was short"
+)
+TOO_LONG: Final = (
+    f"it took more than {MOST_S // 60} minutes and was ended, and nothing was changed: send fewer "
+    "and shorter rules"
+)
+BEGUN: Final = (
+    "the process that did it has ended before its time. It may have been approved and begun: look "
+    "at the proposal and at Personal data before you begin again, and whether memory was short"
+)
+"""An erasure keeps its approval before the first row goes."""
+
+
+def work_here(context: AppContext, settings: Settings) -> Work:
+    """Done in this process, on an open store."""
+
+    async def do(use: Use, *words: Any) -> Any:
+        return await use(context, settings, *words)
+
+    return _work(do)
+
+
+def work_elsewhere(settings: Settings) -> Work:
+    """Done in processes of their own."""
+    processes = Elsewhere(settings, at_once=AT_ONCE, purpose="writing")
+
+    async def do(use: Use, *words: Any) -> Any:
+        died = BEGUN if use is _approve else UNCHANGED
+        most_s = MOST_S if use in _READ_RULES else None
+        return await processes.do(use, *words, died=died, most_s=most_s, too_long=TOO_LONG)
+
+    return _work(do)
+
+
+def _work(do: Callable[..., Awaitable[Any]]) -> Work:
+    return Work(
+        reconcile=lambda *words: do(_reconcile, *words),
+        preview=lambda *words: do(made_preview, *words),
+        save_rules=lambda *words: do(_save_rules, *words),
+        import_file=lambda *words: do(_import, *words),
+        booked=lambda *words: do(_booked, *words),
+        withdrawable=lambda *words: do(_withdrawable, *words),
+        withdraw=lambda *words: do(_withdraw, *words),
+        close=lambda *words: do(_close, *words),
+        against=lambda *words: do(_against, *words),
+        approve=lambda *words: do(_approve, *words),
+        report=lambda *words: do(made_report, *words),
+        check=lambda: do(_check),
+    )
+
+
+async def _reconcile(
+    context: AppContext,
+    settings: Settings,
+    asked: reconcile_period.RunRequest,
+    by: str,
+    reason: str,
+) -> int:
+    done = await reconcile_period.reconcile_for(
+        context, asked, by=by, reason=reason, progress=lambda _: None
+    )
+    return done.number
+
+
+async def _save_rules(
+    context: AppContext, settings: Settings, rules: str, by: str, reason: str
+) -> Proposal | None:
+    done = await match_rules.save_rules(context, rules, by=by, reason=reason)
+    return done if isinstance(done, Proposal) else None
+
+
+_READ_RULES: Final = (made_preview, _save_rules)
+"""What reads rules that somebody sends: a TOML parser's time grows with the square."""
+
+
+async def _import(
+    context: AppContext,
+    settings: Settings,
+    kind: imports.ImportKind,
+    request: imports.ImportRequest,
+    source: str,
+) -> imports.Imported:
+    if kind == "book":
+        return await imports.import_book(context, request, sources=settings.sources.keys())
+    if kind == "bank":
+        return await imports.import_bank(context, request)
+    known = settings.sources.get(source)
+    own_orders = known is not None and known.orders == "own"
+    return await imports.import_statement(context, request, source=source, own_orders=own_orders)
+
+
+async def _booked(
+    context: AppContext, settings: Settings, stands: str | None, skip: int, limit: int
+) -> bank_match.BookedPage:
+    return await bank_match.booked_page(context, stands=stands, skip=skip, limit=limit)
+
+
+async def _withdrawable(
+    context: AppContext, settings: Settings, number: int, kind: imports.ImportKind, by: str
+) -> withdraw_import.Foreseen:
+    return await withdraw_import.withdrawable(context, number, kind=kind, by=by)
+
+
+async def _withdraw(
+    context: AppContext,
+    settings: Settings,
+    number: int,
+    kind: imports.ImportKind,
+    by: str,
+    reason: str,
+    seen: str,
+) -> Proposal | None:
+    done = await withdraw_import.withdraw_import(
+        context, number, kind=kind, by=by, reason=reason, seen_as=seen
+    )
+    return done if isinstance(done, Proposal) else None
+
+
+async def _against(
+    context: AppContext, settings: Settings, month: str, by: str
+) -> tuple[Blocker, ...]:
+    request = replace(_closing(settings, month, by), still_s=0)
+    return await close_period.against_closing(context, request, progress=lambda _: None)
+
+
+def _closing(settings: Settings, month: str, by: str) -> close_period.CloseRequest:
+    return close_period.CloseRequest(
+        period=month,
+        by=by,
+        as_of=None,
+        margin_days=settings.closing_margin_days,
+        sources=compile_sources(settings),
+    )
+
+
+async def _close(
+    context: AppContext, settings: Settings, month: str, by: str, reason: str
+) -> Proposal | None:
+    request = replace(_closing(settings, month, by), reason=reason)
+    done = await close_period.close_period(context, request, progress=lambda _: None)
+    if isinstance(done, tuple):
+        raise UsageError(" ".join(each.sentence for each in done))
+    return done if isinstance(done, Proposal) else None
+
+
+async def _approve(
+    context: AppContext, settings: Settings, proposal: str, by: str, reason: str
+) -> None:
+    proposals = proposals_of(context, settings)
+    await proposals.approve(proposal, by=by, reason=reason)
+
+
+CHECKS_LIMIT_S: Final = 120.0
+"""Seconds for all checks: some forty seconds for each service that does not answer, and its
+source's trials; whoever has more of them runs the commands, which have no such limit."""
+
+
+async def _check(context: AppContext, settings: Settings) -> Checked:
+    try:
+        async with asyncio.timeout(CHECKS_LIMIT_S):
+            doctor = [check.document() for check in await examine()]
+            found = await check_now(context, settings)
+    except TimeoutError:
+        raise UsageError(
+            f"the checks took longer than {CHECKS_LIMIT_S:.0f} s, so something does not answer: "
+            "run `tallyhook doctor` and `tallyhook golive` on the machine"
+        ) from None
+    await checklist(context, found)
+    return Checked(doctor=doctor, checklist=found)

@@ -11,13 +11,11 @@ from app.bootstrap_sources import accounts, compile_sources
 from app.config.database_place import sqlite_file
 from app.config.settings import Settings
 from app.core.periodic import PeriodicTask, rest_when_idle
-from app.evidence.cosigning import REST_S as LOOK_S
-from app.evidence.cosigning import Cosigning
 from app.evidence.dispute_case import Merchant
 from app.evidence.gather_evidence import Providers
-from app.evidence.seal import REST_S, CheckpointSigner, Sealer, open_signer
-from app.evidence.seal_orders import seal_orders_if_due
-from app.evidence.witnesses import Witness, Witnesses
+from app.evidence.seal import REST_S, CheckpointSigner, Sealer, open_signer, seal_orders_if_due
+from app.evidence.witnesses import REST_S as LOOK_S
+from app.evidence.witnesses import Cosigning, Witness, Witnesses
 from app.finance.read_lines import lines_naming
 from app.providers.profile import profile_text
 from app.receiving.context import AppContext

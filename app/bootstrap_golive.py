@@ -19,16 +19,7 @@ from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.http import outgoing_client
 from app.database.facts import database_facts
-from app.golive.golive import (
-    TRIAL_LIMIT_S,
-    ChecklistItem,
-    checklist,
-    keys_item,
-    separation_item,
-    try_endpoint,
-    webhook_item,
-)
-from app.golive.rehearse import Plan, RehearsedScenario, numbers_for, rehearse
+from app.golive import golive, rehearse
 from app.monitoring import preflight
 from app.monitoring.preflight import Check
 from app.monitoring.watchdog import alarms
@@ -50,19 +41,19 @@ async def play(
     settings: Settings,
     *,
     patience_s: float | None,
-    progress: Callable[[RehearsedScenario], None],
-) -> list[RehearsedScenario]:
+    progress: Callable[[rehearse.RehearsedScenario], None],
+) -> list[rehearse.RehearsedScenario]:
     """Every scenario that has a number. Raises ConfigurationError where there is no provider, or
     in live no number."""
     given = {name: each.get_secret_value() for name, each in settings.rehearsal.numbers.items()}
-    plan = Plan(
-        numbers=numbers_for(given, environment=context.store.environment),
+    plan = rehearse.Plan(
+        numbers=rehearse.numbers_for(given, environment=context.store.environment),
         amount=settings.rehearsal.amount,
         currency=settings.rehearsal.currency,
         patience_s=patience_s,
     )
     async with CheckoutClient(checkout_settings(settings)) as client:
-        return await rehearse(context, client, plan=plan, progress=progress)
+        return await rehearse.rehearse(context, client, plan=plan, progress=progress)
 
 
 EVIDENCE = "TALLYHOOK_EVIDENCE__KEY_FILE"
@@ -183,19 +174,19 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
     return checks
 
 
-async def run_checklist(context: AppContext, settings: Settings) -> list[ChecklistItem]:
+async def run_checklist(context: AppContext, settings: Settings) -> list[golive.ChecklistItem]:
     """Check what can be checked, and add what was rehearsed and stated."""
-    return await checklist(context, await check_now(context, settings))
+    return await golive.checklist(context, await check_now(context, settings))
 
 
-async def check_now(context: AppContext, settings: Settings) -> list[ChecklistItem]:
+async def check_now(context: AppContext, settings: Settings) -> list[golive.ChecklistItem]:
     """What can be checked: nothing is written down."""
     sources = compile_sources(settings)
     unmarked = [name for name, each in sources.items() if not each.profile.environment.where]
     return [
-        keys_item(list(_key_problems(context, settings))),
+        golive.keys_item(list(_key_problems(context, settings))),
         await _tried(context, settings, sources),
-        separation_item(context.store.environment or "no environment", unmarked=unmarked),
+        golive.separation_item(context.store.environment or "no environment", unmarked=unmarked),
     ]
 
 
@@ -213,11 +204,13 @@ def _key_problems(context: AppContext, settings: Settings) -> Iterator[str]:
 
 async def _tried(
     context: AppContext, settings: Settings, sources: dict[str, Source]
-) -> ChecklistItem:
+) -> golive.ChecklistItem:
     address = settings.public_url
     trials = []
-    async with outgoing_client(timeout_s=TRIAL_LIMIT_S) as client:
+    async with outgoing_client(timeout_s=golive.TRIAL_LIMIT_S) as client:
         for name, source in sources.items() if address else ():
             url = f"{address}/webhooks/{name}"
-            trials.append(await try_endpoint(client, source, url=url, now=context.clock.now()))
-    return webhook_item(trials, public_url=address)
+            trials.append(
+                await golive.try_endpoint(client, source, url=url, now=context.clock.now())
+            )
+    return golive.webhook_item(trials, public_url=address)

@@ -1,19 +1,30 @@
-"""Wiring of restores and deep checks: the journal of erasures carried out again, and what the
-stored bodies are read and folded with."""
+"""Wiring of erasures, and of what else may need a second person: the journal of erasures carried
+out again after a restore, what a deep check reads and folds the stored bodies with, and proposals.
+
+A new kind of proposal is one line of `proposals_of`; what it is stands in the room that owns the
+act.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+from app.access.proposals import ProposalKind, Proposals
 from app.bootstrap_context import erasure_journal_path, known_phone_key, store_settings
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.evidence.seal import anything_unsealed, seal_all
+from app.finance.break_acts import acceptance_kind
+from app.finance.close_period import closing_kind
+from app.finance.match_rules import rules_kind
+from app.finance.withdraw_import import withdrawal_kind
 from app.orders.rebuild import Helpers
+from app.orders.unmask_many import unmasking_kind
 from app.privacy.check import Rebuilding
+from app.privacy.erase import erasure_kind
 from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.providers.source import Source
@@ -68,3 +79,40 @@ def check_again(settings: Settings, *, jobs: int) -> Rebuilding:
 
 def _sources(settings: Settings) -> dict[str, Source]:
     return compile_sources(settings, phone_digests=known_phone_key(settings))
+
+
+# --- proposals ------------------------------------------------------------------------------------
+
+
+def proposals_of(
+    context: AppContext, settings: Settings, *, sources: Mapping[str, Source] | None = None
+) -> Proposals:
+    """The proposals of a database, with every kind that there is.
+
+    sources  as `compile_sources` gives them; None: they are compiled here. Raises
+             ConfigurationError for a wrong one
+    """
+    found = compile_sources(settings) if sources is None else sources
+    return Proposals(
+        context,
+        (
+            acceptance_kind(context),
+            rules_kind(context),
+            closing_kind(context, sources=found),
+            erasing_kind(context, settings, sources=found),
+            withdrawal_kind(context),
+            unmasking_kind(context),
+        ),
+    )
+
+
+def erasing_kind(
+    context: AppContext, settings: Settings, *, sources: Mapping[str, Source]
+) -> ProposalKind:
+    """Of erasures, which the command proposes, too."""
+    return erasure_kind(
+        context,
+        sources=sources,
+        rules=ErasureRules.of_days(settings.retention_minimum_days),
+        seal=sealer(context, settings),
+    )

@@ -15,8 +15,8 @@ from app.bootstrap import Part, Service, open_service, working_parts
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import askers, storing_sources
+from app.child_processes import Parent, console_beside, leave_signals_to_parent
 from app.config.settings import Settings
-from app.console_process import console_beside
 from app.core.errors import PortTaken, StorePoisoned, UnreachableError, UsageError
 from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
@@ -27,7 +27,6 @@ from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
 from app.receiving.guard import guarded
 from app.receiving.reader import Reader
 from app.receiving.store import Store
-from app.worker_process import Parent, leave_signals_to_parent
 
 log = structlog.get_logger()
 

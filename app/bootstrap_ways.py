@@ -9,8 +9,7 @@ from app.config.settings import Settings
 from app.core.clock import Clock
 from app.core.mail import MailServer
 from app.core.schedule import Way, entries_of
-from app.finance.delivering import Delivers, FolderWay, MailWay, PostWay
-from app.finance.scheduled_work import Schedule
+from app.finance.scheduled_work import Delivers, FolderWay, MailWay, PostWay, Schedule
 from app.monitoring.alarm_messages import AlarmMessages, MailsAlarms, PostsAlarms, TellsAlarms
 from app.receiving.context import AppContext
 

@@ -32,7 +32,7 @@ TELLING = (
     "app.core.clock.",
     "app.core.logs",
     "app.cli.main.",
-    "app.cli.output.note",
+    "app.cli.printing.note",
     "app.core.text.printable",
 )
 """What a crash is told with does not crash itself."""

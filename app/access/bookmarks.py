@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.access.bookmark_store import Bookmark, bookmarks, delete_bookmark, put_bookmark
+from app.access.operator_store import Bookmark, bookmarks, delete_bookmark, put_bookmark
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import looks_like_a_phone
 from app.database.engine import DatabaseContext

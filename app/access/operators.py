@@ -18,17 +18,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final, Literal, get_args
 
-from app.access.operator_store import (
-    AuditEntry,
-    Operator,
-    add_entry,
-    add_operator,
-    audit_entries,
-    disable_operator,
-    operators,
-    revoke_tokens_of,
-)
-from app.access.session_store import revoke_sessions_of
+from app.access import operator_store, session_store
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import EARLIEST, Instant
@@ -237,7 +227,7 @@ def asking_by_token(name: Proven | None) -> Iterator[None]:
         _BY_TOKEN.reset(before)
 
 
-SERVICE: Final = Operator(name="tallyhook", role="service", created_at=EARLIEST)
+SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", created_at=EARLIEST)
 """Who does what no person asked for: the background tasks."""
 
 
@@ -267,7 +257,11 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
     """The author of what a command tells: the operator who is named, as `permitted` takes it, else
     the owner. Raises UsageError where `by` is no operator in force."""
     async with context.store.reading() as connection:
-        known = {each.name for each in await operators(connection) if each.disabled_at is None}
+        known = {
+            each.name
+            for each in await operator_store.operators(connection)
+            if each.disabled_at is None
+        }
     named = _asking(by)
     if named in known:
         return f"operator:{named}"
@@ -278,19 +272,21 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
     return OWNER
 
 
-def owner() -> Operator:
+def owner() -> operator_store.Operator:
     """Whoever holds the machine, for what is done before anybody can be asked who they are: which
     operators there are is what a restored database says."""
-    return Operator(name=_account(), role="account", created_at=EARLIEST)
+    return operator_store.Operator(name=_account(), role="account", created_at=EARLIEST)
 
 
-async def permitted(connection: Connection, *, by: str | None, action: Action) -> Operator:
+async def permitted(
+    connection: Connection, *, by: str | None, action: Action
+) -> operator_store.Operator:
     """The person who asks, if they may do this. `by` is their name; None takes the holder of the
     token that was given, else ASKED_BY, else the account that runs the command.
 
     Raises UsageError where they may not, with what to do.
     """
-    known = {each.name: each for each in await operators(connection)}
+    known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
     if not known:
         return replace(owner(), name=named) if named else owner()
@@ -307,7 +303,9 @@ async def permitted(connection: Connection, *, by: str | None, action: Action) -
     return who if isinstance(named, Proven) else replace(who, account=_account())
 
 
-async def who_may(context: DatabaseContext, *, by: str | None, action: Action) -> Operator:
+async def who_may(
+    context: DatabaseContext, *, by: str | None, action: Action
+) -> operator_store.Operator:
     """The same, before a work of several transactions."""
     async with context.store.reading() as connection:
         return await permitted(connection, by=by, action=action)
@@ -322,7 +320,7 @@ def _account() -> str:
 
 async def note_in_trail(
     connection: Connection,
-    who: Operator,
+    who: operator_store.Operator,
     *,
     action: Action,
     subject: str,
@@ -336,9 +334,9 @@ async def note_in_trail(
     at  asked for in that transaction: one that still waits for its turn is not known yet, and no
         month may be closed as of an instant after it
     """
-    return await add_entry(
+    return await operator_store.add_entry(
         connection,
-        AuditEntry(
+        operator_store.AuditEntry(
             at=at,
             who=who.name,
             role=who.role,
@@ -365,12 +363,14 @@ async def register_operator(
     async with context.store.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_added")
-        known = await operators(connection)
+        known = await operator_store.operators(connection)
         if any(each.name == name for each in known):
             raise UsageError(f"there is, or was, an operator named {name}; choose another name")
         if not known and role != "admin":
             raise UsageError("the first operator must be an admin, who can add the others")
-        await add_operator(connection, Operator(name=name, role=role, created_at=now))
+        await operator_store.add_operator(
+            connection, operator_store.Operator(name=name, role=role, created_at=now)
+        )
         await note_in_trail(
             connection, who, action="operator_added", subject=name, at=now, facts={"role": role}
         )
@@ -382,13 +382,15 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
     async with context.store.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_disabled")
-        left = [each for each in await operators(connection) if each.disabled_at is None]
+        left = [
+            each for each in await operator_store.operators(connection) if each.disabled_at is None
+        ]
         if [each.name for each in left if each.role == "admin"] == [name]:
             raise UsageError(f"{name} is the last admin: add another first")
-        if not await disable_operator(connection, name, now=now):
+        if not await operator_store.disable_operator(connection, name, now=now):
             raise NotFoundError(f"there is no operator in force named {name}")
-        await revoke_sessions_of(connection, name, now=now)
-        await revoke_tokens_of(connection, name, now=now)
+        await session_store.revoke_sessions_of(connection, name, now=now)
+        await operator_store.revoke_tokens_of(connection, name, now=now)
         await note_in_trail(connection, who, action="operator_disabled", subject=name, at=now)
 
 
@@ -405,10 +407,10 @@ async def trail(
     after: int = 0,
     before: int | None = None,
     limit: int,
-) -> list[AuditEntry]:
+) -> list[operator_store.AuditEntry]:
     """Audit entries by number, of all or of some; with `before` the newest first."""
     async with context.store.reading() as connection:
-        return await audit_entries(
+        return await operator_store.audit_entries(
             connection,
             subject=subject,
             who=who,
@@ -424,7 +426,7 @@ async def last_done(context: DatabaseContext) -> str:
     return str([each.number for each in await trail(context, before=AFTER_ALL, limit=1)])
 
 
-async def known_operators(context: DatabaseContext) -> list[Operator]:
+async def known_operators(context: DatabaseContext) -> list[operator_store.Operator]:
     """All operators by name."""
     async with context.store.reading() as connection:
-        return await operators(connection)
+        return await operator_store.operators(connection)

@@ -6,7 +6,7 @@
 4 act      approving does the act in the transaction that keeps the approval, in the proposer's
            name, with the second person's beside it
 
-A room makes an act one of these by a `ProposalKind`, which `bootstrap_proposals.py` lists:
+A room makes an act one of these by a `ProposalKind`, which `bootstrap_privacy.py` lists:
 `subject_state` says what the subject is like now, and `perform` does the act. An approval of what
 has changed since it was proposed is refused, and one by who may be the proposer once more.
 """
@@ -17,17 +17,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from app.access.operator_store import Operator, operators, ways_in_since
+from app.access import operator_store, proposal_store
 from app.access.operators import MAY, MAY_READ, ROLES, Action, note_in_trail, permitted
 from app.access.proposal import Decided, Decision, Proposal
-from app.access.proposal_store import (
-    add_decision,
-    add_proposal,
-    past_proposals,
-    proposal_of,
-    waiting_proposal_of,
-    waiting_proposals,
-)
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
 from app.core.masking import looks_like_a_phone
@@ -54,7 +46,7 @@ class Agreed:
     proposal  the id of what was approved
     """
 
-    who: Operator
+    who: operator_store.Operator
     second: str
     proposal: str
 
@@ -119,7 +111,7 @@ def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
     return lambda proposal: (pages, proposal.subject)
 
 
-def proved(who: Operator) -> bool:
+def proved(who: operator_store.Operator) -> bool:
     """Whether it is an operator who proved who they are, and not the owner of the machine."""
     return who.account is None and who.role in ROLES
 
@@ -134,7 +126,7 @@ async def propose(
     connection: Connection,
     kind: ProposalKind,
     *,
-    who: Operator,
+    who: operator_store.Operator,
     now: Instant,
     because: str,
     subject: str,
@@ -169,13 +161,15 @@ async def propose(
     )
     # The entry first: from it on no other transaction proposes until this one ends.
     await _note(connection, who, proposal, action="proposed", reason=reason, now=now)
-    same = await waiting_proposal_of(connection, kind=kind.name, subject=subject, now=now)
+    same = await proposal_store.waiting_proposal_of(
+        connection, kind=kind.name, subject=subject, now=now
+    )
     if same is not None:
         raise UsageError(
             f"{same.who} proposed this already, as {same.id}, and it waits for a second person; "
             f"`tallyhook proposals show {same.id}` shows it"
         )
-    await add_proposal(connection, proposal)
+    await proposal_store.add_proposal(connection, proposal)
     return proposal
 
 
@@ -198,7 +192,7 @@ def check_reason(reason: str, *, of: str = "a proposal", needed: bool = True) ->
 
 async def _note(
     connection: Connection,
-    who: Operator,
+    who: operator_store.Operator,
     proposal: Proposal,
     *,
     action: Action,
@@ -236,7 +230,9 @@ class Proposals:
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
         """All of these kinds that wait for a second person, the first to end first."""
         async with self._context.store.reading() as connection:
-            found = await waiting_proposals(connection, now=self._context.clock.now())
+            found = await proposal_store.waiting_proposals(
+                connection, now=self._context.clock.now()
+            )
         return [each for each in found if kinds is None or each.kind in kinds]
 
     async def past(
@@ -244,7 +240,7 @@ class Proposals:
     ) -> list[Proposal]:
         """Those of these kinds that were decided or have ended, the newest first."""
         async with self._context.store.reading() as connection:
-            return await past_proposals(
+            return await proposal_store.past_proposals(
                 connection, now=self._context.clock.now(), before=before, limit=limit, kinds=kinds
             )
 
@@ -306,7 +302,7 @@ class Proposals:
 
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
-    ) -> tuple[Proposal, Operator, Operator]:
+    ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
         """The proposal, who approves it, and its proposer, if it may be approved now. look: also at
         its subject."""
         proposal = await self._open(connection, identity)
@@ -343,7 +339,9 @@ class Proposals:
             )
         return proposal
 
-    async def _person(self, connection: Connection, *, by: str | None, action: Action) -> Operator:
+    async def _person(
+        self, connection: Connection, *, by: str | None, action: Action
+    ) -> operator_store.Operator:
         who = await permitted(connection, by=by, action=action)
         if not proved(who):
             raise UsageError(
@@ -354,7 +352,7 @@ class Proposals:
 
     async def _second(
         self, connection: Connection, proposal: Proposal, *, by: str | None, action: Action
-    ) -> Operator:
+    ) -> operator_store.Operator:
         """Who decides about another's proposal."""
         who = await self._person(connection, by=by, action=action)
         await permitted(connection, by=by, action=self.kinds[proposal.kind].action)
@@ -368,13 +366,13 @@ class Proposals:
         self,
         connection: Connection,
         proposal: Proposal,
-        who: Operator,
+        who: operator_store.Operator,
         decision: Decision,
         reason: str,
     ) -> None:
         now = self._context.clock.now()
         decided = Decided(decision=decision, who=who.name, role=who.role, reason=reason, at=now)
-        if not await add_decision(connection, proposal.id, decided):
+        if not await proposal_store.add_decision(connection, proposal.id, decided):
             raise UsageError("somebody decided it in the meantime: look again")
         await _note(connection, who, proposal, action=_DONE[decision], reason=reason, now=now)
 
@@ -401,7 +399,7 @@ class Proposals:
 
 
 async def _known(connection: Connection, identity: str) -> Proposal:
-    proposal = await proposal_of(connection, identity)
+    proposal = await proposal_store.proposal_of(connection, identity)
     if proposal is None:
         raise _unknown(identity)
     return proposal
@@ -413,10 +411,12 @@ def _unknown(identity: str) -> NotFoundError:
     )
 
 
-async def _two_persons(connection: Connection, proposal: Proposal, second: Operator) -> None:
+async def _two_persons(
+    connection: Connection, proposal: Proposal, second: operator_store.Operator
+) -> None:
     """Raises UsageError where one of the two made the other a way in, or one for who did, later
     than a proposal stands for before this one: the link or the token may be in their own hands."""
-    made = await ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
+    made = await operator_store.ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):
         if other in _reached(first, made):
             raise UsageError(
@@ -435,9 +435,11 @@ def _reached(name: str, made: Collection[tuple[str, str]]) -> set[str]:
     return found
 
 
-async def _still_may(connection: Connection, proposal: Proposal, action: Action) -> Operator:
+async def _still_may(
+    connection: Connection, proposal: Proposal, action: Action
+) -> operator_store.Operator:
     """The proposer, who must still be in force and may still do the act."""
-    for each in await operators(connection):
+    for each in await operator_store.operators(connection):
         if each.name == proposal.who and each.disabled_at is None and each.role in MAY[action]:
             return replace(each, account=None)
     raise UsageError(

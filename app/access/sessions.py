@@ -12,37 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from app.access.credentials import (
-    check_password,
-    fitting_step,
-    new_totp_secret,
-    password_fits,
-    password_text,
-)
-from app.access.operator_store import Operator, add_operator, operators
-from app.access.operators import Role, checked_name, note_in_trail, permitted
-from app.access.session_store import (
-    Credential,
-    Link,
-    LinkKind,
-    Session,
-    add_link,
-    add_session,
-    any_credential,
-    credential_of,
-    invited,
-    note_use,
-    open_link,
-    revoke_session,
-    revoke_sessions_of,
-    session_in_force,
-    sessions_by_name,
-    set_credential,
-    use_form,
-    use_link,
-    use_step,
-    with_credentials,
-)
+from app.access import credentials, operator_store, operators, session_store
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import Connection, DatabaseContext
@@ -77,7 +47,7 @@ class LinkRefused(TallyhookError):
 
 
 async def invite_operator(
-    context: DatabaseContext, *, name: str, role: Role | None, by: str | None
+    context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
     """A link's token for a person, who is added where they are new. For one who has a password it
     is the way to set a new one. Raises UsageError for who may not, and for another role.
@@ -85,27 +55,31 @@ async def invite_operator(
     token = new_token("")
     async with context.store.writing() as connection:
         now = context.clock.now()
-        known = await operators(connection)
-        who = await permitted(connection, by=by, action="operator_invited")
+        known = await operator_store.operators(connection)
+        who = await operators.permitted(connection, by=by, action="operator_invited")
         found = next((each for each in known if each.name == name), None)
         if found is None:
             if role is None:
                 raise UsageError(f"{name} is new here: say --role")
             if not known and role != "admin":
                 raise UsageError("the first operator must be an admin, who can add the others")
-            found = Operator(name=checked_name(name), role=role, created_at=now)
-            await add_operator(connection, found)
-            await note_in_trail(
+            found = operator_store.Operator(
+                name=operators.checked_name(name), role=role, created_at=now
+            )
+            await operator_store.add_operator(connection, found)
+            await operators.note_in_trail(
                 connection, who, action="operator_added", subject=name, at=now, facts={"role": role}
             )
         elif found.disabled_at is not None:
             raise UsageError(f"{name} is disabled; choose another name")
         elif role not in (None, found.role):
             raise UsageError(f"{name} has the role {found.role}, and keeps it")
-        totp = new_totp_secret() if found.role in WITH_CODE else None
-        link = Link(kind="invite", name=name, until=now + INVITED_FOR, totp=totp)
-        await add_link(connection, link, token=token, now=now)
-        await note_in_trail(connection, who, action="operator_invited", subject=name, at=now)
+        totp = credentials.new_totp_secret() if found.role in WITH_CODE else None
+        link = session_store.Link(kind="invite", name=name, until=now + INVITED_FOR, totp=totp)
+        await session_store.add_link(connection, link, token=token, now=now)
+        await operators.note_in_trail(
+            connection, who, action="operator_invited", subject=name, at=now
+        )
     return token
 
 
@@ -114,20 +88,24 @@ async def demo_link(context: DatabaseContext) -> str:
     token = new_token("")
     async with context.store.writing() as connection:
         now = context.clock.now()
-        known = {each.name for each in await operators(connection)}
+        known = {each.name for each in await operator_store.operators(connection)}
         if known - {DEMO}:
             raise UsageError("this database has operators of its own")
         if not known:
-            await add_operator(connection, Operator(name=DEMO, role="admin", created_at=now))
-        link = Link(kind="enter", name=DEMO, until=now + ENTERED_WITHIN, totp=None)
-        await add_link(connection, link, token=token, now=now)
+            await operator_store.add_operator(
+                connection, operator_store.Operator(name=DEMO, role="admin", created_at=now)
+            )
+        link = session_store.Link(kind="enter", name=DEMO, until=now + ENTERED_WITHIN, totp=None)
+        await session_store.add_link(connection, link, token=token, now=now)
     return token
 
 
-async def read_link(context: DatabaseContext, token: str, *, kind: LinkKind) -> Link:
+async def read_link(
+    context: DatabaseContext, token: str, *, kind: session_store.LinkKind
+) -> session_store.Link:
     """What a link is for. Raises LinkRefused."""
     async with context.store.reading() as connection:
-        link = await open_link(connection, token, kind=kind, now=context.clock.now())
+        link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
         raise LinkRefused
     return link
@@ -139,22 +117,24 @@ async def accept_invitation(
     """Set the password of whoever was invited; all their sessions end, and one begins. Returns its
     cookie's value. Raises LinkRefused, and UsageError for a password or code that does not do."""
     link = await read_link(context, token, kind="invite")
-    check_password(password)
-    kept = await password_text(password)
+    credentials.check_password(password)
+    kept = await credentials.password_text(password)
     async with context.store.writing() as connection:
         now = context.clock.now()
         step = None
         if link.totp is not None:
-            step = fitting_step(link.totp, code, now=now, after=None)
+            step = credentials.fitting_step(link.totp, code, now=now, after=None)
             if step is None:
                 raise UsageError(
                     "that is not the code of now: look at the authenticator again, and at the clock"
                 )
-        if not await use_link(connection, token, now=now):
+        if not await session_store.use_link(connection, token, now=now):
             raise LinkRefused
-        credential = Credential(name=link.name, password=kept, totp=link.totp, totp_step=step)
-        await set_credential(connection, credential, now=now)
-        await revoke_sessions_of(connection, link.name, now=now)
+        credential = session_store.Credential(
+            name=link.name, password=kept, totp=link.totp, totp_step=step
+        )
+        await session_store.set_credential(connection, credential, now=now)
+        await session_store.revoke_sessions_of(connection, link.name, now=now)
         return await _begin(connection, link.name, now=now)
 
 
@@ -163,7 +143,7 @@ async def enter_demo(context: DatabaseContext, token: str) -> str:
     link = await read_link(context, token, kind="enter")
     async with context.store.writing() as connection:
         now = context.clock.now()
-        if link.name != DEMO or not await use_link(connection, token, now=now):
+        if link.name != DEMO or not await session_store.use_link(connection, token, now=now):
             raise LinkRefused
         return await _begin(connection, link.name, now=now)
 
@@ -171,9 +151,11 @@ async def enter_demo(context: DatabaseContext, token: str) -> str:
 async def sign_in(context: DatabaseContext, *, name: str, password: str, code: str) -> str:
     """A new session; its cookie's value. Raises SignInRefused."""
     async with context.store.reading() as connection:
-        known = {each.name: each for each in await operators(connection)}
-        credential = await credential_of(connection, name)
-    fits = await password_fits(password, None if credential is None else credential.password)
+        known = {each.name: each for each in await operator_store.operators(connection)}
+        credential = await session_store.credential_of(connection, name)
+    fits = await credentials.password_fits(
+        password, None if credential is None else credential.password
+    )
     operator = known.get(name)
     if not fits or credential is None or operator is None or operator.disabled_at is not None:
         raise SignInRefused
@@ -182,8 +164,10 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
     async with context.store.writing() as connection:
         now = context.clock.now()
         if credential.totp is not None:
-            step = fitting_step(credential.totp, code, now=now, after=credential.totp_step)
-            if step is None or not await use_step(connection, name, step):
+            step = credentials.fitting_step(
+                credential.totp, code, now=now, after=credential.totp_step
+            )
+            if step is None or not await session_store.use_step(connection, name, step):
                 raise SignInRefused
         return await _begin(connection, name, now=now)
 
@@ -191,16 +175,18 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
 async def _begin(connection: Connection, name: str, *, now: Instant) -> str:
     """Whoever has proved who they are gets a session: always a new token. It is in the trail."""
     token = new_token("")
-    await add_session(connection, token=token, name=name, now=now, until=now + LONGEST)
-    who = next(each for each in await operators(connection) if each.name == name)
-    await note_in_trail(connection, who, action="signed_in", subject=CONSOLE, at=now)
+    await session_store.add_session(
+        connection, token=token, name=name, now=now, until=now + LONGEST
+    )
+    who = next(each for each in await operator_store.operators(connection) if each.name == name)
+    await operators.note_in_trail(connection, who, action="signed_in", subject=CONSOLE, at=now)
     return token
 
 
 CONSOLE: Final = "the console"
 """To what a sign-in is, in the trail."""
 
-SOMEBODY: Final = Operator(name="somebody", role="unknown", created_at=EARLIEST)
+SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
 """Who tried to sign in: what they typed as a name may be their password, and is kept nowhere."""
 
 
@@ -209,34 +195,38 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
     a password that was asked for once more did not."""
     async with context.store.writing() as connection:
         now = context.clock.now()
-        known = {each.name: each for each in await operators(connection)}
+        known = {each.name: each for each in await operator_store.operators(connection)}
         who = SOMEBODY if name is None else known[name]
-        await note_in_trail(connection, who, action="sign_in_failed", subject=CONSOLE, at=now)
+        await operators.note_in_trail(
+            connection, who, action="sign_in_failed", subject=CONSOLE, at=now
+        )
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
     """Whether somebody who is signed in has given their password once more. Who came in by the
     demo's link has none to give."""
     async with context.store.reading() as connection:
-        credential = await credential_of(connection, name)
-    return credential is None or await password_fits(password, credential.password)
+        credential = await session_store.credential_of(connection, name)
+    return credential is None or await credentials.password_fits(password, credential.password)
 
 
-async def session_of(context: DatabaseContext, token: str) -> Session | None:
+async def session_of(context: DatabaseContext, token: str) -> session_store.Session | None:
     """The session in force of a cookie. Its last use is written every few minutes."""
     now = context.clock.now()
     async with context.store.reading() as connection:
-        found = await session_in_force(connection, token, now=now, used_after=now - IDLE)
+        found = await session_store.session_in_force(
+            connection, token, now=now, used_after=now - IDLE
+        )
     if found is not None and now - found.used_at >= NOTED_EVERY:
         async with context.store.writing() as connection:
-            await note_use(connection, token, now=now)
+            await session_store.note_use(connection, token, now=now)
     return found
 
 
 async def sign_out(context: DatabaseContext, token: str) -> None:
     """End one session."""
     async with context.store.writing() as connection:
-        await revoke_session(connection, token, now=context.clock.now())
+        await session_store.revoke_session(connection, token, now=context.clock.now())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +239,7 @@ class SignInState:
     used_at   when one of those was last used, to some minutes
     """
 
-    operator: Operator
+    operator: operator_store.Operator
     password: bool
     invited: bool
     sessions: int
@@ -265,10 +255,10 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
     """All operators by name, the disabled included."""
     now = context.clock.now()
     async with context.store.reading() as connection:
-        known = await operators(connection)
-        able = await with_credentials(connection)
-        asked = await invited(connection, now=now)
-        open_ = await sessions_by_name(connection, now=now, used_after=now - IDLE)
+        known = await operator_store.operators(connection)
+        able = await session_store.with_credentials(connection)
+        asked = await session_store.invited(connection, now=now)
+        open_ = await session_store.sessions_by_name(connection, now=now, used_after=now - IDLE)
     return [
         SignInState(
             operator=each,
@@ -286,11 +276,11 @@ async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: 
     such operator, UsageError for who may not."""
     async with context.store.writing() as connection:
         now = context.clock.now()
-        who = await permitted(connection, by=by, action="sessions_ended")
-        if name not in {each.name for each in await operators(connection)}:
+        who = await operators.permitted(connection, by=by, action="sessions_ended")
+        if name not in {each.name for each in await operator_store.operators(connection)}:
             raise NotFoundError(f"there is no operator named {name}")
-        ended = await revoke_sessions_of(connection, name, now=now)
-        await note_in_trail(
+        ended = await session_store.revoke_sessions_of(connection, name, now=now)
+        await operators.note_in_trail(
             connection,
             who,
             action="sessions_ended",
@@ -305,11 +295,11 @@ async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: 
 async def somebody_can_sign_in(context: DatabaseContext) -> bool:
     """Whether an operator in force has a password."""
     async with context.store.reading() as connection:
-        return await any_credential(connection)
+        return await session_store.any_credential(connection)
 
 
 async def first_use(context: DatabaseContext, form: str) -> bool:
     """Use up a form's id; False where it was sent before."""
     async with context.store.writing() as connection:
         now = context.clock.now()
-        return await use_form(connection, form, now=now, kept_since=now - LONGEST)
+        return await session_store.use_form(connection, form, now=now, kept_since=now - LONGEST)

@@ -12,15 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from app.access.operator_store import (
-    Operator,
-    TokenEntry,
-    add_token,
-    list_tokens,
-    operators,
-    revoke_token,
-    token_entry,
-)
+from app.access import operator_store
 from app.access.operators import MAY_READ, Proven, Reading, note_in_trail, permitted
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
@@ -65,16 +57,16 @@ async def issue_token(
     given = set(scopes)
     async with context.store.writing() as connection:
         now = context.clock.now()
-        entry = TokenEntry(
+        entry = operator_store.TokenEntry(
             name=name,
             created_at=now,
             scopes=tuple(scope for scope in TOKEN_SCOPES if scope in given),
             until=None if until is None else ending(until, now=now),
         )
         who = await permitted(connection, by=by, action="token_added")
-        if any(each.name == name for each in await list_tokens(connection)):
+        if any(each.name == name for each in await operator_store.list_tokens(connection)):
             raise UsageError(f"there is already a token named {name}; choose another name")
-        await add_token(connection, entry, token=token)
+        await operator_store.add_token(connection, entry, token=token)
         await note_in_trail(
             connection, who, action="token_added", subject=name, at=now, facts=_facts(entry)
         )
@@ -90,7 +82,7 @@ OWN_BY_ROLE: Final[Mapping[TokenScope, Reading]] = {"finance": "bank"}
 
 async def issue_own_token(
     context: DatabaseContext, *, operator: str, until: str, by: str | None
-) -> tuple[str, TokenEntry]:
+) -> tuple[str, operator_store.TokenEntry]:
     """A new token of a person's own, and what is known of it: its name is made of theirs.
 
     until  as `issue_token` takes it
@@ -103,23 +95,23 @@ async def issue_own_token(
         now = context.clock.now()
         who = await permitted(connection, by=by, action="token_added")
         await _in_force(connection, operator)
-        taken = {each.name for each in await list_tokens(connection)}
-        entry = TokenEntry(
+        taken = {each.name for each in await operator_store.list_tokens(connection)}
+        entry = operator_store.TokenEntry(
             name=_free_name(operator, taken),
             created_at=now,
             scopes=OWN_SCOPES,
             until=ending(until, now=now),
             operator=operator,
         )
-        await add_token(connection, entry, token=token)
+        await operator_store.add_token(connection, entry, token=token)
         await note_in_trail(
             connection, who, action="token_added", subject=entry.name, at=now, facts=_facts(entry)
         )
     return token, entry
 
 
-async def _in_force(connection: Connection, name: str) -> Operator:
-    for each in await operators(connection):
+async def _in_force(connection: Connection, name: str) -> operator_store.Operator:
+    for each in await operator_store.operators(connection):
         if each.name == name and each.disabled_at is None:
             return each
     raise NotFoundError(f"there is no operator in force named {name}")
@@ -153,7 +145,7 @@ def ending(text: str, *, now: Instant) -> Instant:
     return end
 
 
-def _facts(entry: TokenEntry) -> dict[str, str | int]:
+def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
     facts: dict[str, str | int] = {"scopes": " ".join(entry.scopes)}
     if entry.operator is not None:
         facts["operator"] = entry.operator
@@ -166,7 +158,7 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
     async with context.store.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="token_revoked")
-        entry = await revoke_token(connection, name=name, now=now)
+        entry = await operator_store.revoke_token(connection, name=name, now=now)
         if entry is None:
             raise NotFoundError(f"there is no token in force named {name}")
         await note_in_trail(
@@ -174,16 +166,16 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
         )
 
 
-async def known_tokens(context: DatabaseContext) -> list[TokenEntry]:
+async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEntry]:
     """All tokens by name; never the tokens themselves."""
     async with context.store.reading() as connection:
-        return await list_tokens(connection)
+        return await operator_store.list_tokens(connection)
 
 
-async def token_of(context: DatabaseContext, token: str) -> TokenEntry | None:
+async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
     """What is known of the token that this is, in force or not; None for any other text."""
     async with context.store.reading() as connection:
-        return await token_entry(connection, token)
+        return await operator_store.token_entry(connection, token)
 
 
 class TokenRefused(TallyhookError):
@@ -198,7 +190,7 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
     """The name of the token that this is, if it is for this. Raises TokenRefused and
     ScopeMissing."""
     async with context.store.reading() as connection:
-        entry = await token_entry(connection, token)
+        entry = await operator_store.token_entry(connection, token)
         if entry is None or not entry.in_force(context.clock.now()):
             raise _refused(entry)
         if scope in entry.scopes:
@@ -214,7 +206,7 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
 
 
 async def _role_reads(
-    connection: Connection, entry: TokenEntry, operator: str, reading: Reading
+    connection: Connection, entry: operator_store.TokenEntry, operator: str, reading: Reading
 ) -> None:
     """Raises ScopeMissing where the role of whose own token it is may not look at this."""
     who = await _holding(connection, entry, operator)
@@ -238,7 +230,7 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
     ScopeMissing for a program's."""
     now = context.clock.now()
     async with context.store.reading() as connection:
-        entry = await token_entry(connection, token)
+        entry = await operator_store.token_entry(connection, token)
         if entry is None or not entry.in_force(now):
             raise _refused(entry)
         if entry.operator is None:
@@ -250,7 +242,9 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
         return Holder(name=Proven(who.name), role=who.role)
 
 
-async def _holding(connection: Connection, entry: TokenEntry, operator: str) -> Operator:
+async def _holding(
+    connection: Connection, entry: operator_store.TokenEntry, operator: str
+) -> operator_store.Operator:
     """Whose own token it is. Raises TokenRefused where they are in force no more."""
     try:
         return await _in_force(connection, operator)
@@ -258,7 +252,7 @@ async def _holding(connection: Connection, entry: TokenEntry, operator: str) -> 
         raise _refused(entry) from None
 
 
-def _refused(entry: TokenEntry | None) -> TokenRefused:
+def _refused(entry: operator_store.TokenEntry | None) -> TokenRefused:
     """Only the holder of a token that has ended learns that it has, and when."""
     if entry is not None and entry.revoked_at is None and entry.until is not None:
         said = f"This token ended at {format_instant(entry.until)}"
@@ -267,7 +261,7 @@ def _refused(entry: TokenEntry | None) -> TokenRefused:
     return TokenRefused(f"{said}; `tallyhook tokens add` makes one.")
 
 
-async def ending_soon(context: DatabaseContext) -> list[TokenEntry]:
+async def ending_soon(context: DatabaseContext) -> list[operator_store.TokenEntry]:
     """Tokens in force that end within ENDS_SOON, the first to end first."""
     now = context.clock.now()
     return sorted(

@@ -10,40 +10,22 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.api.report_routes import KEPT, Makes, ReportRoutes
-from app.api.request_body import (
-    after_parameter,
-    before_parameter,
-    chosen,
-    instant_parameter,
-    limit_parameter,
-    path_number,
-)
+from app.api import report_routes, request_body
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Jobs
 from app.core.problems import ApiProblem
 from app.core.schedule import Entry
-from app.finance.bank_match import KeptMatch, booked_line, booked_page
-from app.finance.break_acts import (
-    SeenBreak,
-    breaks_of_run,
-    finished_run,
-    finished_runs,
-    living_breaks,
-    one_break,
+from app.finance import (
+    bank_match,
+    break_acts,
+    closed_periods,
+    imports,
+    match_rules,
+    read_lines,
+    reconcile_period,
+    scheduled,
+    worklist,
 )
-from app.finance.closed_periods import closed_report, list_closed
-from app.finance.imports import ImportKind, past_imports
-from app.finance.late_money import late_document, late_items
-from app.finance.match_rules import current_rules, rules_document
-from app.finance.read_lines import (
-    book_document,
-    book_page,
-    statement_document,
-    statement_page,
-)
-from app.finance.reconcile_period import listed_run, ran, run_document
-from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
@@ -57,49 +39,55 @@ class FinanceRoutes:
         context: AppContext,
         *,
         page_max: int,
-        makes: Makes,
+        makes: report_routes.Makes,
         schedule: Sequence[Entry] = (),
     ) -> None:
         """schedule: what is done at its times."""
         self._context = context
         self._page_max = page_max
         self._schedule = schedule
-        self._bank = KeptMatch()
-        made = ReportRoutes(context, makes, jobs=Jobs(context.clock, kept=KEPT))
+        self._bank = bank_match.KeptMatch()
+        made = report_routes.ReportRoutes(
+            context, makes, jobs=Jobs(context.clock, kept=report_routes.KEPT)
+        )
         self.report, self.journal = made.report, made.journal
         self.verification, self.rules_preview = made.verification, made.rules_preview
 
     def _limit(self, request: Request) -> int:
-        return limit_parameter(request, most=self._page_max)
+        return request_body.limit_parameter(request, most=self._page_max)
 
     # --- what was imported
 
     async def book_lines(self, request: Request, program: str) -> Response:
         """GET /api/v1/records/lines?reference=&as_of=&after=&limit="""
-        page = await book_page(self._context, **self._lines_asked(request))
-        return _page("lines", [book_document(each) for each in page.lines], page.following)
+        page = await read_lines.book_page(self._context, **self._lines_asked(request))
+        return _page(
+            "lines", [read_lines.book_document(each) for each in page.lines], page.following
+        )
 
     async def statement_lines(self, request: Request, program: str) -> Response:
         """GET /api/v1/statement/lines?reference=&as_of=&after=&limit="""
-        page = await statement_page(self._context, **self._lines_asked(request))
-        return _page("lines", [statement_document(each) for each in page.lines], page.following)
+        page = await read_lines.statement_page(self._context, **self._lines_asked(request))
+        return _page(
+            "lines", [read_lines.statement_document(each) for each in page.lines], page.following
+        )
 
     def _lines_asked(self, request: Request) -> dict[str, Any]:
         return {
             "reference": request.query_params.get("reference") or None,
-            "as_of": instant_parameter(request, "as_of"),
-            "after": after_parameter(request),
+            "as_of": request_body.instant_parameter(request, "as_of"),
+            "after": request_body.after_parameter(request),
             "limit": self._limit(request),
         }
 
     async def bank_lines(self, request: Request, program: str) -> Response:
         """GET /api/v1/bank/lines?stands=&as_of=&after=&limit="""
         try:
-            page = await booked_page(
+            page = await bank_match.booked_page(
                 self._context,
-                as_of=instant_parameter(request, "as_of"),
-                stands=chosen(request, "stands", BUCKETS),
-                after=after_parameter(request),
+                as_of=request_body.instant_parameter(request, "as_of"),
+                stands=request_body.chosen(request, "stands", BUCKETS),
+                after=request_body.after_parameter(request),
                 limit=self._limit(request),
                 kept=self._bank,
             )
@@ -114,10 +102,10 @@ class FinanceRoutes:
 
     async def bank_line(self, request: Request, program: str) -> Response:
         """GET /api/v1/bank/lines/{line}?as_of="""
-        as_of = instant_parameter(request, "as_of")
+        as_of = request_body.instant_parameter(request, "as_of")
         try:
             name = request.path_params["line"]
-            found = await booked_line(self._context, name, as_of=as_of, kept=self._bank)
+            found = await bank_match.booked_line(self._context, name, as_of=as_of, kept=self._bank)
         except NotFoundError:
             raise ApiProblem(
                 404, "bank_line_unknown", "There is no bank line of this name."
@@ -138,10 +126,10 @@ class FinanceRoutes:
         """GET /api/v1/bank/imports?before=&limit="""
         return await self._imports(request, "bank")
 
-    async def _imports(self, request: Request, kind: ImportKind) -> Response:
+    async def _imports(self, request: Request, kind: imports.ImportKind) -> Response:
         limit = self._limit(request)
-        before = before_parameter(request)
-        found = await past_imports(self._context, kind=kind, limit=limit, before=before)
+        before = request_body.before_parameter(request)
+        found = await imports.past_imports(self._context, kind=kind, limit=limit, before=before)
         following = found[-1].number if len(found) == limit else None
         return _page("imports", [each.document() for each in found], following)
 
@@ -150,40 +138,51 @@ class FinanceRoutes:
     async def runs(self, request: Request, program: str) -> Response:
         """GET /api/v1/runs?before=&limit="""
         limit = self._limit(request)
-        before = before_parameter(request)
-        found = await finished_runs(self._context, limit=limit, before=before)
+        before = request_body.before_parameter(request)
+        found = await break_acts.finished_runs(self._context, limit=limit, before=before)
         following = found[-1].number if len(found) == limit else None
-        return _page("runs", [listed_run(each) for each in found], following)
+        return _page("runs", [reconcile_period.listed_run(each) for each in found], following)
 
     async def run(self, request: Request, program: str) -> Response:
         """GET /api/v1/runs/{run}?after=&limit=: its totals, and some of its breaks."""
         limit = self._limit(request)
         try:
-            number = path_number(request, "run")
-            found = await ran(self._context, await finished_run(self._context, number))
+            number = request_body.path_number(request, "run")
+            found = await reconcile_period.ran(
+                self._context, await break_acts.finished_run(self._context, number)
+            )
         except NotFoundError:
             raise ApiProblem(404, "run_unknown", "There is no run of this name.") from None
-        seen = breaks_of_run(self._context, found.number, after=after_parameter(request))
+        seen = break_acts.breaks_of_run(
+            self._context, found.number, after=request_body.after_parameter(request)
+        )
         breaks, following = await _first(seen, limit=limit)
         told = [each.document(as_of=found.as_of) for each in breaks]
-        return JSONResponse(run_document(found) | {"breaks": told, "next": following})
+        return JSONResponse(
+            reconcile_period.run_document(found) | {"breaks": told, "next": following}
+        )
 
     async def rules(self, request: Request, program: str) -> Response:
         """GET /api/v1/rules"""
-        return JSONResponse(rules_document(await current_rules(self._context)))
+        return JSONResponse(
+            match_rules.rules_document(await match_rules.current_rules(self._context))
+        )
 
     async def breaks(self, request: Request, program: str) -> Response:
         """GET /api/v1/breaks?cause=&state=&assignee=&after=&limit=, closed ones by their state"""
-        cause, state = chosen(request, "cause", BREAK_CAUSES), chosen(request, "state", STATES)
+        cause, state = (
+            request_body.chosen(request, "cause", BREAK_CAUSES),
+            request_body.chosen(request, "state", STATES),
+        )
         assignee, limit = request.query_params.get("assignee") or None, self._limit(request)
         now = self._context.clock.now()
         found, following = await _first(
-            living_breaks(
+            break_acts.living_breaks(
                 self._context,
                 causes=[] if cause is None else [cause],
                 states=STATES[:-1] if state is None else (state,),
                 assignee=assignee,
-                after=after_parameter(request),
+                after=request_body.after_parameter(request),
             ),
             limit=limit,
         )
@@ -192,23 +191,25 @@ class FinanceRoutes:
     async def one_break(self, request: Request, program: str) -> Response:
         """GET /api/v1/breaks/{break}"""
         try:
-            found = await one_break(self._context, request.path_params["break"])
+            found = await break_acts.one_break(self._context, request.path_params["break"])
         except NotFoundError:
             raise ApiProblem(404, "break_unknown", "There is no break of this name.") from None
         return JSONResponse(found.document(as_of=self._context.clock.now()) | found.history())
 
     async def late(self, request: Request, program: str) -> Response:
         """GET /api/v1/late?all=&after=&limit="""
-        closed = chosen(request, "all", ("true", "false")) == "true"
+        closed = request_body.chosen(request, "all", ("true", "false")) == "true"
         found, following = await _first(
-            late_items(self._context, closed=closed, after=after_parameter(request)),
+            worklist.late_items(
+                self._context, closed=closed, after=request_body.after_parameter(request)
+            ),
             limit=self._limit(request),
         )
-        return _page("late", [late_document(each) for each in found], following)
+        return _page("late", [worklist.late_document(each) for each in found], following)
 
     async def schedule(self, request: Request, program: str) -> Response:
         """GET /api/v1/schedule?after=&limit=: in the order of the setting."""
-        after, limit = after_parameter(request), self._limit(request)
+        after, limit = request_body.after_parameter(request), self._limit(request)
         names = [entry.name for entry in self._schedule]
         if after and after not in names:
             raise ApiProblem(
@@ -216,21 +217,27 @@ class FinanceRoutes:
             )
         later = self._schedule[names.index(after) + 1 :] if after else self._schedule
         following = later[limit - 1].name if len(later) > limit else None
-        return _page("entries", await schedule_document(self._context, later[:limit]), following)
+        return _page(
+            "entries", await scheduled.schedule_document(self._context, later[:limit]), following
+        )
 
     # --- what is closed
 
     async def periods(self, request: Request, program: str) -> Response:
         """GET /api/v1/periods?after=&limit="""
-        after, limit = after_parameter(request), self._limit(request)
-        later = [each for each in await list_closed(self._context) if each.period > after]
+        after, limit = request_body.after_parameter(request), self._limit(request)
+        later = [
+            each for each in await closed_periods.list_closed(self._context) if each.period > after
+        ]
         following = later[limit - 1].period if len(later) > limit else None
         return _page("periods", [each.document() for each in later[:limit]], following)
 
     async def period(self, request: Request, program: str) -> Response:
         """GET /api/v1/periods/{period}: the report, byte for byte as it was closed."""
         try:
-            content = await closed_report(self._context, request.path_params["period"], "json")
+            content = await closed_periods.closed_report(
+                self._context, request.path_params["period"], "json"
+            )
         except NotFoundError:
             raise ApiProblem(
                 404, "period_not_closed", "There is no closed month of this name."
@@ -239,10 +246,10 @@ class FinanceRoutes:
 
 
 async def _first(
-    parts: AsyncGenerator[list[SeenBreak]], *, limit: int
-) -> tuple[list[SeenBreak], str | None]:
+    parts: AsyncGenerator[list[break_acts.SeenBreak]], *, limit: int
+) -> tuple[list[break_acts.SeenBreak], str | None]:
     """The first of them, and the last one's name where others follow."""
-    found: list[SeenBreak] = []
+    found: list[break_acts.SeenBreak] = []
     async with aclosing(parts):
         async for some in parts:
             found += some

@@ -12,8 +12,14 @@ from app.core.alarm import Alarm
 from app.core.errors import TallyhookError
 from app.core.metrics import Metrics
 from app.golive.golive import unfinished
-from app.monitoring.certificate import PublicCertificate
-from app.monitoring.health import StoreState, reader_behind, refusal, store_state, unsafe
+from app.monitoring.health import (
+    PublicCertificate,
+    StoreState,
+    reader_behind,
+    refusal,
+    store_state,
+    unsafe,
+)
 from app.monitoring.watchdog import WATCHES, Watchdog
 from app.receiving.context import AppContext
 from reconcile.instants import SECOND

@@ -15,22 +15,7 @@ from app.api.request_body import before_parameter, chosen, limit_parameter, path
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
 from app.evidence.witnesses import Witnesses, witness_document
-from app.orders.delivery_log import (
-    VERDICTS,
-    is_refused,
-    list_deliveries,
-    listed_delivery,
-    masked_parts,
-    note_reading,
-    order_of,
-    show_delivery,
-)
-from app.orders.notify_shop import (
-    STATES,
-    list_notifications,
-    notification_document,
-    redeliver,
-)
+from app.orders import delivery_log, notify_shop
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from reconcile.instants import format_known
@@ -56,10 +41,10 @@ class LogRoutes:
         """GET /api/v1/deliveries?verdict=&source=&before=&limit=: the newest first. Refused ones
         are left out for who may not see them."""
         _may_look(operator, "deliveries")
-        verdict = chosen(request, "verdict", VERDICTS)
+        verdict = chosen(request, "verdict", delivery_log.VERDICTS)
         refused = operator.role in MAY_READ["refused_deliveries"]
         limit = limit_parameter(request, most=self._page_max)
-        found = await list_deliveries(
+        found = await delivery_log.list_deliveries(
             self._context,
             verdict=verdict,
             limit=limit,
@@ -69,28 +54,33 @@ class LogRoutes:
         )
         following = found[-1].delivery_id if len(found) == limit else None
         return JSONResponse(
-            {"deliveries": [listed_delivery(each) for each in found], "next": following}
+            {
+                "deliveries": [delivery_log.listed_delivery(each) for each in found],
+                "next": following,
+            }
         )
 
     async def delivery(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/deliveries/{delivery}. That of a refused one is noted in the trail."""
         _may_look(operator, "deliveries")
         try:
-            entry = await show_delivery(self._context, request.path_params["delivery"])
+            entry = await delivery_log.show_delivery(self._context, request.path_params["delivery"])
         except NotFoundError:
             raise ApiProblem(
                 404,
                 "delivery_unknown",
                 "There is no delivery of this name; old refused ones are deleted.",
             ) from None
-        if is_refused(entry):
+        if delivery_log.is_refused(entry):
             _may_look(operator, "refused_deliveries")
-            await note_reading(self._context, entry, by=operator.name)
-        phones, headers = await masked_parts(self._context, entry, sources=self._sources)
+            await delivery_log.note_reading(self._context, entry, by=operator.name)
+        phones, headers = await delivery_log.masked_parts(
+            self._context, entry, sources=self._sources
+        )
         return JSONResponse(
-            listed_delivery(entry)
+            delivery_log.listed_delivery(entry)
             | {
-                "order": await order_of(self._context, entry),
+                "order": await delivery_log.order_of(self._context, entry),
                 "digest": entry.digest,
                 "phones": phones,
                 "pruned_at": format_known(entry.pruned_at),
@@ -102,19 +92,22 @@ class LogRoutes:
         """GET /api/v1/notifications?state=&order=&before=&limit=: the newest first"""
         _may_look(operator, "notifications")
         state, limit = (
-            chosen(request, "state", STATES),
+            chosen(request, "state", notify_shop.STATES),
             limit_parameter(request, most=self._page_max),
         )
-        found = await list_notifications(
+        found = await notify_shop.list_notifications(
             self._context,
-            state=next((each for each in STATES if each == state), None),
+            state=next((each for each in notify_shop.STATES if each == state), None),
             limit=limit,
             order=request.query_params.get("order") or None,
             before=before_parameter(request),
         )
         following = found[-1].seq if len(found) == limit else None
         return JSONResponse(
-            {"notifications": [notification_document(each) for each in found], "next": following}
+            {
+                "notifications": [notify_shop.notification_document(each) for each in found],
+                "next": following,
+            }
         )
 
     async def redeliver(self, request: Request, operator: Holder) -> Response:
@@ -124,13 +117,15 @@ class LogRoutes:
         reason = await asked_reason(request)
         try:
             number = path_number(request, "notification")
-            await redeliver(self._context, [number], by=operator.name, why=reason)
+            await notify_shop.redeliver(self._context, [number], by=operator.name, why=reason)
         except NotFoundError:
             raise ApiProblem(
                 404, "notification_unknown", "There is no notification of this number."
             ) from None
-        (again,) = await list_notifications(self._context, state=None, limit=1, before=number + 1)
-        return JSONResponse(notification_document(again))
+        (again,) = await notify_shop.list_notifications(
+            self._context, state=None, limit=1, before=number + 1
+        )
+        return JSONResponse(notify_shop.notification_document(again))
 
     async def witnesses(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/log/witnesses"""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from app.api.finance_schemas import JOURNAL_TYPES
+from app.api.document_schemas import JOURNAL_TYPES
 from app.api.openapi_parts import (
     AFTER,
     ALL_SCHEMAS,
@@ -34,7 +34,8 @@ from app.api.schemas import INSTANT, REFERENCE, WORD, Schema, described
 from app.evidence.dispute import FAMILIES
 from app.orders.delivery_log import VERDICTS
 from app.orders.notify_shop import STATES as NOTIFICATION_STATES
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
 from reconcile.reporting.report import BASES

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.api.case_schemas import CASE_SCHEMAS
-from app.api.finance_schemas import FINANCE_SCHEMAS
+from app.api.document_schemas import CASE_SCHEMAS, FINANCE_SCHEMAS
 from app.api.request_body import GREATEST
 from app.api.schemas import INSTANT, SCHEMAS, WORD, Schema, example_of, ref
 

@@ -22,19 +22,12 @@ from anyio import CancelScope, to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from app.api.finance_schemas import JOURNAL_TYPES, MOST_RULES
-from app.api.request_body import (
-    capped_body,
-    chosen,
-    instant_parameter,
-    json_object,
-    word_parameter,
-)
+from app.api import request_body
+from app.api.document_schemas import JOURNAL_TYPES, MOST_RULES
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
 from app.core.problems import ApiProblem
-from app.finance.calendar import on_the_books
-from app.finance.closed_periods import list_closed
+from app.finance.closed_periods import list_closed, on_the_books
 from app.finance.match_rules import current_rules
 from app.finance.report_period import check_scope
 from app.finance.reports.journal import JournalFormat
@@ -94,7 +87,7 @@ class ReportRoutes:
 
     async def report(self, request: Request, program: str) -> Response:
         """GET /api/v1/reports?from=&to=&basis=&as_of="""
-        basis = chosen(request, "basis", BASES) or "captured"
+        basis = request_body.chosen(request, "basis", BASES) or "captured"
         scope, subject = await self._period(request, basis=basis)
         job = await self._made("report", subject, lambda: self._makes.report(scope), by=program)
         if job.ended is None:
@@ -103,7 +96,7 @@ class ReportRoutes:
 
     async def journal(self, request: Request, program: str) -> Response:
         """GET /api/v1/journals?from=&to=&as_of=&format="""
-        form = chosen(request, "format", tuple(JOURNAL_TYPES)) or "json"
+        form = request_body.chosen(request, "format", tuple(JOURNAL_TYPES)) or "json"
         scope, subject = await self._period(request, basis="captured")
 
         async def make() -> _Written:
@@ -154,7 +147,7 @@ class ReportRoutes:
     async def _period(self, request: Request, *, basis: Basis) -> tuple[Scope, str]:
         """The period that is asked for, and what names it among jobs: without `as_of` the moment of
         asking is none of it."""
-        now, as_of = self._context.clock.now(), instant_parameter(request, "as_of")
+        now, as_of = self._context.clock.now(), request_body.instant_parameter(request, "as_of")
         zone = self._context.calendar_zone
         asked = Scope(
             start=_end(request, "from", zone=zone, last=False),
@@ -218,7 +211,9 @@ _PART_BYTES: Final = 64 * 1024
 
 async def _asked_rules(request: Request) -> str:
     """The rules of a body. Raises ApiProblem for a body that is anything else."""
-    document = json_object(await capped_body(request, most=MAX_RULES_BODY))
+    document = request_body.json_object(
+        await request_body.capped_body(request, most=MAX_RULES_BODY)
+    )
     toml = document.get("toml")
     if set(document) != {"toml"} or not isinstance(toml, str):
         raise ApiProblem(
@@ -233,11 +228,11 @@ def _digest(text: str) -> str:
 
 def _end(request: Request, name: str, *, zone: tzinfo, last: bool) -> Instant:
     """A day of the merchant's, of which the last is in the period whole, or a moment."""
-    text = word_parameter(request, name)
+    text = request_body.word_parameter(request, name)
     if text is None:
         raise ApiProblem(422, "parameter_invalid", f"{name} is missing: a day, or a moment.")
     if len(text) != _DAY:
-        moment = instant_parameter(request, name)
+        moment = request_body.instant_parameter(request, name)
         assert moment is not None
         return moment
     try:

@@ -13,32 +13,18 @@ from starlette.responses import JSONResponse, Response
 
 from app.access.operators import author_of_token
 from app.access.tokens import Holder, ScopeMissing, TokenRefused, TokenScope, admit, holder_of
+from app.api import request_body
 from app.api.openapi import api_document
-from app.api.request_body import (
-    GREATEST,
-    after_parameter,
-    bearer_token,
-    capped_body,
-    chosen,
-    instant_parameter,
-    json_object,
-    limit_parameter,
-    number_parameter,
-    only_parameters,
-    order_reference,
-    reported_order,
-)
-from app.checkout.checkout_result import CheckoutResult, result_document
 from app.checkout.client import CheckoutClient
-from app.checkout.faults import (
+from app.checkout.open_checkout import CheckoutResult, open_checkout, result_document
+from app.checkout.request import (
     CheckoutBusyError,
     CheckoutConflictError,
     CheckoutDeniedError,
+    CheckoutRequest,
     CheckoutRequestError,
     PaymentNotOverError,
 )
-from app.checkout.open_checkout import open_checkout
-from app.checkout.request import CheckoutRequest
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, tell_order
@@ -48,7 +34,8 @@ from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import SECOND, format_instant
 from reconcile.ledger.explain import ledger_summary
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.money import Money, major_text
 
 MAX_ORDER_BYTES = 64 * 1024
@@ -89,14 +76,16 @@ class Api:
         ApiProblem 401 for who has no token in force, and 403 where it is not for this."""
         with _refusing(scope):
             if scope == OPERATOR:
-                return await holder_of(self._context, bearer_token(request))
-            return await admit(self._context, bearer_token(request), scope=scope)
+                return await holder_of(self._context, request_body.bearer_token(request))
+            return await admit(self._context, request_body.bearer_token(request), scope=scope)
 
     async def get_order(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders/{reference}[?as_of=], with If-None-Match"""
-        as_of = instant_parameter(request, "as_of")
+        as_of = request_body.instant_parameter(request, "as_of")
         try:
-            found = await order_document(self._context, order_reference(request), as_of=as_of)
+            found = await order_document(
+                self._context, request_body.order_reference(request), as_of=as_of
+            )
         except NotFoundError:
             raise ApiProblem(
                 404, "order_unknown", "Nothing is known of an order of this reference."
@@ -105,24 +94,26 @@ class Api:
 
     async def list_orders(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders?outcome=&finding=&from=&to=&after=&limit="""
-        limit = limit_parameter(request, most=self._page_max)
+        limit = request_body.limit_parameter(request, most=self._page_max)
         ledgers = await list_orders(
             self._context,
-            after=after_parameter(request),
+            after=request_body.after_parameter(request),
             limit=limit,
-            outcome=chosen(request, "outcome", OUTCOMES),
-            finding=chosen(request, "finding", FINDING_CODES),
-            since=instant_parameter(request, "from"),
-            until=instant_parameter(request, "to"),
+            outcome=request_body.chosen(request, "outcome", OUTCOMES),
+            finding=request_body.chosen(request, "finding", FINDING_CODES),
+            since=request_body.instant_parameter(request, "from"),
+            until=request_body.instant_parameter(request, "to"),
         )
         following = ledgers[-1].order if len(ledgers) == limit else None
         return _json({"orders": [ledger_summary(each) for each in ledgers], "next": following})
 
     async def put_order(self, request: Request, program: str) -> Response:
         """PUT /api/v1/orders/{reference}"""
-        order = order_reference(request)
-        document = json_object(await capped_body(request, most=MAX_ORDER_BYTES))
-        told = reported_order(order, document, sources=self._sources)
+        order = request_body.order_reference(request)
+        document = request_body.json_object(
+            await request_body.capped_body(request, most=MAX_ORDER_BYTES)
+        )
+        told = request_body.reported_order(order, document, sources=self._sources)
         try:
             await tell_order(self._context, told, author=author_of_token(program))
         except ReferenceTaken as error:
@@ -131,9 +122,13 @@ class Api:
 
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""
-        after = number_parameter(request, "after", default=0, low=0, high=GREATEST)
-        limit = limit_parameter(request, most=self._page_max)
-        wait_s = number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s)
+        after = request_body.number_parameter(
+            request, "after", default=0, low=0, high=request_body.GREATEST
+        )
+        limit = request_body.limit_parameter(request, most=self._page_max)
+        wait_s = request_body.number_parameter(
+            request, "wait", default=0, low=0, high=self._longpoll_max_s
+        )
         lost = await read_from(self._context, after=after)
         if lost is not None:
             raise ApiProblem(
@@ -154,7 +149,7 @@ class Api:
 
     async def openapi(self, request: Request) -> Response:
         """GET /api/v1/openapi.json"""
-        only_parameters(request, ())
+        request_body.only_parameters(request, ())
         return Response(self._description, media_type=JSONResponse.media_type)
 
 
@@ -240,7 +235,7 @@ class Checkouts:
                 501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."
             )
         asked, new_payment = asked_checkout(
-            json_object(await capped_body(request, most=MAX_ORDER_BYTES))
+            request_body.json_object(await request_body.capped_body(request, most=MAX_ORDER_BYTES))
         )
         try:
             result = await open_checkout(

@@ -11,13 +11,14 @@ from typing import Any, Final, get_args
 from app.access.proposal import STANDINGS
 from app.access.proposals import REASON_MAX
 from app.api.request_body import MAX_REFERENCES
-from app.checkout.checkout_result import STATUSES
+from app.checkout.open_checkout import STATUSES
 from app.core.problems import TYPE
 from app.core.references import MAX_REFERENCE
 from app.orders.delivery_log import VERDICTS
 from app.orders.notify_shop import STATES as NOTIFICATION_STATES
 from reconcile.ledger.events import CLAIM_KINDS
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, AttemptOutcome, EntryKind, Severity
+from reconcile.ledger.ledger import OUTCOMES, AttemptOutcome, EntryKind
+from reconcile.ledger.vocabulary import FINDING_CODES, Severity
 
 Schema = dict[str, Any]
 

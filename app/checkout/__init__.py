@@ -2,9 +2,7 @@
 
 __all__ = (
     "ask_session",
-    "checkout_result",
     "client",
-    "faults",
     "open_checkout",
     "request",
 )

@@ -13,7 +13,6 @@ import structlog
 
 from app.access.operators import SERVICE_AUTHOR
 from app.checkout.client import CheckoutClient
-from app.checkout.faults import CheckoutBusyError, CheckoutDeniedError
 from app.checkout.payment import (
     Answered,
     CheckoutPayment,
@@ -24,21 +23,17 @@ from app.checkout.payment import (
     payment_with,
     record_kind,
 )
-from app.checkout.request import AnswerUnclear, ComeAgain, Denied, Judged
+from app.checkout.request import (
+    AnswerUnclear,
+    CheckoutBusyError,
+    CheckoutDeniedError,
+    ComeAgain,
+    Denied,
+    Judged,
+)
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask
-from app.orders.pending_session_store import (
-    PendingSession,
-    due_sessions,
-    forget,
-    hold,
-    note_pending,
-    pending_session,
-    put_off,
-    release,
-    release_all,
-)
-from app.orders.record_store import add_records, records_of
+from app.orders import pending_session_store, record_store
 from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
@@ -73,27 +68,32 @@ async def take(
     context: AppContext,
     client: CheckoutClient,
     payment: CheckoutPayment,
-    row: PendingSession | None = None,
-) -> PendingSession | None:
+    row: pending_session_store.PendingSession | None = None,
+) -> pending_session_store.PendingSession | None:
     """The right to ask about the payment, with what is to be sent. None: another has it, or there
     is nothing left to ask. `row`: what to write down where nothing is."""
     order, key, now = payment.requested.order, payment.key, context.clock.now()
     async with context.store.writing() as connection:
         if row is not None:
-            await note_pending(connection, row)
+            await pending_session_store.note_pending(connection, row)
         until, beyond = now + hold_for(client), never_after(client, now=now)
-        if not await hold(connection, key, now=now, until=until, beyond=beyond):
+        if not await pending_session_store.hold(
+            connection, key, now=now, until=until, beyond=beyond
+        ):
             return None
         # Looked at with the row in hand: another process may have recorded the answer before.
-        current = payment_with(await records_of(connection, order), key)
+        current = payment_with(await record_store.records_of(connection, order), key)
         if current is None or current.settled:
-            await forget(connection, key)
+            await pending_session_store.forget(connection, key)
             return None
-        return await pending_session(connection, key)
+        return await pending_session_store.pending_session(connection, key)
 
 
 async def ask_and_record(
-    context: AppContext, client: CheckoutClient, payment: CheckoutPayment, row: PendingSession
+    context: AppContext,
+    client: CheckoutClient,
+    payment: CheckoutPayment,
+    row: pending_session_store.PendingSession,
 ) -> tuple[CheckoutPayment, Answered]:
     """Ask, with what was sent before, and record the answer. The payment as it is then.
 
@@ -107,7 +107,7 @@ async def ask_and_record(
         return await _record(context, payment, answered, row=row), answered
     except BaseException:
         async with context.store.writing() as connection:
-            await release(connection, row.key)
+            await pending_session_store.release(connection, row.key)
         raise
 
 
@@ -139,7 +139,11 @@ def _answered(judged: Judged, order: str) -> Answered:
 
 
 async def _record(
-    context: AppContext, payment: CheckoutPayment, answered: Answered, *, row: PendingSession | None
+    context: AppContext,
+    payment: CheckoutPayment,
+    answered: Answered,
+    *,
+    row: pending_session_store.PendingSession | None,
 ) -> CheckoutPayment:
     """Write it down, unless another process has already written as much.
 
@@ -151,7 +155,7 @@ async def _record(
     tell = row is None or in_vain >= TELL_AFTER
     async with context.store.writing() as connection:
         now = context.clock.now()
-        known = await records_of(connection, order)
+        known = await record_store.records_of(connection, order)
         current = payment_with(known, payment.key) or payment
         if adds(answered, current, tell=tell):
             record = answer_record(
@@ -162,22 +166,26 @@ async def _record(
                 author=SERVICE_AUTHOR,
                 tell=tell,
             )
-            await add_records(connection, [record], details=answer_details(answered))
+            await record_store.add_records(connection, [record], details=answer_details(answered))
             current = payment_with([*known, record], payment.key) or payment
         if row is None or current.settled:
-            await forget(connection, payment.key)
+            await pending_session_store.forget(connection, payment.key)
         else:
             until, tries = now + pause_after(row.tries), row.tries + 1
-            await put_off(connection, row.key, until=until, tries=tries, in_vain=in_vain)
+            await pending_session_store.put_off(
+                connection, row.key, until=until, tries=tries, in_vain=in_vain
+            )
     context.store.evidence_arrived.set()
     log.info("checkout answered", order=order, kind=record_kind(answered))
     return current
 
 
-async def _later(context: AppContext, row: PendingSession) -> None:
+async def _later(context: AppContext, row: pending_session_store.PendingSession) -> None:
     until, tries = context.clock.now() + pause_after(row.tries), row.tries + 1
     async with context.store.writing() as connection:
-        await put_off(connection, row.key, until=until, tries=tries, in_vain=row.in_vain)
+        await pending_session_store.put_off(
+            connection, row.key, until=until, tries=tries, in_vain=row.in_vain
+        )
 
 
 def pause_after(tries: int) -> Duration:
@@ -201,12 +209,16 @@ async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
     now = context.clock.now()
     async with context.store.reading() as connection:
         beyond = never_after(client, now=now)
-        due = await due_sessions(connection, now=now, beyond=beyond, limit=limit)
+        due = await pending_session_store.due_sessions(
+            connection, now=now, beyond=beyond, limit=limit
+        )
     await asyncio.gather(*(_ask_again(context, client, row) for row in due))
     return len(due)
 
 
-async def _ask_again(context: AppContext, client: CheckoutClient, row: PendingSession) -> None:
+async def _ask_again(
+    context: AppContext, client: CheckoutClient, row: pending_session_store.PendingSession
+) -> None:
     try:
         async with client.flights.of(row.order):
             await _pass(context, client, row)
@@ -214,12 +226,14 @@ async def _ask_again(context: AppContext, client: CheckoutClient, row: PendingSe
         log.warning("session not asked for again", order=row.order, error_class=_name(error))
 
 
-async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession) -> None:
+async def _pass(
+    context: AppContext, client: CheckoutClient, row: pending_session_store.PendingSession
+) -> None:
     async with context.store.reading() as connection:
-        payment = payment_with(await records_of(connection, row.order), row.key)
+        payment = payment_with(await record_store.records_of(connection, row.order), row.key)
     if payment is None or payment.settled:
         async with context.store.writing() as connection:
-            await forget(connection, row.key)
+            await pending_session_store.forget(connection, row.key)
     elif key_spent(payment, client, now=context.clock.now()):
         log.error("session stays unknown", order=row.order, reason="key_too_old")
         await give_up(context, payment)
@@ -257,4 +271,4 @@ async def _let_go_of_what_is_held(context: AppContext) -> None:
     """
     if not context.store.shared:
         async with context.store.writing() as connection:
-            await release_all(connection)
+            await pending_session_store.release_all(connection)

@@ -22,10 +22,10 @@ import anyio
 import httpx2
 import structlog
 
-from app.checkout.faults import CheckoutBusyError
 from app.checkout.request import (
     AnswerForm,
     AnswerUnclear,
+    CheckoutBusyError,
     ComeAgain,
     Denied,
     Judged,

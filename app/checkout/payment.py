@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from app.checkout.faults import CheckoutConflictError
 from app.checkout.request import (
     AnswerUnclear,
+    CheckoutConflictError,
     Opened,
     SessionRefused,
     SoundRequest,

@@ -1,6 +1,16 @@
-"""A request to open a session: what the shop asks, its checks, its bytes and its digest.
+"""A request to open a session: what the shop asks, its checks, its bytes and its digest; and what
+can be wrong with being asked, each sentence for the shop's people.
 
-Leaves out: tokens and keys. A SoundRequest is made by `checked` only.
+    UsageError
+    ├── CheckoutRequestError   the request itself; `problems` has every sentence
+    ├── CheckoutConflictError  the order already has another payment; `before` and `asked`
+    └── PaymentNotOverError    a new payment, while the earlier one can still bring money
+    UnreachableError
+    ├── CheckoutDeniedError    the service refuses our token or knows no such address
+    └── CheckoutBusyError      too many calls at this moment
+
+None carries a phone number, a URL or a token. Leaves out: tokens and keys. A SoundRequest is made
+by `checked` only.
 """
 
 from __future__ import annotations
@@ -8,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -17,7 +27,7 @@ from http import HTTPStatus
 from typing import Final, Literal, TypeGuard, cast
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from app.checkout.faults import CheckoutRequestError
+from app.core.errors import UnreachableError, UsageError
 from app.core.masking import HIDDEN, Mask, clipped, masked_words, plain
 from app.core.reading import Unreadable
 from app.core.references import RULE, is_reference
@@ -29,6 +39,51 @@ from app.providers.sections import CheckoutRule
 from reconcile.canonical import canonical_json, fingerprint
 from reconcile.instants import HOUR, SECOND, Duration, Instant
 from reconcile.money import Money, MoneyError, exponent_of, from_major, major_text
+
+# --- what can be wrong with it --------------------------------------------------------------------
+
+
+class CheckoutRequestError(UsageError):
+    """The request cannot be sent. `problems` holds (field, sentence) for each mistake."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        super().__init__(" ".join(sentence for _, sentence in problems))
+        self.problems = tuple(problems)
+
+
+class CheckoutConflictError(UsageError):
+    """The order's payment was asked for otherwise before; nothing was sent.
+
+    before, asked  the money of then and of now; equal where something else differs
+    """
+
+    def __init__(self, sentence: str, *, before: Money | None, asked: Money) -> None:
+        super().__init__(sentence)
+        self.before = before
+        self.asked = asked
+
+
+class PaymentNotOverError(UsageError):
+    """A new payment was asked for, and the order's earlier one is not over; nothing was sent.
+
+    ask_again_at  when it is over, unless the service says before what became of it; None: nobody
+                  knows
+    """
+
+    def __init__(self, sentence: str, *, ask_again_at: Instant | None = None) -> None:
+        super().__init__(sentence)
+        self.ask_again_at = ask_again_at
+
+
+class CheckoutDeniedError(UnreachableError):
+    """The service does not take our credentials, or there is nothing at our address."""
+
+
+class CheckoutBusyError(UnreachableError):
+    """More calls are under way than one process takes."""
+
+
+# --- the request ----------------------------------------------------------------------------------
 
 MAX_URL: Final = 2_048
 """Characters of a URL; what every browser and proxy in use takes."""

@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
-from app.cli.operators import ByOption
-from app.cli.output import (
-    DocumentOption,
-    Format,
-    FormatOption,
-    document,
-    emit,
-    local_sentence,
-    note,
-    say,
-)
-from app.cli.proposals import proposal_notice
-from app.cli.running import with_context
+from app.cli import operators, printing, running
 from app.core.errors import UsageError
 from app.core.text import counted
 from reconcile.instants import Instant
@@ -51,10 +39,10 @@ def list_breaks(
     ] = None,
     assignee: Annotated[str | None, typer.Option(help="Only what is this person's.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Closed ones, too.")] = False,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List breaks by id; closed ones only where they are asked for."""
-    from app.cli.output import print_items
+    from app.cli import printing
     from app.finance.break_acts import finished_runs
     from reconcile.matching.breaks import BREAK_CAUSES, STATES
 
@@ -65,16 +53,18 @@ def list_breaks(
     wanted = wanted if state is None else tuple(each for each in STATES if each == state)
 
     async def work(context: AppContext) -> int | None:
-        causes, people = [] if cause is None else [cause], form is Format.table
+        causes, people = [] if cause is None else [cause], form is printing.Format.table
         found = _documents(context, causes, wanted, assignee, for_people=people)
-        left_out = await print_items(found, columns=COLUMNS, form=form)
+        left_out = await printing.print_items(found, columns=COLUMNS, form=form)
         return left_out if await finished_runs(context, limit=1) else None
 
-    left_out = with_context(lambda context, settings: work(context))
+    left_out = running.with_context(lambda context, settings: work(context))
     if left_out is None:
-        note("Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs.")
+        printing.note(
+            "Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs."
+        )
     elif left_out:
-        note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
+        printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
 
 
 async def _documents(
@@ -90,34 +80,34 @@ async def _documents(
     now, zone = context.clock.now(), context.calendar_zone
     async for found in living_breaks(context, causes=causes, states=states, assignee=assignee):
         rows = [each.document(as_of=now) for each in found]
-        yield [local_sentence(row, zone) for row in rows] if for_people else rows
+        yield [printing.local_sentence(row, zone) for row in rows] if for_people else rows
 
 
 @breaks_group.command("show")
-def show(name: Name, form: DocumentOption = Format.table) -> None:
+def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
     """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
     from app.finance.break_acts import SeenBreak, one_break
 
     async def work(context: AppContext) -> tuple[SeenBreak, Instant, tzinfo]:
         return await one_break(context, name), context.clock.now(), context.calendar_zone
 
-    found, now, zone = with_context(lambda context, settings: work(context))
+    found, now, zone = running.with_context(lambda context, settings: work(context))
     told = found.document(as_of=now) | found.history()
-    if form is not Format.table:
-        document(told, form)
+    if form is not printing.Format.table:
+        printing.document(told, form)
         return
     for part in ("sentence", "next_step", "because"):
-        say(local_sentence(told, zone, name=part)[part])
+        printing.say(printing.local_sentence(told, zone, name=part)[part])
     plain = ("id", "cause", "state", "assignee", "order", "payment", "money", "age_days", "cites")
     rows = [{"what": part.replace("_", " "), "value": told[part]} for part in plain]
-    emit(rows, columns=("what", "value"), form=form)
+    printing.emit(rows, columns=("what", "value"), form=form)
     if told["candidates"]:
         columns = ("line", "reference", "money", "score", "apart")
-        emit(told["candidates"], columns=columns, form=form)
+        printing.emit(told["candidates"], columns=columns, form=form)
         for each in told["candidates"]:
-            say(f"{each['line']}: {_reasons(each)}")
+            printing.say(f"{each['line']}: {_reasons(each)}")
     steps = ("at", "step", "by", "second", "value", "reason", "money", "cites")
-    emit(told["steps"], columns=steps, form=form)
+    printing.emit(told["steps"], columns=steps, form=form)
 
 
 def _reasons(candidate: dict[str, Any]) -> str:
@@ -151,7 +141,7 @@ def assign(
     where: Where = None,
     yes: Yes = False,
     seen: Seen = None,
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Make a break somebody's, or many."""
     from app.finance.break_acts import assign_break
@@ -159,11 +149,11 @@ def assign(
 
     whose = f"{to}'s" if to else "nobody's"
     if _is_one(name, where, seen):
-        with_context(
+        running.with_context(
             lambda context, settings: assign_break(context, name, to=to, by=by),
             purpose="writing",
         )
-        note(f"{name} is {whose}.")
+        printing.note(f"{name} is {whose}.")
         return
     _many(
         every_chosen,
@@ -180,18 +170,18 @@ def comment(
     where: Where = None,
     yes: Yes = False,
     seen: Seen = None,
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Add a note to a break's history, or to many."""
     from app.finance.break_acts import comment_break
     from app.finance.break_choice import comment_chosen, every_chosen
 
     if _is_one(name, where, seen):
-        with_context(
+        running.with_context(
             lambda context, settings: comment_break(context, name, note=said, by=by),
             purpose="writing",
         )
-        note(f"Noted on {name}.")
+        printing.note(f"Noted on {name}.")
         return
     _many(
         every_chosen,
@@ -211,7 +201,7 @@ def accept(
     where: Where = None,
     yes: Yes = False,
     seen: Seen = None,
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Write a break off, or propose it above the amount that one person may accept; or many.
 
@@ -221,11 +211,13 @@ def accept(
     from app.finance.break_choice import accept_chosen, to_accept
 
     if _is_one(name, where, seen):
-        proposal = with_context(
+        proposal = running.with_context(
             lambda context, settings: accept_break(context, name, reason=reason, by=by),
             purpose="writing",
         )
-        note(f"Accepted {name}." if proposal is None else proposal_notice(proposal))
+        printing.note(
+            f"Accepted {name}." if proposal is None else operators.proposal_notice(proposal)
+        )
         return
     _many(
         to_accept,
@@ -246,7 +238,7 @@ def match(
     ] = 60,
     yes: Yes = False,
     seen: Seen = None,
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Match a break with a left-over line by hand. The next run heeds it.
 
@@ -258,11 +250,11 @@ def match(
     if _is_one(name, where, seen):
         if line is None:
             raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
-        with_context(
+        running.with_context(
             lambda context, settings: match_break(context, name, line=line, reason=reason, by=by),
             purpose="writing",
         )
-        note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")
+        printing.note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")
         return
     if line is not None:
         raise UsageError("--line is of one break; of many each has its own suggestion")
@@ -306,16 +298,16 @@ def _many(
             await do(context, chosen)
         return chosen
 
-    chosen = with_context(
+    chosen = running.with_context(
         lambda context, settings: work(context), purpose="writing" if yes else "reading"
     )
     count = counted(len(chosen.of), "break")
     if not chosen.of:
-        note("No break is meant: nothing was done.")
+        printing.note("No break is meant: nothing was done.")
     elif yes:
-        note(f"{count}: each {done}.")
+        printing.note(f"{count}: each {done}.")
     else:
-        note(
+        printing.note(
             f"Nothing was done: add --yes to do it to {count}, with --seen {chosen.mark} "
             "to do it to no others."
         )
@@ -342,9 +334,9 @@ def _preview(chosen: Chosen) -> None:
         for each in sums_of(chosen.of)
     ]
     if rows:
-        emit(rows, columns=("cause", "breaks", "money"), form=Format.table)
+        printing.emit(rows, columns=("cause", "breaks", "money"), form=printing.Format.table)
     for sentence in chosen.left_out():
-        note(sentence)
+        printing.note(sentence)
 
 
 @breaks_group.command(
@@ -357,16 +349,18 @@ def unmatch(
     line: Annotated[
         str, typer.Option(help="Which line, where the break was matched with several.")
     ] = "",
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Take back a match made by hand, also where it closed the break. The next run drops it."""
     from app.finance.break_acts import unmatch_break
 
-    was = with_context(
+    was = running.with_context(
         lambda context, settings: unmatch_break(context, name, line=line, reason=reason, by=by),
         purpose="writing",
     )
-    note(f"{name} and {was} are matched no more; `tallyhook reconcile run` opens what that leaves.")
+    printing.note(
+        f"{name} and {was} are matched no more; `tallyhook reconcile run` opens what that leaves."
+    )
 
 
 late_group = typer.Typer(
@@ -382,36 +376,42 @@ def list_late(
     everything: Annotated[
         bool, typer.Option("--all", help="What evidence has ended, too.")
     ] = False,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List late money as the last run saw it, each with a proposed action and where it stands."""
-    from app.cli.output import print_items
+    from app.cli import printing
     from app.finance.break_acts import finished_runs
 
     async def work(context: AppContext) -> int | None:
-        left_out = await print_items(
-            _late_documents(context, everything, for_people=form is Format.table),
+        left_out = await printing.print_items(
+            _late_documents(context, everything, for_people=form is printing.Format.table),
             columns=LATE_COLUMNS,
             form=form,
         )
         return left_out if await finished_runs(context, limit=1) else None
 
-    left_out = with_context(lambda context, settings: work(context))
+    left_out = running.with_context(lambda context, settings: work(context))
     if left_out is None:
-        note("Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs.")
+        printing.note(
+            "Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs."
+        )
     elif left_out:
-        note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
+        printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
 
 
 async def _late_documents(
     context: AppContext, everything: bool, *, for_people: bool
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    from app.finance.late_money import late_document, late_items
+    from app.finance.worklist import late_document, late_items
 
     async for found in late_items(context, closed=everything):
         rows = [late_document(each) for each in found]
         zone = context.calendar_zone
-        yield [local_sentence(row, zone, name="because") for row in rows] if for_people else rows
+        yield (
+            [printing.local_sentence(row, zone, name="because") for row in rows]
+            if for_people
+            else rows
+        )
 
 
 @late_group.command(
@@ -421,17 +421,19 @@ def settle_late_money(
     name: Annotated[str, typer.Argument(metavar="ID", help="Its id, as the list shows it.")],
     action: Annotated[str, typer.Option(help="accept, refund or credit.")],
     reason: Reason,
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Decide what becomes of late money. A refund stays on the list until it has come.
 
     To keep more than one person may accept is a proposal.
     """
     from app.finance.break_acts import SeenBreak
-    from app.finance.late_money import settle_late
+    from app.finance.worklist import settle_late
 
-    done = with_context(
+    done = running.with_context(
         lambda context, settings: settle_late(context, name, action=action, reason=reason, by=by),
         purpose="writing",
     )
-    note(done.life.because if isinstance(done, SeenBreak) else proposal_notice(done))
+    printing.note(
+        done.life.because if isinstance(done, SeenBreak) else operators.proposal_notice(done)
+    )

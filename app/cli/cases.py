@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from app.cli import operators, printing, running
 from app.cli.breaks import breaks_group
 from app.cli.evidence import AsOf, evidence_group, refuse_existing, write_private
-from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, document, emit, merchant_zone, moment, note
-from app.cli.running import with_context
 from app.core.errors import UsageError
 from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.evidence.attachments import Attachment
     from app.evidence.dispute_case import Case, CaseRequest
-    from app.evidence.dispute_letter import Letter
-    from app.evidence.letter_forms import LetterForm
+    from app.evidence.dispute_letter import Letter, LetterForm
 
 Kind = Annotated[
     str,
@@ -40,8 +37,8 @@ def attach(
     said: Annotated[str, typer.Option("--note", help="What it shows; it goes with the file.")] = "",
     carrier: Carrier = "",
     tracking: Tracking = "",
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Attach a file to an order: an exhibit of its letter. It is erased with the order's data."""
     _attach("order", order, file, kind, (said, carrier, tracking), by, form)
@@ -52,8 +49,8 @@ def attach_to_break(
     file: File,
     kind: Kind = "other",
     said: Annotated[str, typer.Option("--note", help="What it shows; it goes with the file.")] = "",
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Attach a file to a break, such as the provider's answer. It is the order's, too."""
     _attach("break", name, file, kind, (said, "", ""), by, form)
@@ -66,7 +63,7 @@ def _attach(
     kind: str,
     told: tuple[str, str, str],
     by: str | None,
-    form: Format,
+    form: printing.Format,
 ) -> None:
     from app.evidence.attachments import ATTACHMENT_KINDS, AttachRequest, shown_name
     from app.evidence.attachments import attach as attach_file
@@ -86,12 +83,14 @@ def _attach(
         tracking=tracking,
         by=by,
     )
-    kept = with_context(lambda context, settings: attach_file(context, asked), purpose="writing")
-    if form is not Format.table:
-        document(kept.document(), form)
+    kept = running.with_context(
+        lambda context, settings: attach_file(context, asked), purpose="writing"
+    )
+    if form is not printing.Format.table:
+        printing.document(kept.document(), form)
         return
     print(kept.record.attachment_id)
-    note(
+    printing.note(
         f"{asked.name}, {counted(kept.record.size, 'byte')}, SHA-256 {kept.record.sha256}, is "
         f"attached to {subject}. The log seals its digest; erasing the order takes the file."
     )
@@ -109,54 +108,54 @@ def _read(path: Path) -> bytes:
 
 def attachments(
     order: Annotated[str, typer.Argument(help="The order's reference.")],
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """List what is attached to an order and its breaks; what went is told without its name."""
     from app.evidence.attachments import attachments_of
 
-    found = with_context(lambda context, settings: attachments_of(context, order=order))
+    found = running.with_context(lambda context, settings: attachments_of(context, order=order))
     _print(found, form)
 
 
 def attachments_of_break(
     name: Annotated[str, typer.Argument(metavar="ID", help="The break's id.")],
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """List what is attached to a break; what went is told without its name."""
     from app.evidence.attachments import attachments_of
 
-    found = with_context(lambda context, settings: attachments_of(context, break_=name))
+    found = running.with_context(lambda context, settings: attachments_of(context, break_=name))
     _print(found, form)
 
 
-def _print(found: list[Attachment], form: Format) -> None:
+def _print(found: list[Attachment], form: printing.Format) -> None:
     from app.evidence.attachments import listing
 
     told: dict[str, Any] = listing(found)
-    if form is not Format.table:
-        document(told, form)
+    if form is not printing.Format.table:
+        printing.document(told, form)
     elif found:
-        emit(told["attachments"], columns=COLUMNS, form=form)
+        printing.emit(told["attachments"], columns=COLUMNS, form=form)
     else:
-        note("Nothing is attached to it.")
+        printing.note("Nothing is attached to it.")
 
 
 def detach(
     name: Annotated[str, typer.Argument(metavar="ID", help="The attachment's id.")],
     reason: Annotated[str, typer.Option(help="Why; the audit trail keeps it.")],
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Let an attachment go, of an order or a break: the file is deleted, and the trail says so."""
     from app.evidence.attachments import detach as let_go
 
-    gone = with_context(
+    gone = running.with_context(
         lambda context, settings: let_go(context, name, reason=reason, by=by), purpose="writing"
     )
-    if form is not Format.table:
-        document(gone.document(), form)
+    if form is not printing.Format.table:
+        printing.document(gone.document(), form)
         return
-    note(f"{name} is gone; its digest, and why it went, stay in the trail.")
+    printing.note(f"{name} is gone; its digest, and why it went, stay in the trail.")
 
 
 Family = Annotated[
@@ -184,16 +183,16 @@ def letter(
     as_of: AsOf = None,
     family: Family = None,
     respond_by: RespondBy = None,
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Write the letter that answers a dispute, with what is attached; say what is missing.
 
     With --format json and without -o, what the letter says.
     """
-    from app.evidence.letter_forms import form_of
+    from app.evidence.dispute_letter import form_of
 
-    if output is None and form is Format.table:
+    if output is None and form is printing.Format.table:
         raise UsageError("say -o FILE with a name that ends in .pdf or .html, or --format json")
     kind = None if output is None else form_of(output)
     if output is not None:
@@ -202,17 +201,17 @@ def letter(
     made, content = _letter(asked, kind)
     if output is not None:
         write_private(output, content)
-        note(f"{output}: {counted(len(content), 'byte')}, {_exhibits(made)}.")
-    if form is not Format.table:
-        document(made.document | {"checklist": made.case.document()}, form)
+        printing.note(f"{output}: {counted(len(content), 'byte')}, {_exhibits(made)}.")
+    if form is not printing.Format.table:
+        printing.document(made.document | {"checklist": made.case.document()}, form)
         return
     _say_missing(made.case)
 
 
 def _letter(asked: CaseRequest, kind: LetterForm | None) -> tuple[Letter, bytes]:
-    from app.bootstrap_bundles import taken_letter
+    from app.bootstrap_elsewhere import taken_letter
 
-    return with_context(
+    return running.with_context(
         lambda context, settings: taken_letter(context, settings, asked, kind), purpose="writing"
     )
 
@@ -224,9 +223,9 @@ def _asked(
 
     return CaseRequest(
         order=order,
-        as_of=moment(as_of, "--as-of"),
+        as_of=printing.moment(as_of, "--as-of"),
         family=said_family(family),
-        respond_by=moment(respond_by, "--respond-by"),
+        respond_by=printing.moment(respond_by, "--respond-by"),
         by=by,
     )
 
@@ -241,16 +240,16 @@ def _say_missing(case: Case) -> None:
     missing = [each for each in case.items if not each.there]
     _say_deadline(case)
     for each in missing:
-        note(f"Missing: {each.sentence} To do: {each.do}.")
+        printing.note(f"Missing: {each.sentence} To do: {each.do}.")
     if not missing:
-        note("Nothing that is usual for such a dispute is missing.")
+        printing.note("Nothing that is usual for such a dispute is missing.")
 
 
 def _say_deadline(case: Case) -> None:
     """In the merchant's time."""
-    from app.core.local_times import local_text
+    from app.core.zones import local_text
 
-    note(local_text(case.deadline, merchant_zone(), named=True))
+    printing.note(local_text(case.deadline, printing.merchant_zone(), named=True))
 
 
 def checklist(
@@ -258,14 +257,14 @@ def checklist(
     as_of: AsOf = None,
     family: Family = None,
     respond_by: RespondBy = None,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Say what a bank asks to see in an answer to the order's dispute, and what is missing."""
     from app.bootstrap_evidence import evidence_providers, merchant_of
     from app.evidence.dispute_case import dispute_case
 
     asked = _asked(order, as_of, family, respond_by, None)
-    case = with_context(
+    case = running.with_context(
         lambda context, settings: dispute_case(
             context,
             asked,
@@ -274,17 +273,17 @@ def checklist(
         )
     )
     told = case.document()
-    if form is not Format.table:
-        document(told, form)
+    if form is not printing.Format.table:
+        printing.document(told, form)
         return
     if case.dispute is None:
-        note("The order has no dispute: this is what an answer to one would take.")
+        printing.note("The order has no dispute: this is what an answer to one would take.")
     else:
-        note(f"The dispute: {told['about']}.")
+        printing.note(f"The dispute: {told['about']}.")
     if case.dispute is not None or case.respond_by is not None:
         _say_deadline(case)
     rows = [each | {"there": "yes" if each["there"] else "NO"} for each in told["items"]]
-    emit(rows, columns=("there", "sentence", "do"), form=form)
+    printing.emit(rows, columns=("there", "sentence", "do"), form=form)
 
 
 def register() -> None:

@@ -4,6 +4,8 @@
 
 Secrets come from a prompt, a file or standard input, never from the command line, where whoever
 lists the machine's processes could read them; none is printed.
+
+And commands on providers: profiles, and signatures checked without a service.
 """
 
 from __future__ import annotations
@@ -18,9 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from app.cli import printing, running
 from app.cli.deliveries import unexplained
-from app.cli.output import DocumentOption, Format, document, note, say
-from app.cli.running import with_context
 from app.config.reading import PREFIX, secrets_in
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, UsageError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from app.orders.first_delivery import Arrived
     from app.providers.sections import Profile
     from app.receiving.context import AppContext
+
 
 DEFAULT_FILE: Final = Path("tallyhook.env")
 MAX_SECRET_BYTES: Final = 64 * 1024
@@ -84,7 +86,7 @@ def connect(
         float,
         typer.Option(min=0, max=MAX_WAIT_S, help="Seconds to wait for the first delivery."),
     ] = 0,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Connect a provider: write the source's settings, and print what to register with it.
 
@@ -256,7 +258,7 @@ def _asked(sentence: str, name: str) -> str:
         raise UsageError(
             f"there is no terminal to ask at: give {option} FILE, or - to read it here"
         )
-    note(sentence)
+    printing.note(sentence)
     return str(typer.prompt(name, hide_input=True, err=True))
 
 
@@ -298,29 +300,29 @@ def _tell(
     settings: Settings,
     *,
     added: tuple[str, ...],
-    form: Literal[Format.table, Format.json, Format.jsonl],
+    form: Literal[printing.Format.table, printing.Format.json, printing.Format.jsonl],
 ) -> None:
     from app.providers.connecting import setup_facts
 
     told = setup_facts(profile)
     address = f"{settings.public_url or 'https://<your public name>'}/webhooks/{source}"
-    if form is not Format.table:
+    if form is not printing.Format.table:
         whole: dict[str, Any] = {"source": source, "file": str(path), "added": list(added)}
-        document(whole | {"address": address, "setup": dict(told)}, form)
+        printing.document(whole | {"address": address, "setup": dict(told)}, form)
         return
-    say(f"{path}: {'added ' + ', '.join(added) if added else 'says all of it already'}.")
-    say("Address to register")
-    say(f"  {address}")
+    printing.say(f"{path}: {'added ' + ', '.join(added) if added else 'says all of it already'}.")
+    printing.say("Address to register")
+    printing.say(f"  {address}")
     for key, said in told.items():
-        say(TITLES[key])
+        printing.say(TITLES[key])
         for line in [said] if isinstance(said, str) else said:
-            say(f"  {line}")
+            printing.say(f"  {line}")
     if not settings.public_url:
-        note(
+        printing.note(
             "Set TALLYHOOK_PUBLIC_URL (or --public-url) to scheme and host as the provider sees it."
         )
     if added:
-        note("A service that runs takes these settings with its next start.")
+        printing.note("A service that runs takes these settings with its next start.")
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
@@ -337,30 +339,32 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
             accounts=accounts(settings),
             seconds=seconds,
             sleep=anyio.sleep,
-            began=lambda: note(f"Waiting {seconds:g} s for the first delivery …"),
+            began=lambda: printing.note(f"Waiting {seconds:g} s for the first delivery …"),
         )
 
-    arrived = with_context(waiting, loaded=settings)
+    arrived = running.with_context(waiting, loaded=settings)
     if arrived is None:
-        say(f"Nothing came. {profile.setup.silence or ''}".rstrip())
-        say("Is the address registered, is `serve` running, and does it reach here from outside?")
+        printing.say(f"Nothing came. {profile.setup.silence or ''}".rstrip())
+        printing.say(
+            "Is the address registered, is `serve` running, and does it reach here from outside?"
+        )
         raise typer.Exit(1)
     entry = arrived.entry
     if arrived.unknown:
-        say(f"A delivery came for a source {entry.source!r}, which is not configured.")
+        printing.say(f"A delivery came for a source {entry.source!r}, which is not configured.")
     if not arrived.refused:
-        say(f"It came and was taken: {entry.delivery_id}, {entry.verdict}.")
+        printing.say(f"It came and was taken: {entry.delivery_id}, {entry.verdict}.")
         if entry.problem:
-            say(f"  {entry.problem}")
+            printing.say(f"  {entry.problem}")
         return
-    say(f"It came and was refused: {entry.verdict}. {entry.problem or ''}".rstrip())
+    printing.say(f"It came and was refused: {entry.verdict}. {entry.problem or ''}".rstrip())
     for each in arrived.diagnoses:
-        say(f"  {each.sentence}")
+        printing.say(f"  {each.sentence}")
     if not arrived.diagnoses:
-        say(f"  No known mistake explains it: {unexplained(entry.verdict)}.")
+        printing.say(f"  No known mistake explains it: {unexplained(entry.verdict)}.")
     if entry.verdict == "signature_mismatch" and profile.setup.secret:
-        say(f"  {PREFIX}SOURCES__{source.upper()}__SECRETS is {profile.setup.secret}.")
-    say("  `tallyhook deliveries reverify` then takes what was refused.")
+        printing.say(f"  {PREFIX}SOURCES__{source.upper()}__SECRETS is {profile.setup.secret}.")
+    printing.say("  `tallyhook deliveries reverify` then takes what was refused.")
     raise typer.Exit(1)
 
 
@@ -369,3 +373,84 @@ def register(application: typer.Typer) -> None:
     application.command(
         epilog="Such as: tallyhook connect stripe --secret-file secret.txt --wait 600"
     )(connect)
+
+
+# --- profiles and signatures ----------------------------------------------------------------------
+
+profiles_group = typer.Typer(
+    help="How each provider signs and tells its events.", no_args_is_help=True
+)
+
+COLUMNS = ("profile", "mac", "key", "where", "events", "rests_on")
+
+Name = Annotated[str, typer.Argument(help="A shipped profile's name, or the path of a file.")]
+
+
+@profiles_group.command("list")
+def list_profiles(form: printing.FormatOption = printing.Format.table) -> None:
+    """List the profiles that are shipped."""
+    from app.providers.profile import list_profiles
+
+    printing.emit(list_profiles(), columns=COLUMNS, form=form)
+
+
+@profiles_group.command("show")
+def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.table) -> None:
+    """Show everything a profile says, defaults included, and what its facts rest on."""
+    from app.providers.connecting import setup_facts
+    from app.providers.profile import load_profile, rows_of, show_profile
+
+    shown = show_profile(name)
+    if form in (printing.Format.json, printing.Format.jsonl):
+        printing.document(shown, form)
+        return
+    # People are told what the file does not say; programs see that it is not there.
+    shown["setup"] = dict(setup_facts(load_profile(name)))
+    rows = [{"key": key, "value": value} for key, value in rows_of(shown)]
+    printing.emit(rows, columns=("key", "value"), form=form)
+
+
+@profiles_group.command("check")
+def check_profile_file(
+    file: Annotated[str, typer.Argument(help="The profile's file.")],
+    form: printing.DocumentOption = printing.Format.table,
+) -> None:
+    """Tell every mistake of a profile file by line. Exit code 1 where there is one."""
+    from app.providers.profile import check_profile
+
+    problems = check_profile(file)
+    if form is not printing.Format.table:
+        printing.document({"file": file, "valid": not problems, "problems": problems}, form)
+    for line in problems or [f"{file} is in order."]:
+        if form is printing.Format.table:
+            print(line)
+    if problems:
+        raise typer.Exit(1)
+
+
+signature_group = typer.Typer(help="Verify signatures without a service.", no_args_is_help=True)
+
+
+@signature_group.callback()
+def signature() -> None:
+    """Verify signatures without a service."""
+
+
+@signature_group.command(
+    "check", epilog="Such as: tallyhook signature check --profile stripe < requests.jsonl"
+)
+def check_signatures(
+    profile: Annotated[
+        str | None, typer.Option(help="Profile of the lines that name none: a name, or a path.")
+    ] = None,
+) -> None:
+    """Verify one request a line, each a JSON object, and print one verdict a line, in order.
+
+    Exit code 0 whatever the verdicts are: they are the answer.
+    """
+    from app.providers.check_signatures import check_lines, lines_of
+
+    lines = lines_of(sys.stdin.buffer)
+    for verdict in check_lines(lines, profile=profile, now=SystemClock().now()):
+        # At once: whoever asks over a pipe waits for each answer.
+        print(verdict, flush=True)

@@ -6,20 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli import operators, printing, running
 from app.cli.local import YesOption, check_target, sending, tell_answer
-from app.cli.operators import ByOption
-from app.cli.output import (
-    DocumentOption,
-    Format,
-    FormatOption,
-    document,
-    emit,
-    emit_up_to,
-    note,
-    progress,
-    say,
-)
-from app.cli.running import with_context
 from app.core.errors import UsageError
 from reconcile.instants import format_instant
 
@@ -37,31 +25,33 @@ COLUMNS = ("delivery", "received_at", "source", "verdict", "event", "size", "pro
 def list_deliveries(
     verdict: Annotated[str | None, typer.Option(help="Only this verdict.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Arrivals at most.")] = 50,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List arrivals, newest first: stored, duplicate, unreadable and refused alike."""
     from app.orders.delivery_log import VERDICTS, list_deliveries, listed_delivery
 
     if verdict is not None and verdict not in VERDICTS:
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
-    entries = with_context(
+    entries = running.with_context(
         lambda context, settings: list_deliveries(context, verdict=verdict, limit=limit)
     )
-    emit_up_to(limit, [listed_delivery(entry) for entry in entries], columns=COLUMNS, form=form)
+    printing.emit_up_to(
+        limit, [listed_delivery(entry) for entry in entries], columns=COLUMNS, form=form
+    )
 
 
 @group.command("poisoned")
 def list_poisoned(
     retry: Annotated[bool, typer.Option("--retry", help="Have them read again.")] = False,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List deliveries that were accepted and could not be read, each alone, three times: they are
     set aside, and kept, and the orders of which they are known to speak are held."""
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 
-    found = with_context(lambda context, settings: poisoned(context))
-    emit(
+    found = running.with_context(lambda context, settings: poisoned(context))
+    printing.emit(
         [
             {
                 "delivery": None if each.item is None else each.item.delivery_id,
@@ -76,15 +66,15 @@ def list_poisoned(
         form=form,
     )
     if retry and found:
-        with_context(lambda context, settings: read_again(context), purpose="writing")
-        note("They are read again by `serve`.")
+        running.with_context(lambda context, settings: read_again(context), purpose="writing")
+        printing.note("They are read again by `serve`.")
 
 
 @group.command("show")
 def show_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Show one arrival: its verdict, why, its order, its customer's phone masked, and its headers.
 
@@ -106,9 +96,11 @@ def show_delivery(
         parts = await masked_parts(context, entry, sources=compile_sources(settings))
         return entry, await order_of(context, entry), *parts
 
-    entry, order, phones, headers = with_context(look)
+    entry, order, phones, headers = running.with_context(look)
     if is_refused(entry):
-        with_context(lambda context, _: note_reading(context, entry, by=by), purpose="writing")
+        running.with_context(
+            lambda context, _: note_reading(context, entry, by=by), purpose="writing"
+        )
     row = listed_delivery(entry) | {
         "order": order,
         "digest": entry.digest,
@@ -116,23 +108,23 @@ def show_delivery(
         "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),
     }
     if is_nameless(entry, order):
-        note(
+        printing.note(
             "Its event names no order, nor a payment or session of one, so no ledger tells of it: "
             "`order` in the source's profile says where an order's reference stands."
         )
-    if form is not Format.table:
-        document(row | {"headers": headers}, form)
+    if form is not printing.Format.table:
+        printing.document(row | {"headers": headers}, form)
         return
     shown = [{"what": name, "value": value} for name, value in row.items()]
-    emit(shown, columns=("what", "value"), form=form)
+    printing.emit(shown, columns=("what", "value"), form=form)
     for line in headers:
-        say(f"  {line}")
+        printing.say(f"  {line}")
 
 
 @group.command("diagnose")
 def diagnose_delivery(
     delivery: Annotated[str, typer.Argument(help="The id of a refused delivery.")],
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Try the known mistakes on a refused delivery and name the one that would explain it.
 
@@ -141,22 +133,24 @@ def diagnose_delivery(
     from app.bootstrap_sources import accounts
     from app.receiving.diagnose import diagnose_delivery
 
-    found = with_context(
+    found = running.with_context(
         lambda context, settings: diagnose_delivery(context, delivery, accounts=accounts(settings))
     )
     rows = [{"mistake": each.mistake, "sentence": each.sentence} for each in found.diagnoses]
-    if form is Format.csv:
-        emit(rows, columns=("mistake", "sentence"), form=form)
-    elif form is not Format.table:
+    if form is printing.Format.csv:
+        printing.emit(rows, columns=("mistake", "sentence"), form=form)
+    elif form is not printing.Format.table:
         refused = found.rejection
         whole = {"delivery": refused.delivery_id, "source": refused.source}
-        document(whole | {"verdict": refused.verdict, "diagnoses": rows}, form)
+        printing.document(whole | {"verdict": refused.verdict, "diagnoses": rows}, form)
     else:
-        say(f"{delivery} was refused: {found.rejection.verdict}. {found.rejection.problem}")
+        printing.say(
+            f"{delivery} was refused: {found.rejection.verdict}. {found.rejection.problem}"
+        )
         for row in rows:
             print(f"\n{row['mistake']}\n  {row['sentence']}")
     if not rows:
-        note(f"No known mistake explains it: {unexplained(found.rejection.verdict)}.")
+        printing.note(f"No known mistake explains it: {unexplained(found.rejection.verdict)}.")
         raise typer.Exit(1)
 
 
@@ -167,7 +161,7 @@ def replay_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
     to: Annotated[str, typer.Option(help="Where to send it: an address of this machine.")],
     yes: YesOption = False,
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Send one delivery's request on, body and headers as they were kept. Exit code 1 where it was
     not taken.
@@ -182,18 +176,18 @@ def replay_delivery(
     async def replay(context: AppContext, settings: Settings) -> Exchange:
         kept = await kept_request(context, delivery, to=to, by=by)
         if kept.left_out:
-            note(f"Sent without what is not kept: {', '.join(kept.left_out)}.")
+            printing.note(f"Sent without what is not kept: {', '.join(kept.left_out)}.")
         async with sending() as client:
             return await send_on(client, kept.request, to)
 
-    tell_answer(with_context(replay, purpose="writing"), to=to)
+    tell_answer(running.with_context(replay, purpose="writing"), to=to)
 
 
 @group.command("reverify")
 def reverify_deliveries(
     source: Annotated[str | None, typer.Option(help="Only this source's.")] = None,
-    by: ByOption = None,
-    form: FormatOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Judge refused deliveries again, as of their arrival, after a secret or profile was corrected.
 
@@ -205,8 +199,8 @@ def reverify_deliveries(
     from app.receiving.reverify import reverify
 
     sources = storing_sources(load_settings())
-    with progress("judging", None) as advance:
-        done = with_context(
+    with printing.progress("judging", None) as advance:
+        done = running.with_context(
             lambda context, settings: reverify(
                 context,
                 sources=sources,
@@ -218,19 +212,19 @@ def reverify_deliveries(
             purpose="writing",
         )
     rows = [{"delivery": name, "verdict": verdict} for name, verdict in done.accepted]
-    if form in (Format.table, Format.csv):
-        emit(rows, columns=("delivery", "verdict"), form=form)
+    if form in (printing.Format.table, printing.Format.csv):
+        printing.emit(rows, columns=("delivery", "verdict"), form=form)
     else:
         refused = dict(sorted(done.refused.items()))
-        document(
+        printing.document(
             {"judged": done.judged, "accepted": rows, "refused": refused, "cut": done.cut}, form
         )
-    note(
+    printing.note(
         f"Judged {done.judged}: {len(rows)} accepted, {sum(done.refused.values())} still refused, "
         f"{done.cut} of which too little was kept."
     )
     if rows:
-        note("Their orders are folded by `serve`, or now by `refold`.")
+        printing.note("Their orders are folded by `serve`, or now by `refold`.")
 
 
 def unexplained(verdict: str) -> str:

@@ -41,7 +41,7 @@ from starlette.routing import Route
 from app.access.sessions import demo_link
 from app.access.tokens import issue_token
 from app.bootstrap_context import open_context
-from app.cli.output import note
+from app.cli import printing
 from app.config.load import load_settings
 from app.core.clock import SystemClock
 from app.core.errors import TallyhookError, UnreachableError, UsageError
@@ -530,7 +530,9 @@ async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) 
         provider,
         httpx2.AsyncClient(timeout=ANSWER_S, trust_env=False) as http,
     ):
-        note(f"Starting the service and the simulated provider; their logs are in {FOLDER}")
+        printing.note(
+            f"Starting the service and the simulated provider; their logs are in {FOLDER}"
+        )
         urls = [f"http://{HOST}:{port}" for port in ports[:2]]
         for child, url in ((service, urls[0] + "/readyz"), (provider, urls[1] + "/livez")):
             await until(_answering(http, url), what=f"the {child.name}", watch=child.check)
@@ -561,7 +563,7 @@ async def _open_console(
     url = f"http://{HOST}:{port}"
     await until(_answering(http, f"{url}/sign-in"), what="the console", watch=console.check)
     print(f"Open {url}/enter#{await demo_link(context)}", flush=True)
-    note("This link works once, for ten minutes, on this machine.")
+    printing.note("This link works once, for ten minutes, on this machine.")
 
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
@@ -588,9 +590,11 @@ def _answering(http: httpx2.AsyncClient, url: str) -> Ready:
 
 
 async def _play(context: AppContext, http: httpx2.AsyncClient, party: Party) -> list[Played]:
-    note("Placing an order for each scenario and opening its checkout session")
+    printing.note("Placing an order for each scenario and opening its checkout session")
     last = await place_orders(http, party)
-    note("The simulated customers are paying, or not; waiting for the last webhook and deadline")
+    printing.note(
+        "The simulated customers are paying, or not; waiting for the last webhook and deadline"
+    )
     await wait_for_end(context, http, party, last)
     played = await compare(http, party)
     await until(

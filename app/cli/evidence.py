@@ -9,20 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.operators import ByOption
-from app.cli.output import (
-    MAX_NUMBER,
-    DocumentOption,
-    Format,
-    JsonOption,
-    document,
-    emit,
-    measure,
-    moment,
-    note,
-    progress,
-)
-from app.cli.running import with_context
+from app.cli import operators, printing, running
 from app.core.errors import UsageError
 from app.core.text import LEAF, counted
 from reconcile.instants import format_instant
@@ -66,23 +53,23 @@ def build(
             "in a redacted one.",
         ),
     ] = False,
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
-    from app.bootstrap_bundles import built_bundle
+    from app.bootstrap_elsewhere import built_bundle
     from app.evidence.bundle import BundleRequest
 
     asked = _reason(with_personal_data, reason)
     request = BundleRequest(
         order=order,
-        as_of=moment(as_of, "--as-of"),
+        as_of=printing.moment(as_of, "--as-of"),
         reason=asked,
         by=by,
         attachments=attachments,
     )
     refuse_existing(output)
 
-    built = with_context(
+    built = running.with_context(
         lambda context, settings: built_bundle(context, settings, request), purpose="writing"
     )
     write_private(output, built.archive)
@@ -91,20 +78,24 @@ def build(
 
 def _say_built(built: Built, output: Path) -> None:
     kind = "full" if built.full else "redacted"
-    note(
+    printing.note(
         f"{output}: {kind}, {counted(len(built.archive), 'byte')}, "
         f"{counted(built.deliveries, 'delivery', 'deliveries')}, as of "
         f"{format_instant(built.as_of)}."
     )
     if built.attachments is not None:
         what = "the files" if built.full else "the digests alone, since it is redacted,"
-        note(f"In it are {what} of {counted(built.attachments, 'attachment')}.")
+        printing.note(f"In it are {what} of {counted(built.attachments, 'attachment')}.")
     if built.due:
-        note("The order is still to be folded: what its systems are told next is not in it.")
+        printing.note(
+            "The order is still to be folded: what its systems are told next is not in it."
+        )
     if built.unsealed:
-        note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
+        printing.note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
     if built.cosigned_by_too_few:
-        note("Too few witnesses have cosigned its checkpoint yet: build it again in some minutes.")
+        printing.note(
+            "Too few witnesses have cosigned its checkpoint yet: build it again in some minutes."
+        )
 
 
 WitnessOption = Annotated[
@@ -143,7 +134,7 @@ def check_bundle(
     ] = None,
     witness: WitnessOption = None,
     quorum: QuorumOption = None,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Verify a bundle step by step. Needs no database and no configuration.
 
@@ -164,10 +155,10 @@ def check_bundle(
     checkpoint = None if kept is None else read_kept(kept, consistency)
     others = named_witnesses(witness or (), quorum)
     found = verify_evidence(read_bundle(file), trusted=trusted, kept=checkpoint, witnesses=others)
-    if form is Format.table:
+    if form is printing.Format.table:
         print("\n".join(lines_of(list(found.steps), found.not_proven)))
     else:
-        document(found.document(), form)
+        printing.document(found.document(), form)
     if not found.valid:
         raise typer.Exit(1)
 
@@ -179,7 +170,7 @@ def scenario(
     order: Order,
     output: Output,
     as_of: AsOf = None,
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Tell an order's evidence as a scenario for `tallyhook sandbox --play`: for bug reports.
 
@@ -188,9 +179,9 @@ def scenario(
     from app.bootstrap_evidence import evidence_providers
     from app.evidence.tell_scenario import tell_scenario
 
-    instant = moment(as_of, "--as-of")
+    instant = printing.moment(as_of, "--as-of")
     refuse_existing(output)
-    told = with_context(
+    told = running.with_context(
         lambda context, settings: tell_scenario(
             context, order, as_of=instant, by=by, providers=evidence_providers(settings)
         ),
@@ -198,9 +189,9 @@ def scenario(
     )
     write_private(output, (json.dumps(told.document, ensure_ascii=False, indent=1) + "\n").encode())
     steps = counted(len(told.document["steps"]), "step")
-    note(f"{output}: {steps}. Read it before you hand it out.")
+    printing.note(f"{output}: {steps}. Read it before you hand it out.")
     for each in told.left_out:
-        note(f"Left out: {each}.")
+        printing.note(f"Left out: {each}.")
 
 
 def _reason(with_personal_data: bool, reason: str | None) -> str | None:
@@ -242,8 +233,8 @@ def key(
         bool,
         typer.Option("--rotate", help="Sign with a new key from now on, and keep the old file."),
     ] = False,
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Show the public key with which evidence is signed, in the forms that others need."""
     from app.evidence.seal import rotate_key, shown_key
@@ -255,13 +246,15 @@ def key(
             await rotate_key(context, key_path(settings), by=by)
         return shown_key(await signer_of(context, settings)) | {"file": str(key_path(settings))}
 
-    shown = with_context(look, purpose="writing")
-    if form is not Format.table:
-        document(shown, form)
+    shown = running.with_context(look, purpose="writing")
+    if form is not printing.Format.table:
+        printing.document(shown, form)
         return
     for name, value in shown.items():
         print(f"{name:<12} {value}")
-    note("Give the key to those who shall check evidence, by a way of its own; never the file.")
+    printing.note(
+        "Give the key to those who shall check evidence, by a way of its own; never the file."
+    )
 
 
 @log_group.command("seal")
@@ -270,12 +263,12 @@ def seal() -> None:
     from app.evidence.seal import seal_all
 
     async def work(context: AppContext, settings: Settings) -> int:
-        with progress("sealing", None) as advance:
+        with printing.progress("sealing", None) as advance:
             return await seal_all(
                 context, await _signer(context, settings), sweep=True, progress=advance
             )
 
-    note(f"Sealed {with_context(work, purpose='writing')}.")
+    printing.note(f"Sealed {running.with_context(work, purpose='writing')}.")
 
 
 async def _signer(context: AppContext, settings: Settings) -> CheckpointSigner:
@@ -289,9 +282,9 @@ def checkpoint() -> None:
     """Print the newest signed checkpoint. Kept elsewhere, it shows later that nothing was cut."""
     from app.evidence.prove_sealed import newest_checkpoint
 
-    found = with_context(lambda context, settings: newest_checkpoint(context))
+    found = running.with_context(lambda context, settings: newest_checkpoint(context))
     print(found.note, end="")
-    note(f"{counted(found.size, 'leaf', 'leaves')}, signed {format_instant(found.at)}.")
+    printing.note(f"{counted(found.size, 'leaf', 'leaves')}, signed {format_instant(found.at)}.")
 
 
 @log_group.command("prove")
@@ -302,30 +295,38 @@ def prove(
             help="The id of a delivery or record; or revision:N, deed:N or orders:N.", metavar="ID"
         ),
     ],
-    form: JsonOption = Format.json,
+    form: printing.JsonOption = printing.Format.json,
 ) -> None:
     """Prove by the newest checkpoint that something is in the log, as JSON."""
     from app.evidence.prove_sealed import prove_sealed
 
-    document(with_context(lambda context, settings: prove_sealed(context, subject)), form)
+    printing.document(
+        running.with_context(lambda context, settings: prove_sealed(context, subject)), form
+    )
 
 
 @log_group.command("consistency")
 def consistency(
     old: Annotated[
-        int, typer.Argument(min=1, max=MAX_NUMBER, help="Leaves of the earlier checkpoint.")
+        int,
+        typer.Argument(min=1, max=printing.MAX_NUMBER, help="Leaves of the earlier checkpoint."),
     ],
-    new: Annotated[int, typer.Argument(min=1, max=MAX_NUMBER, help="Leaves of the later one.")],
-    form: JsonOption = Format.json,
+    new: Annotated[
+        int, typer.Argument(min=1, max=printing.MAX_NUMBER, help="Leaves of the later one.")
+    ],
+    form: printing.JsonOption = printing.Format.json,
 ) -> None:
     """Prove that the later of two checkpoints holds all that the earlier one held, as JSON."""
     from app.evidence.prove_sealed import prove_growth
 
-    document(with_context(lambda context, settings: prove_growth(context, old=old, new=new)), form)
+    printing.document(
+        running.with_context(lambda context, settings: prove_growth(context, old=old, new=new)),
+        form,
+    )
 
 
 @log_group.command("witnesses")
-def list_witnesses(form: DocumentOption = Format.table) -> None:
+def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> None:
     """Show the witnesses that cosign checkpoints, and the last checkpoint that left by each way."""
     from app.evidence.witnesses import witness_document
 
@@ -334,22 +335,22 @@ def list_witnesses(form: DocumentOption = Format.table) -> None:
 
         return await witness_document(context, witnesses_of(settings))
 
-    told = with_context(look)
-    if form is not Format.table:
-        document(told, form)
+    told = running.with_context(look)
+    if form is not printing.Format.table:
+        printing.document(told, form)
         return
-    emit(told["witnesses"], columns=WITNESS_COLUMNS, form=form)
+    printing.emit(told["witnesses"], columns=WITNESS_COLUMNS, form=form)
     for each in told["witnesses"]:
         if each["sentence"]:
-            note(f"{each['witness']}: {each['sentence']}.")
+            printing.note(f"{each['witness']}: {each['sentence']}.")
     if not told["witnesses"]:
-        note("TALLYHOOK_EVIDENCE__WITNESSES names none: config.example.env shows how.")
+        printing.note("TALLYHOOK_EVIDENCE__WITNESSES names none: config.example.env shows how.")
     else:
         leaves = counted(told["cosigned"], *LEAF)
         have = f"{told['quorum']} of {counted(len(told['witnesses']), 'witness', 'witnesses')}"
-        note(f"{have} have to cosign, and so many have cosigned {leaves}.")
+        printing.note(f"{have} have to cosign, and so many have cosigned {leaves}.")
     for each in told["left"]:
-        note(f"Left ({each['way']}): {counted(each['leaves'], *LEAF)}, at {each['at']}.")
+        printing.note(f"Left ({each['way']}): {counted(each['leaves'], *LEAF)}, at {each['at']}.")
 
 
 WITNESS_COLUMNS = ("witness", "leaves", "cosigned_at", "state", "since", "problem")
@@ -361,7 +362,7 @@ def check_log(
         Path | None,
         typer.Option(help="A checkpoint that was kept elsewhere: finds what was cut off since."),
     ] = None,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Recompute leaves from rows, hashes from leaves and heads from hashes, and check signatures.
 
@@ -375,15 +376,15 @@ def check_log(
             kept = against.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise UsageError(f"{against} cannot be read as text; name a checkpoint") from error
-    with measure("verifying") as show:
-        found = with_context(
+    with printing.measure("verifying") as show:
+        found = running.with_context(
             lambda context, settings: verify_log(context, against=kept, progress=show)
         )
-    if form is Format.table:
+    if form is printing.Format.table:
         print(found.sentence())
         for problem in found.problems:
             print(f"  {problem}")
     else:
-        document(found.document(), form)
+        printing.document(found.document(), form)
     if found.found:
         raise typer.Exit(1)

@@ -1,4 +1,6 @@
-"""The go-live checklist: run it, print it, and sign what only a person can state."""
+"""The go-live checklist: run it, print it, and sign what only a person can state; and files to
+deploy with, printed or written out.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.output import Format, FormatOption, emit, note
-from app.cli.running import run_loop, with_context
+from app.cli import printing, running
+from app.core.errors import UsageError
+from app.core.text import counted
 from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.golive.golive import ChecklistItem
     from app.receiving.context import AppContext
+
 
 _WORDS: Final = {
     "passed": "✓ passed",
@@ -49,15 +53,15 @@ def register(application: typer.Typer) -> None:
     application.command()(rehearse)
 
 
-def doctor(form: FormatOption = Format.table) -> None:
+def doctor(form: printing.FormatOption = printing.Format.table) -> None:
     """Look at the configuration, files of secrets, clock, database, alarms, disk, provider, TLS and
     profiles, and say what to do. Exit code 1 when something must be done."""
     from app.bootstrap_golive import examine
     from app.core.logs import configure_logging
 
     configure_logging(level="error")
-    checks = run_loop(examine())
-    emit([each.document() for each in checks], columns=SIGNS, form=form)
+    checks = running.run_loop(examine())
+    printing.emit([each.document() for each in checks], columns=SIGNS, form=form)
     if any(each.state == "must" for each in checks):
         raise typer.Exit(1)
 
@@ -67,40 +71,42 @@ def rehearse(
         float | None,
         typer.Option(min=1, help="Seconds to wait for each end. Default: beyond its deadline."),
     ] = None,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Play the scenarios against the configured provider, beside a service that runs, and compare
     how each ends with how it must. Exit code 1 on any difference."""
     from app.bootstrap_golive import play
 
-    note("Playing; each scenario is waited for until its deadline")
-    played = with_context(
+    printing.note("Playing; each scenario is waited for until its deadline")
+    played = running.with_context(
         lambda context, settings: play(
             context,
             settings,
             patience_s=patience,
-            progress=lambda each: note(f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"),
+            progress=lambda each: printing.note(
+                f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"
+            ),
         ),
         purpose="writing",
     )
-    emit([each.document() for each in played], columns=PLAYED, form=form)
+    printing.emit([each.document() for each in played], columns=PLAYED, form=form)
     if not all(each.passed for each in played):
         raise typer.Exit(1)
 
 
-group = typer.Typer(invoke_without_command=True)
+golive_group = typer.Typer(invoke_without_command=True)
 
 COLUMNS = ("item", "state", "by", "at", "note", "sentence")
 
 
-@group.callback()
+@golive_group.callback()
 def golive(
     invocation: typer.Context,
     page: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Also write it as a page for printing (HTML)."),
     ] = None,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """The checklist before real money moves: what a program can check, and what people sign.
 
@@ -110,10 +116,10 @@ def golive(
     if invocation.invoked_subcommand is not None:
         return
     from app.bootstrap_golive import run_checklist
-    from app.cli.output import check_output, whole_file
+    from app.cli import printing
     from app.golive.golive import open_items
 
-    check_output(page, binary=False, what="the page")
+    printing.check_output(page, binary=False, what="the page")
 
     async def check(
         context: AppContext, settings: Settings
@@ -121,20 +127,20 @@ def golive(
         items = await run_checklist(context, settings)
         return context.store.environment or "", items, context.clock.now()
 
-    environment, items, now = with_context(check, purpose="writing")
+    environment, items, now = running.with_context(check, purpose="writing")
     rows = [item.document() for item in items]
-    emit(rows, columns=COLUMNS, form=form)
+    printing.emit(rows, columns=COLUMNS, form=form)
     if page is not None:
-        with whole_file(page) as file:
+        with printing.whole_file(page) as file:
             file.write(page_of(rows, environment=environment, at=now).encode())
-        note(f"Wrote {page}.")
+        printing.note(f"Wrote {page}.")
     left = open_items(items)
     if left:
-        note(f"Not complete: {', '.join(left)}.")
+        printing.note(f"Not complete: {', '.join(left)}.")
         raise typer.Exit(1)
 
 
-@group.command("sign")
+@golive_group.command("sign")
 def sign(
     item: Annotated[str, typer.Argument(help="The item's name, as the list has it.")],
     by: Annotated[str, typer.Option(help="Who states it: a person's name.")],
@@ -143,7 +149,71 @@ def sign(
     """State by name what no program can check. Statements are added and never changed."""
     from app.golive import golive
 
-    with_context(
+    running.with_context(
         lambda context, settings: golive.sign(context, item, by=by, note=text), purpose="writing"
     )
-    note(f"{by} has signed {item}.")
+    printing.note(f"{by} has signed {item}.")
+
+
+# --- files to deploy with -------------------------------------------------------------------------
+
+deploy_group = typer.Typer(
+    help="Files to deploy with: settings, containers, systemd, proxies, alarms.",
+    no_args_is_help=True,
+)
+
+FOLDER: Final = Path(__file__).parents[1] / "deploy"
+
+SETS: Final = {
+    "config": "Every setting with its default and its reason, to copy as the configuration's file.",
+    "compose": "A container image, and a Compose file with receiver, worker, console, PostgreSQL, "
+    "a nightly dump and Caddy.",
+    "systemd": "Units for one merchant on SQLite, with a socket that stays open over restarts, and "
+    "templates for several merchants.",
+    "proxy": "Caddy and nginx in front of a service on the same machine.",
+    "prometheus": "Rules that call somebody when money is at stake.",
+    "grafana": "A dashboard of the same figures: is money at stake, deliveries, what waits.",
+}
+
+
+@deploy_group.command("list")
+def list_sets(form: printing.FormatOption = printing.Format.table) -> None:
+    """List the sets of files that `deploy show` knows."""
+    rows = [
+        {"set": name, "files": len(files_of(name)), "what": what} for name, what in SETS.items()
+    ]
+    printing.emit(rows, columns=("set", "files", "what"), form=form)
+
+
+@deploy_group.command(
+    "show", epilog="Such as: tallyhook deploy show systemd -o /etc/systemd/system"
+)
+def show(
+    name: Annotated[str, typer.Argument(metavar="SET", help=f"One of: {', '.join(SETS)}.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the files into this folder.")
+    ] = None,
+) -> None:
+    """Print the files of a set, or write them into a folder. What is there stays as it is."""
+    if name not in SETS:
+        raise UsageError(f"{name!r} is none of: {', '.join(SETS)}")
+    files = files_of(name)
+    if output is None:
+        for path in files:
+            print(f"# --- {path.name} ---\n{path.read_text()}")
+        return
+    there = [path.name for path in files if (output / path.name).exists()]
+    if there:
+        raise UsageError(
+            f"{', '.join(there)}: there already in {output}, and may have been changed; move them "
+            "away, or name another folder"
+        )
+    output.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        (output / path.name).write_text(path.read_text())
+    printing.note(f"{counted(len(files), 'file')} in {output}; each says what to change.")
+
+
+def files_of(name: str) -> list[Path]:
+    """The files of a set, by name."""
+    return sorted(FOLDER.joinpath(name).iterdir())

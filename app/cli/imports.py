@@ -1,28 +1,17 @@
-"""Commands that import: records for order books, statement for the provider's files; presets, by
-which such files are known."""
+"""Commands that import: records for order books, statement for the provider's files, bank for what
+the bank booked; presets, by which such files are known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.operators import ByOption
-from app.cli.output import (
-    DocumentOption,
-    Format,
-    FormatOption,
-    document,
-    emit,
-    emit_up_to,
-    measure,
-    moment,
-    note,
-    say,
-)
-from app.cli.running import with_context
+from app.cli import operators, printing, running
 from app.core.errors import UsageError
 from app.core.text import counted
 
@@ -30,6 +19,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.finance.imports import Imported, ImportKind, ImportRequest
     from app.receiving.context import AppContext
+
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
 MappingOption = Annotated[
@@ -90,20 +80,20 @@ Use = Callable[["AppContext", "Settings", Any], Awaitable["Imported"]]
 """(context, settings, what to tell of progress) → what became of the file"""
 
 
-def run_import(use: Use, form: Format) -> None:
+def run_import(use: Use, form: printing.Format) -> None:
     """Import with a progress bar and print what became of the file.
 
     Ends with exit code 1 where rows were rejected, or the file was.
     """
 
-    with measure("rows") as show:
-        done = with_context(
+    with printing.measure("rows") as show:
+        done = running.with_context(
             lambda context, settings: use(context, settings, show), purpose="writing"
         )
-    if form is Format.table:
+    if form is printing.Format.table:
         _print(done)
     else:
-        document(_document(done), form)
+        printing.document(_document(done), form)
     if done.found:
         raise typer.Exit(1)
 
@@ -132,33 +122,33 @@ def _document(done: Imported) -> dict[str, Any]:
 
 def _print(done: Imported) -> None:
     for sentence in done.notes:
-        note(sentence)
+        printing.note(sentence)
     if done.rows:
-        emit(done.rows, columns=tuple(done.rows[0]), form=Format.table)
+        printing.emit(done.rows, columns=tuple(done.rows[0]), form=printing.Format.table)
     for each in done.problems:
         column = "" if each.column is None else f", column {each.column}"
-        say(f"row {each.row}{column}: {each.sentence}")
+        printing.say(f"row {each.row}{column}: {each.sentence}")
     if done.left_out:
         print(f"… and {counted(done.left_out, 'more problem')}")
     counts = ", ".join(
         f"{getattr(done, name):,} {name}" for name in ("new", "changed", "unchanged", "rejected")
     )
-    say(f"{done.file}: {counted(done.read, 'row')} read: {counts}.")
+    printing.say(f"{done.file}: {counted(done.read, 'row')} read: {counts}.")
     if done.totals:
         first = _few([f"row {number:,}" for number in done.totals], of=done.totals_found)
-        note(f"Left out, as totals of the rows above: {first}.")
+        printing.note(f"Left out, as totals of the rows above: {first}.")
     for (column, word), ignored in done.ignored.items():
         why = f"{column} is {word}" if word else f"{column} is none of what is kept"
-        note(f"Left out by the mapping: {counted(ignored, 'row')}, of which {why}.")
+        printing.note(f"Left out by the mapping: {counted(ignored, 'row')}, of which {why}.")
     if done.told_with:
         rows = counted(done.told_with, "row")
-        note(f"Read with another row of their order, as what was refunded of it: {rows}.")
+        printing.note(f"Read with another row of their order, as what was refunded of it: {rows}.")
     if done.passed_over and done.preset is None:
-        note(f"Columns that were not read: {_few(done.passed_over)}.")
+        printing.note(f"Columns that were not read: {_few(done.passed_over)}.")
     if done.rejects is not None:
-        note(f"The rows that were rejected are in {done.rejects}.")
+        printing.note(f"The rows that were rejected are in {done.rejects}.")
     if done.number is None:
-        note("Nothing was imported.")
+        printing.note("Nothing was imported.")
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
@@ -195,39 +185,43 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
     """
 
     @group.command("imports", help=f"List {files} that were imported, newest first.")
-    def imports(limit: LimitOption = 50, form: FormatOption = Format.table) -> None:
+    def imports(
+        limit: LimitOption = 50, form: printing.FormatOption = printing.Format.table
+    ) -> None:
         from app.finance.imports import past_imports
 
-        found = with_context(
+        found = running.with_context(
             lambda context, settings: past_imports(context, kind=kind, limit=limit)
         )
         rows = [each.document() for each in found]
-        emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
+        printing.emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
 
     @group.command("withdraw", help=WITHDRAW.format(one))
     def withdraw(
         number: ImportArgument,
         reason: ReasonOption,
-        by: ByOption = None,
-        form: DocumentOption = Format.table,
+        by: operators.ByOption = None,
+        form: printing.DocumentOption = printing.Format.table,
     ) -> None:
         _withdraw(kind, number, reason=reason, by=by, form=form)
 
 
-def _withdraw(kind: ImportKind, number: int, *, reason: str, by: str | None, form: Format) -> None:
+def _withdraw(
+    kind: ImportKind, number: int, *, reason: str, by: str | None, form: printing.Format
+) -> None:
     """Take an import back, and print what became of its lines."""
-    from app.cli.proposals import proposal_notice
+    from app.cli import operators
     from app.finance.withdraw_import import Withdrawn, withdraw_import
 
-    done = with_context(
+    done = running.with_context(
         lambda context, _: withdraw_import(context, number, kind=kind, by=by, reason=reason),
         purpose="writing",
     )
     if not isinstance(done, Withdrawn):
-        note(proposal_notice(done))
+        printing.note(operators.proposal_notice(done))
         return
-    if form is not Format.table:
-        document(
+    if form is not printing.Format.table:
+        printing.document(
             {
                 "import": done.number,
                 "withdraws": number,
@@ -241,12 +235,12 @@ def _withdraw(kind: ImportKind, number: int, *, reason: str, by: str | None, for
             form,
         )
         return
-    say(
+    printing.say(
         f"Took back import {number} of {done.withdrawn.file}: {counted(done.lines, 'line')}, of "
         f"which {done.restored:,} say again what was said before. It is import {done.number}."
     )
     for sentence in done.notes:
-        note(sentence)
+        printing.note(sentence)
 
 
 records_group = typer.Typer(
@@ -271,8 +265,8 @@ def import_records(
     dates: DatesOption = None,
     zone: ZoneOption = None,
     currency: CurrencyOption = None,
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Import an order book, to be reconciled with what was received. All of it, or nothing.
 
@@ -309,13 +303,13 @@ def list_records(
     reference: ReferenceOption = None,
     as_of: AsOfOption = None,
     limit: LimitOption = 50,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List the lines of the order book, by key, as they are known or were at an instant."""
     from app.finance.read_lines import book_document, list_book
 
-    at = moment(as_of, "--as-of")
-    lines = with_context(
+    at = printing.moment(as_of, "--as-of")
+    lines = running.with_context(
         lambda context, _: list_book(context, reference=reference, as_of=at, limit=limit)
     )
     rows = [book_document(line) for line in lines]
@@ -323,7 +317,7 @@ def list_records(
         "line", "reference", "kind", "amount", "placed_at", "status", "refunded_amount",
         "refunded_at", "group",
     )  # fmt: skip
-    emit_up_to(limit, rows, columns=columns, form=form)
+    printing.emit_up_to(limit, rows, columns=columns, form=form)
 
 
 add_past_imports(records_group, "book", files="the order books", one="an order book")
@@ -352,8 +346,8 @@ def import_statement(
     dates: DatesOption = None,
     zone: ZoneOption = None,
     currency: CurrencyOption = None,
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Import a provider's statement, to be reconciled with what was received. All, or nothing.
 
@@ -413,18 +407,18 @@ def list_statement_lines(
     reference: ReferenceOption = None,
     as_of: AsOfOption = None,
     limit: LimitOption = 50,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List the lines of statements, by key, as they are known or were at an instant."""
     from app.finance.read_lines import list_statement, statement_document
 
-    at = moment(as_of, "--as-of")
-    lines = with_context(
+    at = printing.moment(as_of, "--as-of")
+    lines = running.with_context(
         lambda context, _: list_statement(context, reference=reference, as_of=at, limit=limit)
     )
     rows = [statement_document(line) for line in lines]
     columns = ("line", "payment", "order", "type", "gross", "fee", "net", "settled_at", "payout")
-    emit_up_to(limit, rows, columns=columns, form=form)
+    printing.emit_up_to(limit, rows, columns=columns, form=form)
 
 
 add_past_imports(statement_group, "statement", files="the statements", one="a statement")
@@ -438,23 +432,132 @@ PRESET_COLUMNS = ("preset", "kind", "title", "recognized_by")
 
 
 @presets_group.command("list")
-def list_presets(form: FormatOption = Format.table) -> None:
+def list_presets(form: printing.FormatOption = printing.Format.table) -> None:
     """List the presets that are shipped, and the columns by which their files are known."""
     from app.finance.files.presets import list_presets
 
-    emit(list_presets(), columns=PRESET_COLUMNS, form=form)
+    printing.emit(list_presets(), columns=PRESET_COLUMNS, form=form)
 
 
 @presets_group.command("show")
 def show_preset(
     name: Annotated[str, typer.Argument(help="A shipped preset's name, or the path of a file.")],
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Show a preset's file, which may be copied, changed, and said as --preset FILE."""
     from app.finance.files.presets import show_preset
 
     shown = show_preset(name)
-    if form is Format.table:
+    if form is printing.Format.table:
         print(shown["file"], end="")
     else:
-        document(shown, form)
+        printing.document(shown, form)
+
+
+# --- bank -----------------------------------------------------------------------------------------
+
+bank_group = typer.Typer(
+    help="The bank: what it booked on the merchant's accounts.", no_args_is_help=True
+)
+
+COLUMNS = ("line", "booked_at", "account", "amount", "stands", "payouts", "reference")
+
+
+@bank_group.command("import", epilog="Such as: tallyhook bank import october.xml --dry-run")
+def import_bank_lines(
+    file: Annotated[
+        Path, typer.Argument(help="The file: CAMT.053, MT940, OFX, or CSV, XLSX, JSON Lines.")
+    ],
+    account: Annotated[
+        str, typer.Option(help="Of which account it is, where the rows of a table do not say.")
+    ] = "",
+    mapping: MappingOption = None,
+    dry_run: DryRunOption = False,
+    accept_good: AcceptGoodOption = False,
+    rejects: RejectsOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    dates: DatesOption = None,
+    zone: ZoneOption = None,
+    currency: CurrencyOption = None,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
+) -> None:
+    """Import what the bank booked, to be reconciled with what providers paid out. All, or nothing.
+
+    The same file again changes nothing, nor does one that overlaps with it. What is not booked yet
+    is left out. A row of CAMT.053 and OFX is an entry of the file, counted from one.
+    """
+    from app.finance.imports import import_bank
+
+    request = request_of(
+        file,
+        mapping=mapping,
+        dry_run=dry_run,
+        accept_good=accept_good,
+        rejects=rejects,
+        delimiter=delimiter,
+        encoding=encoding,
+        dates=dates,
+        zone=zone,
+        currency=currency,
+        by=by,
+    )
+    request = replace(request, account=account)
+    run_import(
+        lambda context, settings, show: import_bank(context, request, progress=show),
+        form,
+    )
+
+
+@bank_group.command("list")
+def list_bank_lines(
+    stands: Annotated[
+        str | None, typer.Option(help="Only lines that stand there, such as bank_line_unknown.")
+    ] = None,
+    as_of: AsOfOption = None,
+    limit: LimitOption = 50,
+    form: printing.FormatOption = printing.Format.table,
+) -> None:
+    """List what the bank booked, the newest first, with the payouts it is matched with."""
+    from app.finance.bank_match import booked_lines, check_bucket
+
+    check_bucket(stands)
+    at = printing.moment(as_of, "--as-of")
+    found = running.with_context(
+        lambda context, _: booked_lines(context, as_of=at, stands=stands, limit=limit)
+    )
+    printing.emit_up_to(limit, [_row(each) for each in found], columns=COLUMNS, form=form)
+
+
+def _row(found: Any) -> dict[str, Any]:
+    told = found.document()
+    return {name: told[name] for name in COLUMNS} | {
+        "payouts": [each["reference"] for each in told["payouts"]]
+    }
+
+
+@bank_group.command("show")
+def show_bank_line(
+    line: Annotated[str, typer.Argument(help="The line's id: bnk_ and 20 hex digits.")],
+    as_of: AsOfOption = None,
+    form: printing.DocumentOption = printing.Format.table,
+) -> None:
+    """Show one bank line: all that the bank told, where it stands, its payouts and their rate."""
+    from app.finance.bank_match import booked_line
+
+    at = printing.moment(as_of, "--as-of")
+    found = running.with_context(lambda context, _: booked_line(context, line, as_of=at))
+    told = found.document(whole=True)
+    if form is not printing.Format.table:
+        printing.document(told, form)
+        return
+    paid = told.pop("payouts")
+    rows = [{"what": name.replace("_", " "), "value": value} for name, value in told.items()]
+    printing.emit(rows, columns=("what", "value"), form=form)
+    if paid:
+        columns = ("payout", "reference", "source", "amount", "paid_at", "lines")
+        printing.emit(paid, columns=columns, form=form)
+
+
+add_past_imports(bank_group, "bank", files="the files of banks", one="a bank's file")

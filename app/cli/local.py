@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from app.cli.output import Format, FormatOption, emit, note, say
-from app.cli.running import run_loop
+from app.cli import printing, running
 from app.core.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def tell_answer(answer: Exchange, *, to: str) -> None:
         )
     body = answer.body.decode("utf-8", "replace").strip()
     cut = "…" if len(body) > MAX_SHOWN else ""
-    say(f"{answer.status} {body[:MAX_SHOWN]}{cut}".rstrip())
+    printing.say(f"{answer.status} {body[:MAX_SHOWN]}{cut}".rstrip())
     if not answer.taken:
         raise typer.Exit(1)
 
@@ -103,7 +102,7 @@ def trigger(
         str | None, typer.Option(help="The source whose secret signs. [the only one of PROVIDER]")
     ] = None,
     yes: YesOption = False,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Send an event of a provider's documented shape, signed with the configured secret.
 
@@ -117,7 +116,7 @@ def trigger(
     if event is None:
         known = examples_of(provider)
         rows = [{"event": each.word, "name": each.name, "source": each.source} for each in known]
-        emit(rows, columns=("event", "name", "source"), form=form)
+        printing.emit(rows, columns=("event", "name", "source"), form=form)
         return
     example = find_example(provider, event)
     name, settings, signer = _signer(provider, source)
@@ -129,10 +128,10 @@ def trigger(
         reference = _new_reference()
     wanted = Wanted(order=reference, session=session, amount=money)
     signed = _signed(signer, settings, example, wanted, address=address)
-    note(f"{example.word} of {reference or session or 'no order'} to {address}")
+    printing.note(f"{example.word} of {reference or session or 'no order'} to {address}")
     _post(signed, method=example.method, to=address)
     if signer.profile.unconfirmed:
-        note(
+        printing.note(
             "Events of this provider count only after it was asked, and it does not know of this "
             "one: the order stays pending."
         )
@@ -211,7 +210,7 @@ def _post(signed: Signed, *, method: str, to: str) -> None:
         async with sending() as client:
             return await send_on(client, request, to)
 
-    tell_answer(run_loop(post()), to=to)
+    tell_answer(running.run_loop(post()), to=to)
 
 
 # --- listen ---------------------------------------------------------------------------------------
@@ -242,7 +241,7 @@ def listen(
         return
     with ExitStack() as opened:
         file = None if record is None else opened.enter_context(_appending(record))
-        run_loop(_listening(forward, port=port, file=file))
+        running.run_loop(_listening(forward, port=port, file=file))
 
 
 async def _listening(forward: str, *, port: int, file: IO[str] | None) -> None:
@@ -251,14 +250,16 @@ async def _listening(forward: str, *, port: int, file: IO[str] | None) -> None:
     from app.sandbox.server import serve_sandbox
 
     def told(request: Recorded, answer: Exchange) -> None:
-        say(f"{request.method} {request.url.partition('?')[0]} {answer.problem or answer.status}")
+        printing.say(
+            f"{request.method} {request.url.partition('?')[0]} {answer.problem or answer.status}"
+        )
         if file is not None:
             file.write(line_of(request) + "\n")
             file.flush()
 
     async with sending() as client:
         app = build_listener(forward, client=client, told=told)
-        note(f"Listening on http://127.0.0.1:{port}, handing on to {forward}")
+        printing.note(f"Listening on http://127.0.0.1:{port}, handing on to {forward}")
         await serve_sandbox(app, port=port)
 
 
@@ -272,17 +273,17 @@ def _send_file(path: Path, forward: str) -> None:
                 answer = await send_on(client, request, forward)
                 if answer.status is None:
                     tell_answer(answer, to=forward)
-                say(f"{request.method} {request.url.partition('?')[0]} {answer.status}")
+                printing.say(f"{request.method} {request.url.partition('?')[0]} {answer.status}")
                 sent += 1
                 refused += not answer.taken
         return sent, refused
 
     try:
         with path.open("rb") as file:
-            sent, refused = run_loop(send(file))
+            sent, refused = running.run_loop(send(file))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    note(f"Sent {sent}, of which {refused} were not taken.")
+    printing.note(f"Sent {sent}, of which {refused} were not taken.")
     if refused:
         raise typer.Exit(1)
 

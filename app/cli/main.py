@@ -1,4 +1,4 @@
-"""`tallyhook …`: the commands and what their errors become.
+"""`tallyhook …`: the commands, how `--help` lists them, and what their errors become.
 
 Heavy things are imported inside commands: the time that `--help` takes is felt.
 """
@@ -9,36 +9,84 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from app.cli import (
-    bank,
     breaks,
     cases,
     connect,
     deliveries,
-    deploy,
     evidence,
     golive,
     imports,
     local,
     operators,
     orders,
+    printing,
     privacy,
-    profiles,
-    proposals,
     reconcile,
     report,
-    schedule,
+    running,
     serving,
     store,
 )
-from app.cli.help import Commands
-from app.cli.output import note
-from app.cli.running import BY_OWN, GIVEN_FILE
 from app.core.errors import ConfigurationError, TallyhookError
+
+# --- how commands are listed, and how a word that does not fit is told ----------------------------
+
+SECTIONS: Final = {
+    "Run it": ("serve", "worker", "console", "sandbox", "demo"),
+    "Go live": ("deploy", "doctor", "rehearse", "golive", "tokens", "operators", "proposals"),
+    "Orders and payments": ("orders", "deliveries", "checkout", "notifications"),
+    "Providers": ("connect", "trigger", "listen", "profiles", "signature"),
+    "Finance": (
+        "records",
+        "statement",
+        "bank",
+        "presets",
+        "reconcile",
+        "breaks",
+        "late",
+        "report",
+        "period",
+        "schedule",
+    ),
+    "Evidence and personal data": ("evidence", "log", "audit", "erase"),
+    "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
+}
+"""The commands of `tallyhook --help`: those of one person's work together, in their order."""
+
+_WHOLE: Final = 1_000
+"""Characters of a first sentence at most: more than any has, so that none is cut."""
+
+_THE_LIBRARY_SAYS: Final = "Value error, "
+
+
+class Commands(TyperGroup):
+    """A group that lists its commands with their whole first sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands; where there are many, in sections."""
+        sections = SECTIONS if ctx.parent is None else {"Commands": tuple(self.commands)}
+        for title, names in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in names]
+                )
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; a value that does not fit is told without the library's words for it."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix(_THE_LIBRARY_SAYS)
+            raise
+
+
+# --- the commands ---------------------------------------------------------------------------------
 
 application = typer.Typer(
     name="tallyhook",
@@ -56,14 +104,14 @@ application = typer.Typer(
 
 GROUPS = {
     "audit": operators.audit_group,
-    "bank": bank.bank_group,
+    "bank": imports.bank_group,
     "breaks": breaks.breaks_group,
     "checkout": orders.checkout_group,
     "db": store.group,
     "deliveries": deliveries.group,
-    "deploy": deploy.group,
+    "deploy": golive.deploy_group,
     "evidence": evidence.evidence_group,
-    "golive": golive.group,
+    "golive": golive.golive_group,
     "late": breaks.late_group,
     "log": evidence.log_group,
     "notifications": orders.notifications_group,
@@ -71,13 +119,13 @@ GROUPS = {
     "orders": orders.orders_group,
     "period": report.period_group,
     "presets": imports.presets_group,
-    "profiles": profiles.profiles_group,
-    "proposals": proposals.group,
+    "profiles": connect.profiles_group,
+    "proposals": operators.proposals_group,
     "reconcile": reconcile.group,
     "records": imports.records_group,
     "report": report.report_group,
-    "schedule": schedule.group,
-    "signature": profiles.signature_group,
+    "schedule": report.schedule_group,
+    "signature": connect.signature_group,
     "statement": imports.statement_group,
     "tokens": operators.tokens_group,
 }
@@ -102,13 +150,13 @@ def _root(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help=f"A file with your own token: what the command does, you do. Else {BY_OWN} holds "
-            "it. `operators token` makes one."
+            help="A file with your own token: what the command does, you do. Else "
+            f"{running.BY_OWN} holds it. `operators token` makes one."
         ),
     ] = None,
 ) -> None:
     """Options of `tallyhook` itself; its help stands where it is made."""
-    GIVEN_FILE.set(token_file)
+    running.GIVEN_FILE.set(token_file)
 
 
 for module in (serving, store, privacy, golive, connect, local):
@@ -126,15 +174,15 @@ def run(words: Sequence[str]) -> int:
         return code
     except ConfigurationError as error:
         for problem in error.problems:
-            note(problem)
+            printing.note(problem)
         return error.exit_code
     except TallyhookError as error:
-        note(f"tallyhook: {error}")
+        printing.note(f"tallyhook: {error}")
         return error.exit_code
     except UnicodeEncodeError as error:
         if all(map(_is_text, words)):
             return _unforeseen(error)
-        note("tallyhook: a word of the command is not UTF-8 text: type it again")
+        printing.note("tallyhook: a word of the command is not UTF-8 text: type it again")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -160,7 +208,7 @@ def _unwritten(error: OSError) -> int:
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0
-    note(f"tallyhook: reading or writing failed: {error.strerror or error}")
+    printing.note(f"tallyhook: reading or writing failed: {error.strerror or error}")
     return 1
 
 
@@ -170,7 +218,9 @@ def _unforeseen(error: Exception) -> int:
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)
-    note(f"tallyhook: this is a fault of Tallyhook's; report it with this line: {kind} at {places}")
+    printing.note(
+        f"tallyhook: this is a fault of Tallyhook's; report it with this line: {kind} at {places}"
+    )
     return 1
 
 

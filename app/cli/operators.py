@@ -1,20 +1,25 @@
-"""Commands on who may come in: operators, tokens, audit."""
+"""Commands on who may come in: operators, tokens, audit; and on proposals: what waits for a second
+person, and deciding about it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import MAX_NUMBER, DocumentOption, Format, FormatOption, document, emit, note
-from app.cli.running import with_context
+from app.cli import printing, running
 from app.core.errors import UsageError
 from reconcile.instants import format_instant, format_known
 
 if TYPE_CHECKING:
+    from app.access.proposal import Proposal
+    from app.access.proposals import Proposals
     from app.access.tokens import TokenScope
     from app.config.settings import Settings
     from app.receiving.context import AppContext
+
 
 operators_group = typer.Typer(
     help="People: who may do what for finance, support and administration.", no_args_is_help=True
@@ -41,11 +46,11 @@ def add_operator(
     found = next((each for each in ROLES if each == role), None)
     if found is None:
         raise UsageError(f"--role is one of: {', '.join(ROLES)}")
-    with_context(
+    running.with_context(
         lambda context, settings: register_operator(context, name=name, role=found, by=by),
         purpose="writing",
     )
-    note(f"Added {name} as {role}.")
+    printing.note(f"Added {name} as {role}.")
 
 
 @operators_group.command("invite", epilog="Such as: tallyhook operators invite Ann --role admin")
@@ -72,13 +77,13 @@ def invite(
         here = f"http://127.0.0.1:{settings.console.port}"
         return settings.console.public_url or here, token
 
-    address, token = with_context(inviting, purpose="writing")
+    address, token = running.with_context(inviting, purpose="writing")
     print(f"{address}/invite#{token}")
-    note(f"{name} opens this within 24 hours, once; whoever has the link can be {name}.")
+    printing.note(f"{name} opens this within 24 hours, once; whoever has the link can be {name}.")
 
 
 @operators_group.command("list")
-def list_operators(form: FormatOption = Format.table) -> None:
+def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
     """List all operators by name, the disabled included."""
     from app.access.operators import known_operators
 
@@ -89,9 +94,9 @@ def list_operators(form: FormatOption = Format.table) -> None:
             "created_at": format_instant(each.created_at),
             "disabled_at": None if each.disabled_at is None else format_instant(each.disabled_at),
         }
-        for each in with_context(lambda context, settings: known_operators(context))
+        for each in running.with_context(lambda context, settings: known_operators(context))
     ]
-    emit(rows, columns=("name", "role", "created_at", "disabled_at"), form=form)
+    printing.emit(rows, columns=("name", "role", "created_at", "disabled_at"), form=form)
 
 
 @operators_group.command("disable")
@@ -99,11 +104,11 @@ def disable_operator(name: OperatorName, by: ByOption = None) -> None:
     """Let a person do nothing any more; the trail keeps their name."""
     from app.access.operators import retire_operator
 
-    with_context(
+    running.with_context(
         lambda context, settings: retire_operator(context, name=name, by=by),
         purpose="writing",
     )
-    note(f"Disabled {name}.")
+    printing.note(f"Disabled {name}.")
 
 
 @operators_group.command(
@@ -115,7 +120,7 @@ def make_own_token(
         str, typer.Option(help="When it ends: a moment, or a length of time such as 90d or 12h.")
     ],
     by: ByOption = None,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Make a person's own token and show it, this once. With it they act in their own name.
 
@@ -124,16 +129,16 @@ def make_own_token(
     """
     from app.access.tokens import issue_own_token
 
-    token, entry = with_context(
+    token, entry = running.with_context(
         lambda context, settings: issue_own_token(context, operator=name, until=until, by=by),
         purpose="writing",
     )
-    if form is not Format.table:
+    if form is not printing.Format.table:
         made = {"name": entry.name, "token": token, "until": format_known(entry.until)}
-        document({"operator": name, **made}, form)
+        printing.document({"operator": name, **made}, form)
     else:
         print(token)
-        note(
+        printing.note(
             f"Keep it in a file that only {name} can read: it is not shown again, and whoever has "
             f"it is {name}. `tallyhook tokens revoke {entry.name}` ends it."
         )
@@ -160,7 +165,7 @@ def add_token(
         typer.Option(help="When it ends: a moment, or a length of time such as 90d or 12h."),
     ] = None,
     by: ByOption = None,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Make a token and show it, this once."""
     from app.access.tokens import UNNAMED, issue_token, token_of
@@ -174,14 +179,14 @@ def add_token(
         made = {"scopes": list(entry.scopes), "until": format_known(entry.until)}
         return {"name": name, "token": token, **made}
 
-    made = with_context(work, purpose="writing")
-    if form is not Format.table:
-        document(made, form)
+    made = running.with_context(work, purpose="writing")
+    if form is not printing.Format.table:
+        printing.document(made, form)
     else:
         print(made["token"])
-        note("Keep it now: it is not shown again.")
+        printing.note("Keep it now: it is not shown again.")
     if not scope:
-        note(
+        printing.note(
             f"Its scopes are {', '.join(UNNAMED)}; --scope names others, finance and evidence "
             "among them."
         )
@@ -200,7 +205,7 @@ TOKEN_COLUMNS = ("name", "operator", "scopes", "until", "created_at", "revoked_a
 
 
 @tokens_group.command("list")
-def list_tokens(form: FormatOption = Format.table) -> None:
+def list_tokens(form: printing.FormatOption = printing.Format.table) -> None:
     """List tokens by name, with what each is for; never the tokens themselves."""
     from app.access.tokens import known_tokens
 
@@ -214,9 +219,9 @@ def list_tokens(form: FormatOption = Format.table) -> None:
             "revoked_at": format_known(entry.revoked_at),
             "changed_at": format_known(entry.changed_at),
         }
-        for entry in with_context(lambda context, settings: known_tokens(context))
+        for entry in running.with_context(lambda context, settings: known_tokens(context))
     ]
-    emit(rows, columns=TOKEN_COLUMNS, form=form)
+    printing.emit(rows, columns=TOKEN_COLUMNS, form=form)
 
 
 @tokens_group.command("revoke")
@@ -224,11 +229,11 @@ def revoke_token(name: TokenName, by: ByOption = None) -> None:
     """Revoke a token; the next request with it is refused."""
     from app.access.tokens import withdraw_token
 
-    with_context(
+    running.with_context(
         lambda context, settings: withdraw_token(context, name=name, by=by),
         purpose="writing",
     )
-    note(f"Revoked {name}.")
+    printing.note(f"Revoked {name}.")
 
 
 audit_group = typer.Typer(
@@ -251,22 +256,22 @@ def list_entries(
     who: Annotated[str | None, typer.Option(help="Only what this person did.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this, such as erased.")] = None,
     after: Annotated[
-        int, typer.Option(min=0, max=MAX_NUMBER, help="Only numbers after this one.")
+        int, typer.Option(min=0, max=printing.MAX_NUMBER, help="Only numbers after this one.")
     ] = 0,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Entries at most.")] = 100,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List what was done, in the order in which it was done."""
     from app.access.operators import MAY, trail
 
     if action is not None and action not in MAY:
         raise UsageError(f"{action!r} is none of: {', '.join(MAY)}")
-    found = with_context(
+    found = running.with_context(
         lambda context, settings: trail(
             context, subject=subject, who=who, action=action, after=after, limit=limit
         )
     )
-    told = form in (Format.table, Format.csv)
+    told = form in (printing.Format.table, printing.Format.csv)
     rows = [
         {
             "number": entry.number,
@@ -282,6 +287,123 @@ def list_entries(
         }
         for entry in found
     ]
-    emit(rows, columns=TRAIL_COLUMNS, form=form)
+    printing.emit(rows, columns=TRAIL_COLUMNS, form=form)
     if len(rows) == limit:
-        note(f"There may be more: --after {rows[-1]['number']}")
+        printing.note(f"There may be more: --after {rows[-1]['number']}")
+
+
+# --- proposals ------------------------------------------------------------------------------------
+
+proposals_group = typer.Typer(
+    help="Acts that need a second person: what waits, and deciding about it with a token of one's "
+    "own.",
+    no_args_is_help=True,
+)
+
+COLUMNS = ("id", "kind", "state", "by", "until", "sentence", "reason")
+DECIDED = ("subject", "at", "decided_by", "decided_at", "decided_because")
+
+Name = Annotated[str, typer.Argument(metavar="ID", help="The proposal's id.")]
+Reason = Annotated[str, typer.Option(help="Why, in your words.")]
+
+
+def proposal_notice(proposal: Proposal) -> str:
+    """What a command says that has proposed its act."""
+    from reconcile.instants import format_instant
+
+    return (
+        f"Proposed as {proposal.id}: it is done when another operator approves it before "
+        f"{format_instant(proposal.until)}, on the console's page Proposals, or with their own "
+        f"token: tallyhook --token-file FILE proposals approve {proposal.id} --reason WHY"
+    )
+
+
+def _proposals(context: AppContext, settings: Settings) -> Proposals:
+    from app.bootstrap_privacy import proposals_of
+
+    return proposals_of(context, settings)
+
+
+@proposals_group.command("list")
+def list_proposals(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Those that were decided or have ended, too.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Past ones at most.")] = 100,
+    form: printing.FormatOption = printing.Format.table,
+) -> None:
+    """List what waits for a second person, the first to end first."""
+
+    async def work(context: AppContext, settings: Settings) -> list[dict[str, Any]]:
+        proposals = _proposals(context, settings)
+        found = await proposals.waiting()
+        if everything:
+            found += await proposals.past(limit=limit)
+        rows = [proposals.document(each) for each in found]
+        if form is not printing.Format.table:
+            return rows
+        return [printing.local_sentence(row, context.calendar_zone) for row in rows]
+
+    rows = running.with_context(work)
+    printing.emit(
+        rows, columns=COLUMNS if form is printing.Format.table else (*COLUMNS, *DECIDED), form=form
+    )
+
+
+@proposals_group.command("show")
+def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
+    """Show one proposal: what would be done, who asked, why, and what became of it."""
+
+    async def work(context: AppContext, settings: Settings) -> dict[str, Any]:
+        proposals = _proposals(context, settings)
+        told = proposals.document(await proposals.one(name))
+        return (
+            printing.local_sentence(told, context.calendar_zone)
+            if form is printing.Format.table
+            else told
+        )
+
+    told = running.with_context(work)
+    if form is not printing.Format.table:
+        printing.document(told, form)
+        return
+    given = told.pop("given")
+    rows = [{"what": key.replace("_", " "), "value": value} for key, value in told.items()]
+    printing.emit(rows, columns=("what", "value"), form=form)
+    for key, value in given.items():
+        if value:
+            print(f"{key}: {value}" if "\n" not in value else f"{key}:\n{value}")
+
+
+Decide = Callable[["Proposals"], Awaitable["Proposal"]]
+
+
+def _decided(decide: Decide) -> Proposal:
+    async def work(context: AppContext, settings: Settings) -> Proposal:
+        return await decide(_proposals(context, settings))
+
+    return running.with_context(work, purpose="writing")
+
+
+@proposals_group.command(
+    "approve",
+    epilog="Such as: tallyhook --token-file my.token proposals approve ID --reason seen",
+)
+def approve(name: Name, reason: Reason) -> None:
+    """Agree to what another operator proposed; it is done at once."""
+    done = _decided(lambda proposals: proposals.approve(name, by=None, reason=reason))
+    printing.note(f"Approved, and done in the names of {done.who} and you: {done.sentence}")
+
+
+@proposals_group.command("reject")
+def reject(name: Name, reason: Reason) -> None:
+    """Say that what another operator proposed is not to be done."""
+    done = _decided(lambda proposals: proposals.reject(name, by=None, reason=reason))
+    printing.note(f"Rejected {done.id}: nothing was done.")
+
+
+@proposals_group.command("withdraw")
+def withdraw(name: Name, reason: Reason) -> None:
+    """Take back what you proposed yourself."""
+    done = _decided(lambda proposals: proposals.withdraw(name, by=None, reason=reason))
+    printing.note(f"Withdrawn {done.id}: nothing was done.")

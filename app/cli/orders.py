@@ -7,31 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.operators import ByOption
-from app.cli.output import (
-    MAX_NUMBER,
-    DocumentOption,
-    Format,
-    FormatOption,
-    document,
-    emit,
-    emit_up_to,
-    local_sentence,
-    merchant_zone,
-    moment,
-    note,
-    say,
-)
-from app.cli.running import with_context
+from app.cli import operators, printing, running
 from app.core.errors import UsageError
 from app.core.text import counted
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.records import HOLD_REASONS
+from reconcile.ledger.vocabulary import FINDING_CODES
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from app.checkout.checkout_result import CheckoutResult
+    from app.checkout.open_checkout import CheckoutResult
     from app.checkout.request import CheckoutRequest
     from app.config.settings import Settings
     from app.receiving.context import AppContext
@@ -46,38 +32,42 @@ def print_ledger(
 
     told  the records of the merchant's side, as JSON values
     """
-    from app.core.local_times import local_text
+    from app.core.zones import local_text
 
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
-    say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
+    printing.say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
     print()
     findings = [each["plain"] for each in ledger["findings"]]
     for sentence in [*ledger["plain"]["answer"], *findings]:
-        say(f"  {local_text(sentence, zone, named=True)}")
+        printing.say(f"  {local_text(sentence, zone, named=True)}")
     print()
     print("What it rests on, with the ids of the evidence in brackets:")
     print()
     for sentence in ledger["explanation"]:
-        say(f"  {sentence}")
+        printing.say(f"  {sentence}")
     print()
     if ledger["timeline"]:
-        emit(
+        printing.emit(
             ledger["timeline"],
             columns=("occurred_at", "received_at", "event", "kind", "attempt", "money", "note"),
-            form=Format.table,
+            form=printing.Format.table,
         )
     if ledger["entries"]:
-        emit(
+        printing.emit(
             ledger["entries"],
             columns=("at", "kind", "money", "attempt", "cites"),
-            form=Format.table,
+            form=printing.Format.table,
         )
     if told:
-        emit(list(map(_record, told)), columns=("at", "told", "what", "by"), form=Format.table)
+        printing.emit(
+            list(map(_record, told)),
+            columns=("at", "told", "what", "by"),
+            form=printing.Format.table,
+        )
     if ledger["next_decision_at"] is not None:
         print(f"Next decision at {ledger['next_decision_at']}, unless something new is said.")
     if "pruned" in ledger:
-        say(ledger["pruned"]["sentence"])
+        printing.say(ledger["pruned"]["sentence"])
     print(f"Fingerprint {ledger['fingerprint']}")
 
 
@@ -120,12 +110,12 @@ COLUMNS = ("order", "outcome", "fulfillable", "captured", "findings", "explanati
 FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 
 
-def _for_whom(rows: Sequence[dict[str, Any]], form: Format) -> Sequence[dict[str, Any]]:
+def _for_whom(rows: Sequence[dict[str, Any]], form: printing.Format) -> Sequence[dict[str, Any]]:
     """In a table their explanations tell the merchant's times."""
-    if form is not Format.table:
+    if form is not printing.Format.table:
         return rows
-    zone = merchant_zone()
-    return [local_sentence(row, zone, name="explanation") for row in rows]
+    zone = printing.merchant_zone()
+    return [printing.local_sentence(row, zone, name="explanation") for row in rows]
 
 
 @orders_group.command("list")
@@ -136,7 +126,7 @@ def list_orders(
     finding: Annotated[str | None, typer.Option(help="Only with this finding.")] = None,
     after: Annotated[str, typer.Option(help="Only references after this one.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Orders at most.")] = 100,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List orders with their outcome and one line of explanation."""
     from app.orders import read_orders
@@ -145,7 +135,7 @@ def list_orders(
     for word, words in ((outcome, OUTCOMES), (finding, FINDING_CODES)):
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
-    ledgers = with_context(
+    ledgers = running.with_context(
         lambda context, settings: read_orders.list_orders(
             context,
             after=after,
@@ -157,9 +147,9 @@ def list_orders(
     rows = [ledger_summary(ledger) for ledger in ledgers]
     for row in rows:
         row["captured"] = row["totals"]["captured"]
-    emit(_for_whom(rows, form), columns=COLUMNS, form=form)
+    printing.emit(_for_whom(rows, form), columns=COLUMNS, form=form)
     if len(rows) == limit:
-        note(f"There may be more: --after {rows[-1]['order']}")
+        printing.note(f"There may be more: --after {rows[-1]['order']}")
 
 
 @orders_group.command("find", epilog="Such as: tallyhook orders find KES 1500.00 2026-11-20")
@@ -174,7 +164,7 @@ def find(
         ),
     ],
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Orders at most.")] = 20,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Find an order by whatever the customer can tell of it, and say how it was found.
 
@@ -183,7 +173,7 @@ def find(
     from app.bootstrap_sources import compile_sources
     from app.orders.find_orders import find_orders
 
-    found = with_context(
+    found = running.with_context(
         lambda context, settings: find_orders(
             context,
             " ".join(words),
@@ -192,18 +182,18 @@ def find(
             country=settings.phone_country,
         )
     )
-    if form is Format.json:
-        document(found.document(), form)
+    if form is printing.Format.json:
+        printing.document(found.document(), form)
     else:
         rows = [hit | {"captured": hit["totals"]["captured"]} for hit in found.hits]
-        emit(_for_whom(rows, form), columns=FOUND, form=form)
-    note(f"Looked for: {'; '.join(found.looked_for)}.")
+        printing.emit(_for_whom(rows, form), columns=FOUND, form=form)
+    printing.note(f"Looked for: {'; '.join(found.looked_for)}.")
     for sentence in found.notes:
-        note(sentence)
+        printing.note(sentence)
     if found.more:
-        note(f"There are more than these {len(found.hits)}: raise --limit, or tell more.")
+        printing.note(f"There are more than these {len(found.hits)}: raise --limit, or tell more.")
     if not found.hits:
-        note("Nothing was found.")
+        printing.note("Nothing was found.")
         raise typer.Exit(5)
 
 
@@ -221,12 +211,12 @@ def show_order(
         ),
     ] = False,
     reason: Annotated[str, typer.Option(help="Why the phone must be seen.")] = "",
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Show one order's ledger: what happened, why we say so, and what would change it."""
 
-    instant = moment(as_of, "--as-of")
+    instant = printing.moment(as_of, "--as-of")
 
     async def look(
         context: AppContext, settings: Settings
@@ -244,13 +234,13 @@ def show_order(
         phones = await unmask(context, reference, sources=sources, reason=reason, by=by)
         return shown | {"customer": {"phones": phones}}, told, refused
 
-    found, told, refused = with_context(
+    found, told, refused = running.with_context(
         look, purpose="writing" if with_personal_data else "reading"
     )
-    if form is not Format.table:
-        document(found, form)
+    if form is not printing.Format.table:
+        printing.document(found, form)
         return
-    print_ledger(found, told, zone=merchant_zone())
+    print_ledger(found, told, zone=printing.merchant_zone())
     _print_refused(refused)
     if with_personal_data:
         print("\nCustomer's phone: " + (", ".join(found["customer"]["phones"]) or "none is kept"))
@@ -271,7 +261,7 @@ def release_orders(
         typer.Option(help=f"What they are held for: one of {', '.join(HOLD_REASONS)}."),
     ] = "rules_changed",
     reason: Annotated[str, typer.Option(help="Why they may go; the audit trail keeps it.")] = "",
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Let held orders go: they are published, and the shop is notified, as any other.
 
@@ -288,7 +278,7 @@ def release_orders(
     if held is None:
         raise UsageError(f"--held-for is one of: {', '.join(HOLD_REASONS)}")
     why = checked_reason(reason, []) if reason else ""
-    count = with_context(
+    count = running.with_context(
         lambda context, settings: (
             holds.release(context, set(references), reason=held, why=why, by=by)
             if references
@@ -297,12 +287,12 @@ def release_orders(
         purpose="writing",
     )
     if count:
-        note(
+        printing.note(
             f"{counted(count, 'order')} released; the service or worker that runs publishes and "
             "notifies."
         )
     else:
-        note(f"No order is held ({held}).")
+        printing.note(f"No order is held ({held}).")
 
 
 NUMBERS = ("order", "phones", "note")
@@ -325,14 +315,14 @@ def unmask_orders(
         str | None, typer.Option(help=f"All with one of: {', '.join(OUTCOMES)}.")
     ] = None,
     finding: Annotated[str | None, typer.Option(help="All with this finding.")] = None,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Propose to see the customers' numbers of several orders; it takes your own token.
 
     Another operator approves it; then `orders numbers` shows them to you alone, for a day.
     """
-    from app.bootstrap_proposals import proposals_of
-    from app.cli.proposals import proposal_notice
+    from app.bootstrap_privacy import proposals_of
+    from app.cli import operators
     from app.orders.unmask_many import NAME, UnmaskRequest, chosen_orders, propose_unmasking
 
     if bool(references) == bool(outcome or finding):
@@ -346,12 +336,12 @@ def unmask_orders(
         asked = UnmaskRequest(orders=orders, purpose=purpose, reason=reason, by=None)
         proposals = proposals_of(context, settings)
         made = await propose_unmasking(context, proposals.kinds[NAME], asked)
-        return proposals.document(made), proposal_notice(made)
+        return proposals.document(made), operators.proposal_notice(made)
 
-    made, told = with_context(work, purpose="writing")
-    if form is not Format.table:
-        document(made, form)
-    note(f"{made['sentence']} {told}")
+    made, told = running.with_context(work, purpose="writing")
+    if form is not printing.Format.table:
+        printing.document(made, form)
+    printing.note(f"{made['sentence']} {told}")
 
 
 @orders_group.command(
@@ -359,13 +349,13 @@ def unmask_orders(
 )
 def numbers(
     proposal: Annotated[str, typer.Argument(metavar="ID", help="The approved proposal's id.")],
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Show the customers' numbers that you proposed to see, once another operator has approved it.
 
     It takes your own token. The audit trail keeps each look, for each order.
     """
-    from app.bootstrap_proposals import proposals_of
+    from app.bootstrap_privacy import proposals_of
     from app.bootstrap_sources import compile_sources
     from app.orders.unmask_many import NAME, see_numbers
 
@@ -376,7 +366,7 @@ def numbers(
         seen = await see_numbers(context, kind, found, sources=sources, by=None)
         return [each.document() for each in seen]
 
-    emit(with_context(work, purpose="writing"), columns=NUMBERS, form=form)
+    printing.emit(running.with_context(work, purpose="writing"), columns=NUMBERS, form=form)
 
 
 checkout_group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
@@ -410,15 +400,15 @@ def start(
     new_payment: Annotated[
         bool, typer.Option("--new-payment", help="The earlier payment is over; try again.")
     ] = False,
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Open the order's checkout session, or find the one it has. Safe to repeat.
 
     Exit code 0: the customer can pay · 1: the order is paid, its session has expired, or the
     service refuses · 4: unknown.
     """
-    from app.checkout.checkout_result import result_document
+    from app.checkout.open_checkout import result_document
     from app.checkout.request import CheckoutRequest
 
     request = CheckoutRequest(
@@ -429,17 +419,17 @@ def start(
         success_url=success_url,
         cancel_url=cancel_url,
     )
-    result = with_context(
+    result = running.with_context(
         lambda context, settings: _start(
             context, settings, request, new_payment=new_payment, by=by
         ),
         purpose="writing",
     )
-    if form is not Format.table:
-        document(result_document(result), form)
+    if form is not printing.Format.table:
+        printing.document(result_document(result), form)
     elif result.state == "opened" and result.checkout_url is not None:
         print(result.checkout_url)
-    note(result.sentence)
+    printing.note(result.sentence)
     raise typer.Exit(EXIT_CODES[result.state])
 
 
@@ -487,7 +477,7 @@ def list_notifications(
         typer.Option(help="Only one of: waiting, delivered, dead (given up after three days)."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Notifications at most.")] = 50,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List notifications, newest first; the id is the revision's in the outcome feed."""
     from app.orders import notify_shop
@@ -495,17 +485,19 @@ def list_notifications(
     chosen = next((each for each in notify_shop.STATES if each == state), None)
     if state is not None and chosen is None:
         raise UsageError(f"{state!r} is none of: {', '.join(notify_shop.STATES)}")
-    entries = with_context(
+    entries = running.with_context(
         lambda context, settings: notify_shop.list_notifications(context, state=chosen, limit=limit)
     )
-    emit_up_to(
+    printing.emit_up_to(
         limit,
         [notify_shop.notification_document(entry) for entry in entries],
         columns=NOTIFICATION_COLUMNS,
         form=form,
     )
     if not entries and state is None:
-        note("The shop has been told nothing yet: TALLYHOOK_SHOP__URL says where it is told.")
+        printing.note(
+            "The shop has been told nothing yet: TALLYHOOK_SHOP__URL says where it is told."
+        )
 
 
 @notifications_group.command("redeliver")
@@ -513,16 +505,18 @@ def redeliver(
     ids: Annotated[
         list[int] | None,
         typer.Argument(
-            min=1, max=MAX_NUMBER, help="Ids of the list. Default: all that wait or are dead."
+            min=1,
+            max=printing.MAX_NUMBER,
+            help="Ids of the list. Default: all that wait or are dead.",
         ),
     ] = None,
-    by: ByOption = None,
+    by: operators.ByOption = None,
 ) -> None:
     """Send notifications again, with the ids they had, and three more days to be taken."""
     from app.orders import notify_shop
 
-    count = with_context(
+    count = running.with_context(
         lambda context, settings: notify_shop.redeliver(context, ids or None, by=by),
         purpose="writing",
     )
-    note(f"{counted(count, 'notification')} will be sent again by the service that runs.")
+    printing.note(f"{counted(count, 'notification')} will be sent again by the service that runs.")

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import typer
 
-from app.cli.help import SECTIONS
-from app.cli.main import application
+from app.cli.main import SECTIONS, application
 from app.privacy.places import places_table
 from app.providers.connecting import setup_table
 

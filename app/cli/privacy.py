@@ -9,20 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.operators import ByOption
-from app.cli.output import (
-    DocumentOption,
-    Format,
-    FormatOption,
-    document,
-    emit,
-    measure,
-    measure_both,
-    note,
-    progress,
-)
-from app.cli.proposals import proposal_notice
-from app.cli.running import run_loop, with_context
+from app.cli import operators, printing, running
 from app.core.clock import SystemClock
 from app.core.errors import TallyhookError, UsageError
 from app.core.text import counted
@@ -63,15 +50,15 @@ def register(application: typer.Typer) -> None:
 def backup(
     file: Annotated[Path, typer.Argument(help="The file to make.")],
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Copy the database to a file, also while it is served, and check the copy."""
     from app.config.load import load_settings
     from app.privacy.backup import back_up
 
     settings, began = load_settings(), SystemClock().now()
-    with measure("copying") as show:
-        contents = run_loop(
+    with printing.measure("copying") as show:
+        contents = running.run_loop(
             back_up(
                 settings.database_url,
                 file,
@@ -80,12 +67,12 @@ def backup(
                 progress=show,
             )
         )
-    if form is Format.table:
+    if form is printing.Format.table:
         print(f"{file}: {contents.sentence()}. Checked.")
     else:
-        document({"file": str(file), **contents.document()}, form)
-    note(f"Not in it: {_KEYS}. Keep a copy of both, and not beside the backup.")
-    note(f"Nor {_JOURNAL}: copy it after each erasure; without it a restore stops.")
+        printing.document({"file": str(file), **contents.document()}, form)
+    printing.note(f"Not in it: {_KEYS}. Keep a copy of both, and not beside the backup.")
+    printing.note(f"Nor {_JOURNAL}: copy it after each erasure; without it a restore stops.")
     _note_made(settings, began)
 
 
@@ -93,11 +80,11 @@ def _note_made(settings: Settings, began: Instant) -> None:
     from app.privacy.backup_moment import note_backup
 
     try:
-        with_context(
+        running.with_context(
             lambda context, _: note_backup(context, at=began), purpose="writing", loaded=settings
         )
     except TallyhookError as error:  # such as a schema that this version is yet to upgrade
-        note(f"The backup is complete, but /metrics will not tell of it: {error}.")
+        printing.note(f"The backup is complete, but /metrics will not tell of it: {error}.")
 
 
 def restore(
@@ -107,8 +94,8 @@ def restore(
     ] = False,
     without_erasures: WithoutErasures = False,
     reason: WhyWithout = "",
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Put a backup in the database's place. The service must be stopped; the database that was
     there is kept beside it. Whoever was erased since the backup was made is erased in it again, by
@@ -119,8 +106,8 @@ def restore(
 
     settings = load_settings()
     without = said_without(without_erasures, reason=reason, by=by)
-    with measure_both("copying", "erasing again") as (show, advance):
-        restored = run_loop(
+    with printing.measure_both("copying", "erasing again") as (show, advance):
+        restored = running.run_loop(
             put_back(
                 settings.database_url,
                 file,
@@ -133,17 +120,17 @@ def restore(
                 progress=show,
             )
         )
-    if form is Format.table:
+    if form is printing.Format.table:
         print(f"Restored: {restored.contents.sentence()}.")
     else:
-        document({"file": str(file), **restored.document()}, form)
+        printing.document({"file": str(file), **restored.document()}, form)
     for sentence in restored.followed.sentences():
-        note(sentence)
+        printing.note(sentence)
     tell_erased(restored.erased)
     if restored.kept is not None:
-        note(f"The database that was there is kept as {restored.kept}.")
-    note(f"No backup holds {_KEYS}: put them back in their places, too.")
-    note(
+        printing.note(f"The database that was there is kept as {restored.kept}.")
+    printing.note(f"No backup holds {_KEYS}: put them back in their places, too.")
+    printing.note(
         "Now: `tallyhook db check`, then `serve`. What came after the backup is not in it: have "
         "the provider deliver it again."
     )
@@ -161,26 +148,28 @@ def said_without(said: bool, *, reason: str, by: str | None) -> Without | None:
 def tell_erased(replayed: Replayed) -> None:
     """Say what the journal of erasures came to."""
     if replayed.copied:
-        note(
+        printing.note(
             "The journal of erasures was not there: this went by the copy in the database. Who was "
             "erased after it was backed up is in it again; look in your records, and erase again."
         )
     if replayed.unread:
-        note(
+        printing.note(
             f"Without the journal's key nobody can read {counted(replayed.unread, 'line')} of "
             "that copy; a new journal with a new key was begun."
         )
     if replayed.lines:
-        note(
+        printing.note(
             f"Erased again, by {counted(replayed.lines, 'line')} of the journal of erasures: "
             f"{counted(replayed.subjects, 'subject')}, with bodies and headers of "
             f"{counted(replayed.counts['deliveries'], 'delivery', 'deliveries')} of "
             f"{counted(replayed.counts['orders'], 'order')}."
         )
     for kept in replayed.kept[:_KEPT_TOLD]:
-        note(f"Kept: {kept.what}: {kept.sentence}")
+        printing.note(f"Kept: {kept.what}: {kept.sentence}")
     if len(replayed.kept) > _KEPT_TOLD:
-        note(f"Kept, too: {len(replayed.kept) - _KEPT_TOLD:,} others (--format json lists them).")
+        printing.note(
+            f"Kept, too: {len(replayed.kept) - _KEPT_TOLD:,} others (--format json lists them)."
+        )
 
 
 def prune(
@@ -188,8 +177,8 @@ def prune(
         bool, typer.Option("--dry-run", help="Only list what would be deleted.")
     ] = False,
     limit: Annotated[int, typer.Option(min=0, max=100_000, help="Orders listed at most.")] = 100,
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Let bodies and headers of settled orders go, as `serve` does by itself from time to time.
 
@@ -216,27 +205,27 @@ def prune(
             context, retention, by=by, signer=signer, keep=limit, progress=advance
         )
 
-    with progress("looking", None) as advance:
-        pruning = with_context(work, purpose="reading" if dry_run else "writing")
+    with printing.progress("looking", None) as advance:
+        pruning = running.with_context(work, purpose="reading" if dry_run else "writing")
     found = pruning.document()
-    if form is not Format.table:
-        document({"dry_run": dry_run, **found}, form)
+    if form is not printing.Format.table:
+        printing.document({"dry_run": dry_run, **found}, form)
         return
     _print_pruning(found, "To delete" if dry_run else "Deleted")
 
 
 def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
     columns = ("order", "outcome", "last_heard", "deliveries", "bytes")
-    emit(found["settled"], columns=columns, form=Format.table)
+    printing.emit(found["settled"], columns=columns, form=printing.Format.table)
     gone = counted(found["deliveries"], "delivery", "deliveries")
-    note(
+    printing.note(
         f"{verb}: bodies and headers of {gone} of "
         f"{counted(found['orders'], 'order')}, {counted(found['bytes'], 'byte')}, and "
         f"{counted(found['rejections'], 'rejection')}."
     )
     for each in found["classes"]:
         kept = "for ever" if each["days"] is None else counted(each["days"], "day")
-        note(f"  {each['class']}: kept {kept}; older: {each['items']:,}")
+        printing.note(f"  {each['class']}: kept {kept}; older: {each['items']:,}")
 
 
 EverywhereOption = Annotated[
@@ -264,8 +253,8 @@ def erase(
         bool, typer.Option("--dry-run", help="Only list what would go, and what would stay.")
     ] = False,
     places: PlacesOption = False,
-    by: ByOption = None,
-    form: FormatOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Erase a customer's personal data: bodies, headers, phone numbers and session requests.
 
@@ -293,7 +282,7 @@ def erase(
     asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
     erasure = _erased(asked, settings, dry_run=dry_run)
     if not isinstance(erasure, Erasure):
-        note(proposal_notice(erasure))
+        printing.note(operators.proposal_notice(erasure))
         return
     path = None if dry_run else sqlite_file(settings.database_url)
     left = [] if path is None else traces_left(path, erasure)
@@ -302,19 +291,19 @@ def erase(
         raise typer.Exit(1)
 
 
-def _print_places(form: Format) -> None:
+def _print_places(form: printing.Format) -> None:
     from app.privacy.places import EVERY
 
     rows = [
         {"where": each.where, "personal": each.mark, "what": each.why, "erasure": each.effect_said}
         for each in EVERY
     ]
-    emit(rows, columns=("where", "personal", "what", "erasure"), form=form)
+    printing.emit(rows, columns=("where", "personal", "what", "erasure"), form=form)
 
 
 def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Erasure | Proposal:
     from app.bootstrap_evidence import signer_of
-    from app.bootstrap_proposals import erasing_kind
+    from app.bootstrap_privacy import erasing_kind
     from app.bootstrap_sources import compile_sources
     from app.evidence.seal import seal_all
     from app.privacy.erase import erase, propose_erasure
@@ -338,18 +327,18 @@ def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Eras
             context, asked, sources=sources, rules=rules, dry_run=dry_run, progress=advance
         )
 
-    with progress("looking", None) as advance:
-        return with_context(work, purpose="writing")
+    with printing.progress("looking", None) as advance:
+        return running.with_context(work, purpose="writing")
 
 
-def _print_erasure(erasure: Erasure, left: list[Path], form: Format) -> None:
+def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) -> None:
     deed = "would go" if erasure.dry_run else "erased"
-    if form is Format.json:
-        document(erasure.document() | {"traces": [str(path) for path in left]}, form)
+    if form is printing.Format.json:
+        printing.document(erasure.document() | {"traces": [str(path) for path in left]}, form)
     else:
-        emit(_rows(erasure, deed), columns=("what", "deed", "sentence"), form=form)
+        printing.emit(_rows(erasure, deed), columns=("what", "deed", "sentence"), form=form)
     counts = erasure.counts()
-    note(
+    printing.note(
         f"{'Would go' if erasure.dry_run else 'Erased'}: bodies and headers of "
         f"{counted(counts['deliveries'], 'delivery', 'deliveries')} of "
         f"{counted(counts['orders'], 'order')}; {counted(counts['rejections'], 'rejection')}; "
@@ -360,20 +349,22 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: Format) -> None:
         f"{counted(counts['reasons'], 'reason')} of events. Kept: {counts['kept']}."
     )
     if erasure.by_index:
-        note(
+        printing.note(
             "Looked at where events name the number as the customer's; --everywhere looks through "
             "every body and header, too."
         )
     if erasure.dry_run:
         return
     if not erasure.tidied:
-        note("A reader holds up the database's log: what was erased is in it until the next start.")
+        printing.note(
+            "A reader holds up the database's log: what was erased is in it until the next start."
+        )
     for path in left:
-        note(
+        printing.note(
             f"{path} still holds the number in an unused place: stop the service and run "
             "`tallyhook db vacuum`."
         )
-    note("Backups made before still hold it; delete them in time.")
+    printing.note("Backups made before still hold it; delete them in time.")
 
 
 def _rows(erasure: Erasure, deed: str) -> list[dict[str, Any]]:

@@ -8,26 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.operators import ByOption
-from app.cli.output import (
-    MAX_NUMBER,
-    DocumentOption,
-    Format,
-    FormatOption,
-    document,
-    emit,
-    emit_up_to,
-    end_of,
-    local_sentence,
-    moment,
-    note,
-    print_document,
-    print_items,
-    progress,
-    shown,
-)
-from app.cli.proposals import proposal_notice
-from app.cli.running import processes, with_context
+from app.cli import operators, printing, running
 from app.core.errors import ConfigurationError
 from app.core.text import counted
 from reconcile.instants import Instant, format_instant
@@ -41,22 +22,24 @@ BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sent
 CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
-async def print_run(context: AppContext, found: Ran, form: Format) -> None:
+async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
     """The totals and ties of a run, then its breaks as they are read."""
     from app.finance.reconcile_period import run_document
 
-    people = form is Format.table
+    people = form is printing.Format.table
     items = _documents(context, found.number, as_of=found.as_of, for_people=people)
-    if form is Format.csv:
-        await print_items(items, columns=CSV, form=form)
+    if form is printing.Format.csv:
+        await printing.print_items(items, columns=CSV, form=form)
     elif people:
         _print_totals(found)
-        left_out = await print_items(items, columns=BREAKS, form=form) if found.breaks else 0
+        left_out = (
+            await printing.print_items(items, columns=BREAKS, form=form) if found.breaks else 0
+        )
         if left_out:
             more = counted(left_out, "more break is", "more breaks are")
-            note(f"{more} not shown: --format csv or json shows all.")
+            printing.note(f"{more} not shown: --format csv or json shows all.")
     else:
-        await print_document(run_document(found), items, name="breaks", form=form)
+        await printing.print_document(run_document(found), items, name="breaks", form=form)
 
 
 async def _documents(
@@ -67,7 +50,7 @@ async def _documents(
     async for found in breaks_of_run(context, number):
         rows = [each.document(as_of=as_of) for each in found]
         zone = context.calendar_zone
-        yield [local_sentence(row, zone) for row in rows] if for_people else rows
+        yield [printing.local_sentence(row, zone) for row in rows] if for_people else rows
 
 
 def _print_totals(found: Ran) -> None:
@@ -76,13 +59,13 @@ def _print_totals(found: Ran) -> None:
     told = run_document(found)
     print(f"Run {found.number}, as of {format_instant(found.as_of)}, under {_rules(found)}.")
     columns = ("side", "family", "bucket", "count", "sum")
-    emit(told["control"], columns=columns, form=Format.table)
+    printing.emit(told["control"], columns=columns, form=printing.Format.table)
     for tie in told["broken_ties"]:
         print(f"DOES NOT TIE: {tie['name']} ({tie['side']}): {tie['left']} and {tie['right']}")
     if told["ties"]:
         print(f"All {counted(told['ties_checked'], 'sum ties', 'sums tie')}.")
     matched = told["matched"]
-    sums = ", ".join(map(shown, matched["sums"])) or "0"
+    sums = ", ".join(map(printing.shown, matched["sums"])) or "0"
     orders, breaks = counted(matched["count"], "order"), counted(found.breaks, "break")
     print(f"Matched: {orders}, {sums}. {breaks}, {found.open:,} open.")
 
@@ -140,7 +123,7 @@ def run(
     ] = None,
     fail_on_breaks: FailOption = False,
     jobs: JobsOption = None,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Match everything and keep what was found.
 
@@ -154,15 +137,15 @@ def run(
     from app.finance.reconcile_period import RunRequest
 
     asked = RunRequest(
-        since=moment(since, "--from"),
-        until=end_of(until, "--to"),
-        as_of=moment(as_of, "--as-of"),
+        since=printing.moment(since, "--from"),
+        until=printing.end_of(until, "--to"),
+        as_of=printing.moment(as_of, "--as-of"),
         rules=None if rules is None else _text_of(rules),
     )
 
-    found = _run(asked, processes(jobs, most=MOST_PROCESSES), form)
+    found = _run(asked, running.processes(jobs, most=MOST_PROCESSES), form)
     if not found.lived:
-        note("This run only looked: it opened and closed no break.")
+        printing.note("This run only looked: it opened and closed no break.")
     if fail_on_breaks and found.open:
         raise typer.Exit(1)
 
@@ -171,7 +154,7 @@ MOST_PROCESSES: Final = 2
 """Processes that match where nobody said how many: each takes some 100 MiB."""
 
 
-def _run(asked: RunRequest, jobs: int, form: Format) -> Ran:
+def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
     """Run it, and print what it found."""
     from app.bootstrap_context import store_settings
     from app.finance.reconcile_period import reconcile_period
@@ -182,16 +165,18 @@ def _run(asked: RunRequest, jobs: int, form: Format) -> Ran:
 
     async def work(context: AppContext, settings: Settings) -> Ran:
         helpers = Helpers(jobs=jobs, store=store_settings(settings))
-        with progress("reconciling", await rows_ahead(context, as_of=asked.as_of)) as advance:
+        with printing.progress(
+            "reconciling", await rows_ahead(context, as_of=asked.as_of)
+        ) as advance:
             found = await reconcile_period(context, asked, progress=advance, helpers=helpers)
         kept.append(found.number)
         await print_run(context, found, form)
         return found
 
     try:
-        return with_context(work, purpose="writing")
+        return running.with_context(work, purpose="writing")
     except KeyboardInterrupt:
-        note(_interrupted(*kept))
+        printing.note(_interrupted(*kept))
         raise
 
 
@@ -212,10 +197,10 @@ def _interrupted(number: int | None = None) -> str:
 @group.command("show")
 def show(
     number: Annotated[
-        int, typer.Argument(metavar="RUN", min=1, max=MAX_NUMBER, help="The run's number.")
+        int, typer.Argument(metavar="RUN", min=1, max=printing.MAX_NUMBER, help="The run's number.")
     ],
     fail_on_breaks: FailOption = False,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Show a run again: its totals, and each break that it saw with where that stands now."""
     from app.finance.break_acts import finished_run
@@ -226,7 +211,7 @@ def show(
         await print_run(context, found, form)
         return found
 
-    found = with_context(lambda context, settings: work(context))
+    found = running.with_context(lambda context, settings: work(context))
     if fail_on_breaks and found.open:
         raise typer.Exit(1)
 
@@ -234,16 +219,16 @@ def show(
 @group.command("list")
 def list_runs(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Runs at most.")] = 20,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List runs, newest first."""
     from app.finance.break_acts import finished_runs
     from app.finance.reconcile_period import listed_run
 
-    found = with_context(lambda context, settings: finished_runs(context, limit=limit))
+    found = running.with_context(lambda context, settings: finished_runs(context, limit=limit))
     rows = [listed_run(each) for each in found]
     columns = ("run", "at", "as_of", "from", "to", "rules", "kind", "breaks", "ties")
-    emit_up_to(limit, rows, columns=columns, form=form)
+    printing.emit_up_to(limit, rows, columns=columns, form=form)
 
 
 @group.command("preview")
@@ -251,7 +236,7 @@ def preview(
     rules: Annotated[
         Path, typer.Option(exists=True, dir_okay=False, help="The rules that would be saved.")
     ],
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Show what other rules would newly match, lose and change, with money. Nothing is kept."""
     from app.finance.match_rules import RulesPreview, preview_rules
@@ -260,52 +245,58 @@ def preview(
     text = _text_of(rules)
 
     async def work(context: AppContext) -> RulesPreview:
-        with progress("comparing", 2 * await rows_ahead(context, as_of=None)) as advance:
+        with printing.progress("comparing", 2 * await rows_ahead(context, as_of=None)) as advance:
             return await preview_rules(context, text, progress=advance)
 
-    found = with_context(lambda context, settings: work(context), purpose="writing")
-    if form is Format.table:
+    found = running.with_context(lambda context, settings: work(context), purpose="writing")
+    if form is printing.Format.table:
         _print_preview(found.document())
     else:
-        document(found.document(), form)
+        printing.document(found.document(), form)
 
 
 def _print_preview(found: dict[str, Any]) -> None:
     if not found["totals"]:
-        note("These rules would change nothing.")
+        printing.note("These rules would change nothing.")
         return
-    emit(found["totals"], columns=("effect", "kind", "count", "money"), form=Format.table)
+    printing.emit(
+        found["totals"], columns=("effect", "kind", "count", "money"), form=printing.Format.table
+    )
     rows = [
         {"effect": each["effect"], **(each["after"] or each["before"])}
         for each in found["changes"][:50]
     ]
-    emit(rows, columns=("effect", "kind", "order", "payment", "money"), form=Format.table)
+    printing.emit(
+        rows, columns=("effect", "kind", "order", "payment", "money"), form=printing.Format.table
+    )
     left_out = len(found["changes"]) + found["not_told"] - len(rows)
     if left_out:
-        note(f"{left_out} more changes are not shown: --format json tells the first thousand.")
+        printing.note(
+            f"{left_out} more changes are not shown: --format json tells the first thousand."
+        )
 
 
 @rules_group.command("show")
-def show_rules(form: DocumentOption = Format.table) -> None:
+def show_rules(form: printing.DocumentOption = printing.Format.table) -> None:
     """Show the rules in force, and who saved them when."""
     from app.finance.match_rules import current_rules, rules_document
 
-    found = with_context(lambda context, settings: current_rules(context))
+    found = running.with_context(lambda context, settings: current_rules(context))
     if found is None:
-        note("No rules were saved: nothing is tolerated, and margins are as built in.")
-        if form is not Format.table:
-            document(rules_document(None), form)
-    elif form is Format.table:
-        note(f"Rules {found.number}, saved {format_instant(found.at)} by {found.who}.")
+        printing.note("No rules were saved: nothing is tolerated, and margins are as built in.")
+        if form is not printing.Format.table:
+            printing.document(rules_document(None), form)
+    elif form is printing.Format.table:
+        printing.note(f"Rules {found.number}, saved {format_instant(found.at)} by {found.who}.")
         print(found.toml, end="" if found.toml.endswith("\n") else "\n")
     else:
-        document(rules_document(found), form)
+        printing.document(rules_document(found), form)
 
 
 @rules_group.command("save")
 def save(
     file: RulesFile,
-    by: ByOption = None,
+    by: operators.ByOption = None,
     reason: Annotated[
         str,
         typer.Option(help="Why; needed where the rules in force limit what one person may do."),
@@ -317,14 +308,14 @@ def save(
     from app.finance.match_rules import save_rules
 
     text = _text_of(file)
-    done = with_context(
+    done = running.with_context(
         lambda context, settings: save_rules(context, text, by=by, reason=reason),
         purpose="writing",
     )
     if isinstance(done, Proposal):
-        note(proposal_notice(done))
+        printing.note(operators.proposal_notice(done))
     else:
-        note(f"Saved as rules {done.number}.")
+        printing.note(f"Saved as rules {done.number}.")
 
 
 def _text_of(file: Path) -> str:

@@ -1,30 +1,17 @@
-"""Commands on periods: report and its journal; period, which closes months and proves them."""
+"""Commands on periods: report and its journal; period, which closes months and proves them; and
+schedule, by which reports and reconciliations are made at their times.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.operators import ByOption
-from app.cli.output import (
-    DocumentOption,
-    Format,
-    FormatOption,
-    OutputOption,
-    check_output,
-    document,
-    emit,
-    end_of,
-    moment,
-    note,
-    progress,
-    whole_file,
-)
-from app.cli.proposals import proposal_notice
-from app.cli.running import with_context
+from app.cli import operators, printing, running
 from app.core.errors import UsageError
 from app.core.text import counted
 
@@ -33,6 +20,7 @@ if TYPE_CHECKING:
     from app.finance.report_period import JournalTotals
     from app.receiving.context import AppContext
     from reconcile.reporting.report import Basis, PeriodReport, Scope
+
 
 report_group = typer.Typer(help="What became of a period's orders and money.", no_args_is_help=True)
 
@@ -89,7 +77,7 @@ def report_period(
     form: Annotated[
         PeriodFormat, typer.Option("--format", help="table for people; xlsx and pdf need -o.")
     ] = PeriodFormat.table,
-    output: OutputOption = None,
+    output: printing.OutputOption = None,
 ) -> None:
     """Report a period: control totals that tie, outcomes, breaks, late changes and fees.
 
@@ -99,19 +87,21 @@ def report_period(
     from app.finance.report_period import report_period
     from app.finance.reports.render import BINARY, check_format, render
 
-    check_output(output, binary=form.value in BINARY, what=form.value.upper())
+    printing.check_output(output, binary=form.value in BINARY, what=form.value.upper())
     check_format(form.value)
 
     async def work(context: AppContext) -> PeriodReport:
         scope = await _scope(context, since=since, until=until, as_of=as_of, basis=basis.value)
-        with progress("reading", None) as advance:
+        with printing.progress("reading", None) as advance:
             return await report_period(context, scope, progress=advance)
 
-    report = with_context(lambda context, settings: work(context))
-    with whole_file(output) as file:
+    report = running.with_context(lambda context, settings: work(context))
+    with printing.whole_file(output) as file:
         file.write(render(report, form.value))
     if not report.ties_hold:
-        note("Not every control sum agrees: the report's first lines name those that do not.")
+        printing.note(
+            "Not every control sum agrees: the report's first lines name those that do not."
+        )
         raise typer.Exit(1)
 
 
@@ -131,7 +121,7 @@ def report_journal(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="A TOML file that names the accounts."),
     ] = None,
-    output: OutputOption = None,
+    output: printing.OutputOption = None,
 ) -> None:
     """Write a period's money as balanced double entries.
 
@@ -141,28 +131,28 @@ def report_journal(
     from app.finance.reports.journal import DEFAULTS, accounts_of, write_journal
 
     named = DEFAULTS if accounts is None else accounts_of(_text_of(accounts), name=str(accounts))
-    check_output(output, binary=False, what="a journal")
-    with whole_file(output) as file:
+    printing.check_output(output, binary=False, what="a journal")
+    with printing.whole_file(output) as file:
 
         async def work(context: AppContext) -> JournalTotals:
             scope = await _scope(context, since=since, until=until, as_of=as_of, basis="captured")
-            with progress("reading", None) as advance:
+            with printing.progress("reading", None) as advance:
                 return await write_journal(
                     context, scope, form.value, write=file.write, accounts=named, progress=advance
                 )
 
-        totals = with_context(lambda context, settings: work(context))
-    note(f"{counted(totals.transactions, 'transaction')}.")
+        totals = running.with_context(lambda context, settings: work(context))
+    printing.note(f"{counted(totals.transactions, 'transaction')}.")
 
 
 async def _scope(
     context: AppContext, *, since: str, until: str, as_of: str | None, basis: Basis
 ) -> Scope:
-    from app.finance.calendar import on_the_books
+    from app.finance.closed_periods import on_the_books
     from reconcile.reporting.report import Scope
 
-    start, end = moment(since, "--from"), end_of(until, "--to")
-    known = moment(as_of, "--as-of")
+    start, end = printing.moment(since, "--from"), printing.end_of(until, "--to")
+    known = printing.moment(as_of, "--as-of")
     assert start is not None
     assert end is not None
     said = Scope(
@@ -193,14 +183,14 @@ Period = Annotated[str, typer.Argument(help="A calendar month, such as 2026-10."
 @period_group.command("close")
 def close_month(
     period: Period,
-    by: ByOption = None,
+    by: operators.ByOption = None,
     as_of: Annotated[
         str | None, typer.Option(help="Close what was known at this moment (RFC 3339); else now.")
     ] = None,
     reason: Annotated[
         str, typer.Option(help="Why; needed where the rules in force let nobody close alone.")
     ] = "",
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Close a month: keep its report with everything it rests on, for ever.
 
@@ -217,32 +207,32 @@ def close_month(
         request = CloseRequest(
             period=period,
             by=by,
-            as_of=moment(as_of, "--as-of"),
+            as_of=printing.moment(as_of, "--as-of"),
             margin_days=settings.closing_margin_days,
             sources=compile_sources(settings),
             reason=reason,
         )
         return await close_period(context, request, progress=advance)
 
-    with progress("closing", None) as advance:
-        done = with_context(work, purpose="writing")
+    with printing.progress("closing", None) as advance:
+        done = running.with_context(work, purpose="writing")
     if isinstance(done, Closing):
         _tell(done, form)
         return
     if isinstance(done, Proposal):
-        note(proposal_notice(done))
+        printing.note(operators.proposal_notice(done))
         return
     rows = [{"reason": each.code, "sentence": each.sentence, "do": each.do} for each in done]
-    if form is Format.table:
+    if form is printing.Format.table:
         for row in rows:
             print(f"{row['sentence']}\n  {row['do']}")
     else:
-        emit(rows, columns=("reason", "sentence", "do"), form=form)
-    note(f"{period} stays open: {counted(len(rows), 'reason')} against closing it.")
+        printing.emit(rows, columns=("reason", "sentence", "do"), form=form)
+    printing.note(f"{period} stays open: {counted(len(rows), 'reason')} against closing it.")
     raise typer.Exit(1)
 
 
-def _tell(closing: Any, form: Format) -> None:
+def _tell(closing: Any, form: printing.Format) -> None:
     row = {
         "period": closing.month.name,
         "closed_by": closing.by,
@@ -250,24 +240,24 @@ def _tell(closing: Any, form: Format) -> None:
         "history": closing.history,
         "digest": closing.digest,
     }
-    if form is Format.table:
+    if form is printing.Format.table:
         rows = counted(sum(each.count for each in closing.evidence), "row")
         print(
             f"Closed {row['period']} by {row['closed_by']}: {rows} of evidence.\n"
             f"history {row['history']}\nclosing {row['digest']}"
         )
     else:
-        document(row, form)
+        printing.document(row, form)
 
 
 @period_group.command("list")
-def list_periods(form: FormatOption = Format.table) -> None:
+def list_periods(form: printing.FormatOption = printing.Format.table) -> None:
     """List the closed months, the earliest first."""
     from app.finance.closed_periods import list_closed
 
-    closed = with_context(lambda context, settings: list_closed(context))
+    closed = running.with_context(lambda context, settings: list_closed(context))
     rows = [each.document() for each in closed]
-    emit(rows, columns=("period", "as_of", "closed_at", "closed_by", "digest"), form=form)
+    printing.emit(rows, columns=("period", "as_of", "closed_at", "closed_by", "digest"), form=form)
 
 
 @period_group.command("show")
@@ -276,15 +266,17 @@ def show_period(
     form: Annotated[
         PeriodFormat, typer.Option("--format", help="table for people; xlsx and pdf need -o.")
     ] = PeriodFormat.table,
-    output: OutputOption = None,
+    output: printing.OutputOption = None,
 ) -> None:
     """Print the report of a closed month again, byte for byte as it was closed."""
     from app.finance.closed_periods import closed_report
     from app.finance.reports.render import BINARY
 
-    check_output(output, binary=form.value in BINARY, what=form.value.upper())
-    content = with_context(lambda context, settings: closed_report(context, period, form.value))
-    with whole_file(output) as file:
+    printing.check_output(output, binary=form.value in BINARY, what=form.value.upper())
+    content = running.with_context(
+        lambda context, settings: closed_report(context, period, form.value)
+    )
+    with printing.whole_file(output) as file:
         file.write(content)
 
 
@@ -293,17 +285,113 @@ def check_months(
     period: Annotated[
         str | None, typer.Argument(help="One month; else all that are closed.")
     ] = None,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Prove that closed months still follow from their evidence; exit code 1 where one does not."""
-    from app.finance.verify_periods import verify_periods
+    from app.finance.close_period import verify_periods
 
     async def work(context: AppContext, settings: Settings) -> list[Any]:
         return [each async for each in verify_periods(context, only=period, progress=advance)]
 
-    with progress("verifying", None) as advance:
-        found = with_context(work)
+    with printing.progress("verifying", None) as advance:
+        found = running.with_context(work)
     rows = [each.document() for each in found]
-    emit(rows, columns=("period", "step", "passed", "sentence"), form=form)
+    printing.emit(rows, columns=("period", "step", "passed", "sentence"), form=form)
     if not all(each.passed for each in found):
         raise typer.Exit(1)
+
+
+# --- the schedule ---------------------------------------------------------------------------------
+
+schedule_group = typer.Typer(
+    help="What is done at its times: reconciliations, and reports that are delivered.",
+    invoke_without_command=True,
+)
+
+COLUMNS = ("name", "cron", "does", "next", "last", "state", "late", "problem")
+
+
+@schedule_group.callback()
+def shown(context: typer.Context) -> None:
+    """Show the entries of TALLYHOOK_SCHEDULE where no command is named."""
+    if context.invoked_subcommand is None:
+        list_entries()
+
+
+@schedule_group.command("list")
+def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
+    """List the entries, with their last and next times and what became of the last."""
+    from app.core.schedule import entries_of
+    from app.finance.scheduled import schedule_document
+
+    async def work(context: AppContext, settings: Settings) -> list[dict[str, Any]]:
+        return await schedule_document(context, entries_of(settings.schedule))
+
+    rows = running.with_context(work)
+    if not rows:
+        printing.note(
+            "TALLYHOOK_SCHEDULE has no entries; config.example.env shows how they are written."
+        )
+    flat = form in (printing.Format.table, printing.Format.csv)
+    printing.emit([_row(each) for each in rows] if flat else rows, columns=COLUMNS, form=form)
+
+
+def _row(told: Mapping[str, Any]) -> dict[str, Any]:
+    """One entry as a line."""
+    last = told["last"] or {}
+    words = [*(["reconcile"] if told["reconcile"] else []), told["span"], *told["forms"]]
+    words += ["checkpoint"] if told["checkpoint"] else []
+    return {
+        "name": told["name"],
+        "cron": told["cron"],
+        "does": " ".join([word for word in (*words, *told["ways"]) if word]),
+        "next": told["next"],
+        "last": last.get("due_at"),
+        "state": last.get("state"),
+        "late": last.get("late"),
+        "problem": last.get("problem"),
+    }
+
+
+@schedule_group.command("run", epilog="Such as: tallyhook schedule run month")
+def run_one(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry's name.")],
+    by: operators.ByOption = None,
+    due: Annotated[
+        str | None,
+        typer.Option(hidden=True, help="When it was due: what the service gives its own process."),
+    ] = None,
+    tries: Annotated[
+        int, typer.Option("--try", hidden=True, help="And which try of it the service has claimed.")
+    ] = 1,
+) -> None:
+    """Do one entry now: reconcile, report, deliver. Exit code 1 where it came to nothing."""
+    from app.bootstrap_ways import schedule_of
+    from app.core.http import outgoing_client
+    from app.finance.scheduled import claimed_run, time_document
+    from app.finance.scheduled_work import LIMIT_S, run_claimed, run_now
+    from reconcile.instants import parse_instant
+
+    async def work(context: AppContext, settings: Settings) -> Mapping[str, Any] | None:
+        async with outgoing_client(timeout_s=LIMIT_S) as client:
+            schedule = schedule_of(settings, client=client, clock=context.clock)
+            if due is None:
+                return time_document(await run_now(context, schedule, name, by=by))
+            try:
+                due_at = parse_instant(due)
+            except ValueError:
+                raise UsageError("--due is no moment; to do an entry now, leave it out") from None
+            claimed = await claimed_run(context, name, due_at=due_at, tries=tries)
+            if claimed is None:
+                return None
+            return time_document(await run_claimed(context, schedule, claimed))
+
+    ended = running.with_context(work, purpose="writing")
+    if ended is None or due is not None:
+        return  # what became of it is written down; another may have done it
+    for each in ended["delivered"]:
+        printing.note(f"{each['file']}: delivered ({each['way']}).")
+    if ended["state"] != "done":
+        printing.note(f"{name} came to nothing: {ended['problem']}")
+        raise typer.Exit(1)
+    printing.note(f"{name}: {ended['state']}.")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.output import check_output, note
-from app.cli.running import run_loop
+from app.cli import printing, running
 from app.core.clock import SystemClock
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -65,9 +64,11 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
 
     script = read_script(path, secret=SANDBOX_SECRET)
     lasts = (script.acts[-1].at - script.acts[0].at) / 1_000_000 / speed
-    note(f"{counted(len(script.acts), 'step')}, {lasts:,.0f} s; verify with {SANDBOX_SECRET}")
+    printing.note(
+        f"{counted(len(script.acts), 'step')}, {lasts:,.0f} s; verify with {SANDBOX_SECRET}"
+    )
     if speed != 1:
-        note("Faster than it was: divide the receiver's windows of time by as much.")
+        printing.note("Faster than it was: divide the receiver's windows of time by as much.")
 
     async def playing() -> list[str]:
         async with webhook_client(SandboxSettings(webhook_url=webhook_url), None) as client:
@@ -79,14 +80,16 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
                 speed=speed,
                 token=token,
             )
-            return await play(script, stage, note)
+            return await play(script, stage, printing.note)
 
-    differences = run_loop(playing())
+    differences = running.run_loop(playing())
     for each in differences:
         print(each)
     if differences:
         raise typer.Exit(1)
-    note("Everything came as it did then." if token else "Every event was taken as it was then.")
+    printing.note(
+        "Everything came as it did then." if token else "Every event was taken as it was then."
+    )
 
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
@@ -151,22 +154,22 @@ def serve(
     """Receive webhooks, answer the API, and read, fold and notify in a process behind it."""
     from app.bootstrap_serving import serve as run_service
     from app.bootstrap_sources import problems_of_sources
-    from app.cli.output import note
+    from app.cli import printing
     from app.config.load import load_settings
     from app.core.logs import configure_logging
 
     host, port, listener = _where(host, port, fd)
     settings = load_settings(serving=True, also=problems_of_sources)
     for warning in settings.warnings:
-        note(warning)
+        printing.note(warning)
     if settings.environment == "live" and host in EVERYWHERE and not settings.forwarded_allow_ips:
-        note(UNENCRYPTED)
+        printing.note(UNENCRYPTED)
     configure_logging(
         format=settings.log_format,
         level=settings.log_level,
         lines_per_minute=settings.log_lines_per_minute,
     )
-    run_loop(
+    running.run_loop(
         run_service(
             settings,
             host=host,
@@ -197,7 +200,7 @@ def console(
     `operators invite`.
     """
     from app.bootstrap_console import serve_console
-    from app.cli.running import run_loop
+    from app.cli import running
     from app.config.load import load_settings
     from app.core.logs import configure_logging
 
@@ -209,7 +212,7 @@ def console(
         lines_per_minute=settings.log_lines_per_minute,
     )
     told = None if parent is None else socket.socket(fileno=parent)
-    run_loop(serve_console(settings, host=host, port=port, listener=listener, parent=told))
+    running.run_loop(serve_console(settings, host=host, port=port, listener=listener, parent=told))
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
@@ -226,9 +229,9 @@ def worker(parent: ParentOption = None) -> None:
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
     from app.bootstrap_serving import work
+    from app.child_processes import Parent, give_way_to_parent
     from app.config.load import load_settings
     from app.core.logs import configure_logging
-    from app.worker_process import Parent, give_way_to_parent
 
     settings = load_settings()
     configure_logging(
@@ -238,7 +241,7 @@ def worker(parent: ParentOption = None) -> None:
     )
     if parent is not None:
         give_way_to_parent()
-    run_loop(work(settings, parent=None if parent is None else Parent(parent)))
+    running.run_loop(work(settings, parent=None if parent is None else Parent(parent)))
 
 
 def sandbox(
@@ -266,7 +269,7 @@ def sandbox(
     """Run the simulated provider. The last two digits of a phone number choose the scenario."""
 
     check_webhook_url(webhook_url)
-    check_output(truth, binary=False, what="the truth")
+    printing.check_output(truth, binary=False, what="the truth")
     if play is not None:
         play_scenario(play, webhook_url=webhook_url, speed=speed, token=token)
         return
@@ -287,7 +290,7 @@ def sandbox(
 def _run_sandbox(
     settings: SandboxSettings, *, host: str, port: int, listener: socket.socket | None
 ) -> None:
-    from app.cli.output import note
+    from app.cli import printing
     from app.providers.profile import load_profile
     from app.providers.source import Source
     from app.sandbox.server import build_sandbox, serve_sandbox
@@ -295,9 +298,9 @@ def _run_sandbox(
     secrets, profile = list(settings.secrets), load_profile("checkout")
     signer = Source(name="checkout", profile=profile, secrets=secrets)
     built = build_sandbox(settings, signer=signer)
-    note(f"Simulated provider on {settings.public_url}, sending to {settings.webhook_url}")
-    note(f"Open sessions with the token {settings.token}; verify with {secrets[0]}")
-    run_loop(serve_sandbox(built, host=host, port=port, listener=listener))
+    printing.note(f"Simulated provider on {settings.public_url}, sending to {settings.webhook_url}")
+    printing.note(f"Open sessions with the token {settings.token}; verify with {secrets[0]}")
+    running.run_loop(serve_sandbox(built, host=host, port=port, listener=listener))
 
 
 def demo(
@@ -306,4 +309,4 @@ def demo(
     """Play every scenario against a service of its own and explain each order."""
     from app.cli.demo import play
 
-    raise typer.Exit(run_loop(play(once=once)))
+    raise typer.Exit(running.run_loop(play(once=once)))

@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.operators import ByOption
-from app.cli.output import (
-    DocumentOption,
-    Format,
-    FormatOption,
-    document,
-    emit,
-    measure,
-    note,
-    progress,
-    progress_ahead,
-)
+from app.cli import operators, printing, running
 from app.cli.privacy import WhyWithout, WithoutErasures, said_without, tell_erased
-from app.cli.running import processes, run_loop, with_context
 from app.core.errors import UsageError
 from app.core.text import counted
 
@@ -63,7 +51,7 @@ def upgrade(
             "fulfillable.",
         ),
     ] = False,
-    form: FormatOption = Format.table,
+    form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Bring the database up to date. `serve` does this by itself on SQLite."""
     from app.bootstrap_context import preview_upgrade, upgrade_database
@@ -71,16 +59,16 @@ def upgrade(
 
     settings = load_settings(serving=True)
     if not dry_run:
-        before, after = run_loop(upgrade_database(settings))
-        note(_brought(before, after))
+        before, after = running.run_loop(upgrade_database(settings))
+        printing.note(_brought(before, after))
         return
-    with measure("folding") as show:
-        preview = run_loop(preview_upgrade(settings, progress=show))
-    if form is Format.json:
-        document(preview.document(), form)
+    with printing.measure("folding") as show:
+        preview = running.run_loop(preview_upgrade(settings, progress=show))
+    if form is printing.Format.json:
+        printing.document(preview.document(), form)
     else:
-        emit(preview.rows(), columns=PREVIEW, form=form)
-    note(preview.sentence())
+        printing.emit(preview.rows(), columns=PREVIEW, form=form)
+    printing.note(preview.sentence())
 
 
 @group.command("check")
@@ -104,7 +92,7 @@ def check(
             "most; with 1 this one does all of it.",
         ),
     ] = None,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Check that every layer of the store fits the one below it: the file, the bodies and their
     digests, events, links, ledgers, revisions, the log. Names the first rows that do not fit. Takes
@@ -115,11 +103,11 @@ def check(
     from app.privacy.check import check_database
 
     settings = load_settings()
-    again = check_again(settings, jobs=processes(jobs, most=8)) if deep else None
+    again = check_again(settings, jobs=running.processes(jobs, most=8)) if deep else None
     retention = retention_of(settings, {})
     phones_go = retention is not None and retention.phones is not None
-    with progress_ahead("checking") as (ahead, advance):
-        report = with_context(
+    with printing.progress_ahead("checking") as (ahead, advance):
+        report = running.with_context(
             lambda context, settings: check_database(
                 context, again=again, phones_go=phones_go, progress=advance, ahead=ahead
             )
@@ -142,8 +130,8 @@ def create(
     from app.bootstrap_context import create_database
     from app.config.load import load_settings
 
-    path = run_loop(create_database(load_settings(serving=True), anew=new))
-    note(f"There is a new, empty database at {path}.")
+    path = running.run_loop(create_database(load_settings(serving=True), anew=new))
+    printing.note(f"There is a new, empty database at {path}.")
 
 
 @group.command("adopt-inbox")
@@ -154,8 +142,10 @@ def adopt_the_inbox() -> None:
     The service must be stopped."""
     from app.privacy.backup import adopt_inbox
 
-    records = with_context(lambda context, settings: adopt_inbox(context), purpose="alone")
-    note(f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`.")
+    records = running.with_context(lambda context, settings: adopt_inbox(context), purpose="alone")
+    printing.note(
+        f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`."
+    )
 
 
 @group.command("vacuum")
@@ -164,16 +154,16 @@ def vacuum() -> None:
     becomes as small as it can be. The service must be stopped."""
     from app.privacy.backup import rewrite
 
-    with_context(lambda context, settings: rewrite(context), purpose="alone")
-    note("The database has been written anew; nothing that was deleted is left in it.")
+    running.with_context(lambda context, settings: rewrite(context), purpose="alone")
+    printing.note("The database has been written anew; nothing that was deleted is left in it.")
 
 
 @group.command("restored")
 def restored(
     without_erasures: WithoutErasures = False,
     reason: WhyWithout = "",
-    by: ByOption = None,
-    form: DocumentOption = Format.table,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Say that other tools than `restore` have put the database back, before it is served: after
     pg_restore, a base backup or a return to a moment, and after a standby took over. Revisions then
@@ -183,22 +173,22 @@ def restored(
     from app.privacy.backup import after_restore
 
     without = said_without(without_erasures, reason=reason, by=by)
-    with progress("erasing again", None) as advance:
-        followed, erased = with_context(
+    with printing.progress("erasing again", None) as advance:
+        followed, erased = running.with_context(
             lambda context, settings: after_restore(
                 context, again(context, settings, progress=advance), without=without
             ),
             purpose="alone",
         )
     tell_erased(erased)
-    if form is not Format.table:
+    if form is not printing.Format.table:
         erasures = {"erasures": erased.document()}
-        document({"last_revision": followed.head, **followed.document(), **erasures}, form)
+        printing.document({"last_revision": followed.head, **followed.document(), **erasures}, form)
         return
     print(f"Noted: restored; the last revision in it is {followed.head}.")
     for sentence in followed.sentences():
-        note(sentence)
-    note("Now: `tallyhook db check`, then start the services.")
+        printing.note(sentence)
+    printing.note("Now: `tallyhook db check`, then start the services.")
 
 
 def reindex() -> None:
@@ -208,12 +198,12 @@ def reindex() -> None:
     from app.orders.reindex import reindex as run_reindex
 
     sources = storing_sources(load_settings())  # before the store: a wrong one makes no database
-    with progress("reading", None) as advance:
-        done = with_context(
+    with printing.progress("reading", None) as advance:
+        done = running.with_context(
             lambda context, settings: run_reindex(context, sources=sources, progress=advance),
             purpose="alone",
         )
-    note(
+    printing.note(
         f"Read {counted(done.read, 'delivery', 'deliveries')}: {counted(done.events, 'event')}, "
         f"{done.unreadable:,} unreadable. "
         "Orders are folded again by `serve`, or now by `refold --all`."
@@ -240,10 +230,10 @@ def refold(
     from app.orders.rebuild import Helpers, refold_all
     from app.orders.refold import refold_until_quiet
 
-    chosen = processes(jobs, most=8)
-    with progress("folding", None) as advance:
+    chosen = running.processes(jobs, most=8)
+    with printing.progress("folding", None) as advance:
         if everything:
-            folded = with_context(
+            folded = running.with_context(
                 lambda context, settings: refold_all(
                     context,
                     progress=advance,
@@ -254,13 +244,13 @@ def refold(
                 purpose="alone",
             )
         else:
-            folded = with_context(
+            folded = running.with_context(
                 lambda context, settings: refold_until_quiet(
                     context, limit=settings.worker_batch, progress=advance
                 ),
                 purpose="writing",
             )
-    note(f"Folded {counted(folded, 'order')}.")
+    printing.note(f"Folded {counted(folded, 'order')}.")
 
 
 def prove(
@@ -268,15 +258,15 @@ def prove(
     everything: Annotated[bool, typer.Option("--all", help="Every stored order.")] = False,
     shuffles: Annotated[int, typer.Option(min=1, max=100_000, help="Trials per order.")] = 100,
     seed: Annotated[int, typer.Option(help="What the shuffles begin with.")] = 0,
-    form: DocumentOption = Format.table,
+    form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Fold stored histories again, shuffled, duplicated and split, and compare the ledgers."""
     from app.orders.prove import prove_orders
 
     if bool(references) == everything:
         raise UsageError("name the orders to prove, or say --all")
-    with progress("proving", None) as advance:
-        proof = with_context(
+    with printing.progress("proving", None) as advance:
+        proof = running.with_context(
             lambda context, settings: prove_orders(
                 context,
                 references or None,
@@ -288,13 +278,13 @@ def prove(
     _conclude(proof, proof.counter_examples, form)
 
 
-def _conclude(examined: Proof | Report, found: Sequence[object], form: Format) -> None:
+def _conclude(examined: Proof | Report, found: Sequence[object], form: printing.Format) -> None:
     """Print what was examined and what was found wrong; exit 1 if anything was."""
-    if form is Format.table:
+    if form is printing.Format.table:
         print(examined.sentence())
         for each in found:
             print(f"  {each}")
     else:
-        document(examined.document(), form)
+        printing.document(examined.document(), form)
     if found:
         raise typer.Exit(1)

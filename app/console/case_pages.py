@@ -11,22 +11,7 @@ from app.console.view import Asked, Document, Field, View
 from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
-from app.evidence.attachments import (
-    ATTACHMENT_KINDS,
-    ENDINGS,
-    KIND_WORDS,
-    MAX_FILE_BYTES,
-    Attachment,
-    AttachmentKind,
-    AttachRequest,
-    attach,
-    attachments_of,
-    detach,
-    read_attachment,
-    shown_name,
-)
-from app.evidence.dispute import FAMILIES, FAMILY_WORDS
-from app.evidence.dispute_case import Case, CaseRequest, said_family
+from app.evidence import attachments, dispute, dispute_case
 from app.finance.break_acts import one_break
 from app.orders.read_orders import explain_order
 from reconcile.instants import parse_instant
@@ -34,36 +19,42 @@ from reconcile.instants import parse_instant
 
 async def case_document(view: View) -> Document:
     """GET /cases/{order}?family="""
-    family = said_family(view.choice("family", FAMILIES))
-    case = await view.console.case_of(CaseRequest(order=view.subject, family=family))
-    told, found = case.document(), await attachments_of(view.context, order=view.subject)
+    family = dispute_case.said_family(view.choice("family", dispute.FAMILIES))
+    case = await view.console.case_of(dispute_case.CaseRequest(order=view.subject, family=family))
+    told, found = (
+        case.document(),
+        await attachments.attachments_of(view.context, order=view.subject),
+    )
     return told | {
         "subject": view.subject,
         "chosen": family,
-        "families": [{"family": each, "about": FAMILY_WORDS[each]} for each in FAMILIES],
+        "families": [
+            {"family": each, "about": dispute.FAMILY_WORDS[each]} for each in dispute.FAMILIES
+        ],
         "attachments": [_shown(each) for each in found],
     }
 
 
 async def attachments_of_break(view: View, name: str) -> list[dict[str, Any]]:
     """Those of one break."""
-    return [_shown(each) for each in await attachments_of(view.context, break_=name)]
+    return [_shown(each) for each in await attachments.attachments_of(view.context, break_=name)]
 
 
-def _shown(attachment: Attachment) -> dict[str, Any]:
-    return attachment.document() | {"words": KIND_WORDS[attachment.record.kind]}
+def _shown(attachment: attachments.Attachment) -> dict[str, Any]:
+    return attachment.document() | {"words": attachments.KIND_WORDS[attachment.record.kind]}
 
 
 async def ask_attach(view: View) -> Asked:
     """To what, which file, and what it shows."""
     about, subject, back = await _subject(view)
-    kinds = tuple((each, KIND_WORDS[each]) for each in ATTACHMENT_KINDS)
+    kinds = tuple((each, attachments.KIND_WORDS[each]) for each in attachments.ATTACHMENT_KINDS)
     fields = [
         Field(
             name="file",
             label="The file",
             kind="file",
-            hint=f"A PDF, PNG, JPEG or plain text of at most {MAX_FILE_BYTES >> 20} MiB.",
+            hint="A PDF, PNG, JPEG or plain text of at most "
+            f"{attachments.MAX_FILE_BYTES >> 20} MiB.",
         ),
         Field(name="kind", label="What it is", choices=kinds),
         Field(name="note", label="What it shows", hint="It goes with the file.", required=False),
@@ -103,13 +94,15 @@ async def do_attach(view: View, reason: str) -> str:
     about, subject, back = await _subject(view)
     if view.file is None:
         raise UsageError("choose a file that is not empty")
-    if view.file.size > MAX_FILE_BYTES:
-        raise UsageError(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB")
-    named: dict[str, AttachmentKind] = {each: each for each in ATTACHMENT_KINDS}
-    asked = AttachRequest(
+    if view.file.size > attachments.MAX_FILE_BYTES:
+        raise UsageError(f"the file is larger than {attachments.MAX_FILE_BYTES >> 20} MiB")
+    named: dict[str, attachments.AttachmentKind] = {
+        each: each for each in attachments.ATTACHMENT_KINDS
+    }
+    asked = attachments.AttachRequest(
         about="break" if about == "break" else "order",
         subject=subject,
-        name=shown_name(view.file.path.name),
+        name=attachments.shown_name(view.file.path.name),
         content=view.file.path.read_bytes(),
         kind=named.get(view.given.get("kind", ""), "other"),
         note=view.given.get("note", ""),
@@ -117,15 +110,15 @@ async def do_attach(view: View, reason: str) -> str:
         tracking=view.given.get("tracking", ""),
         by=view.person.name,
     )
-    await attach(view.context, asked)
+    await attachments.attach(view.context, asked)
     return back
 
 
-async def _attached(view: View) -> Attachment:
+async def _attached(view: View) -> attachments.Attachment:
     """The attachment that the address names, of the order or break that it names. Raises
     NotFoundError."""
     about, subject, _ = await _subject(view)
-    found = await attachments_of(
+    found = await attachments.attachments_of(
         view.context,
         order=subject if about == "order" else None,
         break_=subject if about == "break" else None,
@@ -145,7 +138,7 @@ async def ask_detach(view: View) -> Asked:
     return Asked(
         subject=subject,
         lines=(
-            f"{told['name']} ({KIND_WORDS[found.record.kind]}, "
+            f"{told['name']} ({attachments.KIND_WORDS[found.record.kind]}, "
             f"{counted(found.record.size, 'byte')}) is deleted, with what was said of it.",
             "The trail keeps that it was attached, its digest, and why it went.",
         ),
@@ -156,7 +149,9 @@ async def ask_detach(view: View) -> Asked:
 async def do_detach(view: View, reason: str) -> str:
     """Let it go."""
     found = await _attached(view)
-    await detach(view.context, found.record.attachment_id, reason=reason, by=view.person.name)
+    await attachments.detach(
+        view.context, found.record.attachment_id, reason=reason, by=view.person.name
+    )
     return (await _subject(view))[2]
 
 
@@ -180,20 +175,19 @@ async def ask_exhibit(view: View) -> Asked:
 async def do_exhibit(view: View, reason: str) -> Response:
     """The file, as a download that no browser opens."""
     name = (await _attached(view)).record.attachment_id
-    found, content = await read_attachment(view.context, name, by=view.person.name)
+    found, content = await attachments.read_attachment(view.context, name, by=view.person.name)
+    ending = attachments.ENDINGS[found.record.media]
     return Response(
         content,
         media_type="application/octet-stream",
-        headers={
-            "Content-Disposition": f'attachment; filename="{name}.{ENDINGS[found.record.media]}"'
-        },
+        headers={"Content-Disposition": f'attachment; filename="{name}.{ending}"'},
     )
 
 
 async def ask_letter(view: View) -> Asked:
     """What the letter says, and what is missing for it."""
     order = view.needed("order")
-    case = await view.console.case_of(CaseRequest(order=order))
+    case = await view.console.case_of(dispute_case.CaseRequest(order=order))
     missing = [each for each in case.items if not each.there]
     return Asked(
         subject=order,
@@ -212,13 +206,13 @@ async def ask_letter(view: View) -> Asked:
     )
 
 
-def _letter_fields(case: Case) -> tuple[Field, ...]:
+def _letter_fields(case: dispute_case.Case) -> tuple[Field, ...]:
     return (
         Field(name="ending", label="As", choices=(("pdf", "PDF"), ("html", "a page (HTML)"))),
         Field(
             name="family",
             label="Why the customer disputes it",
-            choices=tuple((each, FAMILY_WORDS[each]) for each in FAMILIES),
+            choices=tuple((each, dispute.FAMILY_WORDS[each]) for each in dispute.FAMILIES),
             value=case.family,
         ),
         Field(
@@ -238,9 +232,9 @@ async def do_letter(view: View, reason: str) -> Response:
         respond_by = parse_instant(given) if given else None
     except ValueError as error:
         raise UsageError(f"until when: {error}") from None
-    asked = CaseRequest(
+    asked = dispute_case.CaseRequest(
         order=order,
-        family=said_family(view.given.get("family") or None),
+        family=dispute_case.said_family(view.given.get("family") or None),
         respond_by=respond_by,
         by=view.person.name,
     )

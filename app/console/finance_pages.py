@@ -1,5 +1,6 @@
 """Pages of runs, months, reports and the bank: what was reconciled, what may be closed, downloads,
-and what the bank booked."""
+and what the bank booked; and starting a run, trying rules, closing a month.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +9,24 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.proposals_pages import waiting_about
-from app.console.view import ROWS, Document, View
-from app.console.words import BANK_PLACES
+from app.access.proposal import Proposal
+from app.console.proposals_pages import proposed, waiting_about
+from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
+from app.console.words import BANK_PLACES, address
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Job, job_document
-from app.finance.bank_match import BookedPage
+from app.core.text import counted
+from app.finance import (
+    bank_match,
+    close_period,
+    closed_periods,
+    match_rules,
+    reconcile_period,
+    reconcile_rows,
+    scheduled,
+)
 from app.finance.break_acts import finished_run, finished_runs
-from app.finance.calendar import month_in_books, on_the_books
-from app.finance.close_period import months, scope_of
-from app.finance.closed_periods import CLOSING_BASIS, closed_report
-from app.finance.match_rules import current_rules
-from app.finance.reconcile_period import listed_run, ran, run_document
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
-from app.finance.scheduled import schedule_document
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
@@ -84,7 +89,7 @@ async def runs_document(view: View) -> Document:
     """GET /runs"""
     found = await finished_runs(view.context, limit=ROWS)
     return {
-        "runs": [listed_run(each) for each in found],
+        "runs": [reconcile_period.listed_run(each) for each in found],
         "newest": next((each.number for each in found if each.lived), None),
         "job": job_document(view.console.jobs.newest("run")),
     }
@@ -94,11 +99,16 @@ async def run_page_document(view: View) -> Document:
     """GET /runs/{number}: a run's control totals, as the command shows them."""
     if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
         raise NotFoundError("a run has a number; the list of runs shows them")
-    found = await ran(view.context, await finished_run(view.context, int(view.subject)))
+    found = await reconcile_period.ran(
+        view.context, await finished_run(view.context, int(view.subject))
+    )
     newest = next(
         (e.number for e in await finished_runs(view.context, limit=ROWS) if e.lived), None
     )
-    told = run_document(found) | {"breaks": found.breaks, "newest": found.number == newest}
+    told = reconcile_period.run_document(found) | {
+        "breaks": found.breaks,
+        "newest": found.number == newest,
+    }
     return told | {"rules_named": _rules_named(found.rules)}
 
 
@@ -110,7 +120,7 @@ def _rules_named(rules: int | None) -> str:
 
 async def tried_as(view: View, rules: str) -> str:
     """A preview's mark: the number of the rules that are in force now, and those that are tried."""
-    saved = await current_rules(view.context)
+    saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
 
@@ -148,7 +158,7 @@ async def preview_document(view: View) -> Document:
 
 async def periods_document(view: View) -> Document:
     """GET /periods"""
-    closed, left = await months(view.context)
+    closed, left = await close_period.months(view.context)
     margin = view.console.closing_margin_days
     return {
         "closed": [
@@ -173,7 +183,7 @@ async def month_of(context: AppContext, name: str) -> Month:
     """The month of this name, as it was closed or is counted now. Raises NotFoundError for what is
     none."""
     try:
-        return await month_in_books(context, name)
+        return await closed_periods.month_in_books(context, name)
     except UsageError as error:
         raise NotFoundError(str(error)) from None
 
@@ -189,7 +199,7 @@ async def period_document(view: View) -> Document:
 
 async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     """What is against closing a month; nothing is looked at while it is being closed."""
-    closed, left = await months(view.context)
+    closed, left = await close_period.months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
     told: dict[str, Any] = {
         "period": month.name,
@@ -237,7 +247,7 @@ def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:
 
 async def reports_document(view: View) -> Document:
     """GET /reports"""
-    closed, left = await months(view.context)
+    closed, left = await close_period.months(view.context)
     return {
         "reports": [{"period": each.name, "closed": False} for each in reversed(left)]
         + [{"period": each.period, "closed": True} for each in reversed(closed)],
@@ -245,7 +255,7 @@ async def reports_document(view: View) -> Document:
             {"form": form, "ending": ending, "for": what}
             for form, (ending, _, what) in MEDIA.items()
         ],
-        "schedule": await schedule_document(view.context, view.console.schedule),
+        "schedule": await scheduled.schedule_document(view.context, view.console.schedule),
     }
 
 
@@ -267,17 +277,17 @@ async def report_download(view: View) -> Response:
             start=since,
             end=until,
             as_of=now,
-            basis=CLOSING_BASIS,
+            basis=closed_periods.CLOSING_BASIS,
             environment=view.context.store.environment or "",
         )
         name = f"{view.needed('from')}-{view.needed('to')}"
-        content = await work.report(await on_the_books(view.context, scope), form)
+        content = await work.report(await closed_periods.on_the_books(view.context, scope), form)
     else:
         month = await month_of(view.context, name)
         try:
-            content = await closed_report(view.context, month.name, form)
+            content = await closed_periods.closed_report(view.context, month.name, form)
         except NotFoundError:
-            content = await work.report(scope_of(view.context, month, now), form)
+            content = await work.report(close_period.scope_of(view.context, month, now), form)
     ending, media, _ = MEDIA[form]
     return Response(
         content,
@@ -294,7 +304,11 @@ async def bank_document(view: View) -> Document:
     seen = await view.shared_job(
         "bank", f"{stands} {skip}", work=lambda: work.booked(stands, skip, ROWS)
     )
-    found = BookedPage(lines=[], counts={}, more=False) if seen.ended is None else seen.result
+    found = (
+        bank_match.BookedPage(lines=[], counts={}, more=False)
+        if seen.ended is None
+        else seen.result
+    )
     return {
         "filters": {"stands": stands},
         "looked_since": format_instant(seen.began),
@@ -305,3 +319,174 @@ async def bank_document(view: View) -> Document:
         "next": skip + ROWS if found.more else None,
         "imported": bool(found.counts),
     }
+
+
+# --- what is done from them -----------------------------------------------------------------------
+
+
+async def ask_close(view: View) -> Asked:
+    """What closing does, and whether one person may."""
+    month = (await month_of(view.context, view.needed("month"))).name
+    alone = await close_period.may_close_alone(view.context)
+    return Asked(
+        subject=month,
+        lines=(
+            f"The report of {month} is kept as it is now, with everything it rests on. What is "
+            "learned later stands in the reports of later months. It cannot be taken back.",
+            "Everything that is against it is looked for once more, which takes some minutes with "
+            "many orders: you may leave the page, and the month says how it goes.",
+            "You close it in your name."
+            if alone
+            else "The rules in force let nobody close a month alone: you propose it, and it is "
+            "closed when another operator approves it.",
+        ),
+        back=address("periods", month),
+        password=True,
+    )
+
+
+async def do_close(view: View, reason: str) -> str | ActionResult:
+    """Close the month, or propose that, and wait a little. Raises UsageError with everything that
+    is against it."""
+    month = (await month_of(view.context, view.needed("month"))).name
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> Proposal | None:
+        return await view.console.work.close(month, by, reason)
+
+    job = jobs.begin("close", month, by=by, work=work)
+    await jobs.wait(job)
+    return address("periods", month) if job.result is None else proposed(job.result)
+
+
+async def ask_run(view: View) -> Asked:
+    """What a run does, and of what time."""
+    rows = await reconcile_rows.rows_ahead(view.context, as_of=None)
+    return Asked(
+        subject="a run",
+        lines=(
+            "A run matches orders with order books and statements, and finds every difference.",
+            "Without days it is of everything, and opens and closes breaks: what is new, and what "
+            "evidence has ended. With days it only looks, and changes no break.",
+            f"It reads about {counted(rows, 'row')}, in a process of its own: you may leave the "
+            "page, and the list of runs says how it goes.",
+        ),
+        back="/runs",
+        fields=(
+            Field(
+                name="since",
+                label=f"From ({view.context.calendar_zone})",
+                hint="A day such as 2026-10-01, or nothing.",
+                required=False,
+            ),
+            Field(
+                name="until",
+                label="To, that day included",
+                hint="A day such as 2026-10-31, or nothing.",
+                required=False,
+            ),
+        ),
+    )
+
+
+RUN: Final = "run"
+"""What runs of a console are about: one at a time."""
+
+
+async def do_run(view: View, reason: str) -> str:
+    """Start it, and wait a little."""
+    zone = view.context.calendar_zone
+    asked = reconcile_period.RunRequest(
+        since=day(view.given.get("since", ""), "From", zone=zone),
+        until=day(view.given.get("until", ""), "To", zone=zone, after=True),
+    )
+    if asked.since is not None and asked.until is not None and asked.since >= asked.until:
+        raise UsageError("From must be before To")
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> int:
+        return await view.console.work.reconcile(asked, by, reason)
+
+    await jobs.wait(jobs.begin("run", RUN, by=by, work=work))
+    return "/runs"
+
+
+async def ask_preview(view: View) -> Asked:
+    """Which rules are tried."""
+    saved = await match_rules.current_rules(view.context)
+    return Asked(
+        subject="matching rules",
+        lines=(
+            "Everything is matched under the rules in force and under these, and you see what "
+            "would newly match, be lost or change, with money. Nothing of it is kept.",
+            "When you have seen that, you may put them in force, or propose that.",
+        ),
+        back="/runs",
+        reason=False,
+        fields=(
+            Field(
+                name="rules",
+                label="Rules (TOML)",
+                kind="area",
+                value="" if saved is None else saved.toml,
+                hint='Such as date_window = "2 days". At most 12,000 characters.',
+                required=False,
+            ),
+        ),
+    )
+
+
+async def do_preview(view: View, reason: str) -> str:
+    """Compare, and wait a little."""
+    rules = view.given.get("rules", "").replace("\r\n", "\n")  # read where it can be ended
+    jobs, by = view.console.jobs, view.person.name
+
+    async def work() -> dict[str, Any]:
+        return await view.console.work.preview(rules)
+
+    mark = await tried_as(view, rules)
+    job = jobs.begin("preview", by, by=by, work=work, mark=mark)
+    await jobs.wait(job)
+    return address("previews", job.name)
+
+
+async def ask_save_rules(view: View) -> Asked:
+    """Which rules would be in force, and whether one person may put them there."""
+    job = preview_of(view, view.needed("preview"))
+    back, subject = address("previews", job.name), "the rules that were tried"
+    if job.ended is None or job.problem is not None:
+        lines: tuple[str, ...] = ("What they would change is not known: look at the preview.",)
+        return Asked(subject=subject, lines=lines, back=back, ready=False)
+    if not await _still_against(view, job):
+        lines = ("Other rules were put in force since these were tried: try them again.",)
+        return Asked(subject=subject, lines=lines, back=back, ready=False)
+    count = sum(each["count"] for each in job.result["totals"])
+    return Asked(
+        subject=subject,
+        lines=(
+            f"They would change {counted(count, 'match or break', 'matches and breaks')}, as the "
+            "preview shows."
+            if count
+            else "They would change no match and no break.",
+            "The next run goes by them; runs and closed months of before stay what they are.",
+            "You put them in force in your name."
+            if await match_rules.may_save_alone(view.context)
+            else "The rules in force limit what one person may do alone: you propose these, and "
+            "they are in force when another operator approves them.",
+        ),
+        back=back,
+    )
+
+
+async def do_save_rules(view: View, reason: str) -> str | ActionResult:
+    """Put them in force, or propose that."""
+    job = preview_of(view, view.needed("preview"))
+    if job.ended is None or job.problem is not None or not await _still_against(view, job):
+        raise UsageError("what these rules would change now is not known: try them again")
+    done = await view.console.work.save_rules(rules_tried(job), view.person.name, reason)
+    return "/runs" if done is None else proposed(done)
+
+
+async def _still_against(view: View, job: Job) -> bool:
+    """Whether the rules in force are those with which they were compared."""
+    return job.mark == await tried_as(view, rules_tried(job))

@@ -1,23 +1,32 @@
-"""Pages of imports: what was imported, and a file between its dry run and its import."""
+"""Pages of imports: what was imported, and a file between its dry run and its import; and what
+people do about them: send a file, import what its dry run has shown, give it up, or take an import
+back.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hmac import compare_digest
 from typing import Any, Final
 
 from starlette.responses import FileResponse, Response
 
-from app.console.proposals_pages import waiting_about
-from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload
-from app.console.view import ROWS, Document, View
-from app.core.errors import NotFoundError
+from app.access.operators import Action
+from app.access.proposal import Proposal
+from app.console.proposals_pages import proposed, waiting_about
+from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload, mappings_in
+from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
+from app.console.words import address, plain_money
+from app.core.errors import NotFoundError, UsageError
+from app.core.ids import new_token
 from app.core.jobs import job_document
-from app.finance.imports import MONEY, Imported, ImportKind, past_import, past_imports
-from app.finance.withdraw_import import ACTIONS as WITHDRAWALS
-from app.finance.withdraw_import import withdrawn_by
+from app.core.text import counted
+from app.finance import imports, withdraw_import
+from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
 from reconcile.instants import MINUTE, format_instant
 from reconcile.money import Money, to_json
 
-KINDS: Final[dict[ImportKind, str]] = {
+KINDS: Final[dict[imports.ImportKind, str]] = {
     "statement": "statement",
     "book": "order book",
     "bank": "bank file",
@@ -35,7 +44,7 @@ async def imports_document(view: View) -> Document:
     found = []
     for kind in KINDS:
         if wanted in (None, kind):
-            found += await past_imports(view.context, kind=kind, limit=ROWS)
+            found += await imports.past_imports(view.context, kind=kind, limit=ROWS)
     found.sort(key=lambda each: -each.number)
     return {
         "filters": {"kind": wanted},
@@ -118,8 +127,8 @@ async def import_document(view: View) -> Document | Response:
 
 async def _past(view: View, number: int) -> Document:
     """An import of before: what it came to, and whether it was taken back."""
-    found, taken_back = await past_import(view.context, number), None
-    by = await withdrawn_by(view.context, number)
+    found, taken_back = await imports.past_import(view.context, number), None
+    by = await withdraw_import.withdrawn_by(view.context, number)
     if by is not None:
         taken_back = {
             "import": by.number,
@@ -137,7 +146,7 @@ async def _past(view: View, number: int) -> Document:
         **_row(found),
         "reason": found.reason,
         "taken_back": taken_back,
-        "takes_back": stands and view.person.may(WITHDRAWALS[found.kind]),
+        "takes_back": stands and view.person.may(withdraw_import.ACTIONS[found.kind]),
         "job": job_document(job),
         "proposal": await waiting_about(view, f"import {number}"),
         "problems": [],
@@ -145,9 +154,9 @@ async def _past(view: View, number: int) -> Document:
     }
 
 
-def _told(told: Imported | None, upload: Upload) -> dict[str, Any]:
+def _told(told: imports.Imported | None, upload: Upload) -> dict[str, Any]:
     """What is known of the file's rows; nothing where it could not be read."""
-    told = told or Imported(file="")
+    told = told or imports.Imported(file="")
     seen = upload.seen or told
     return {
         "import": told.number,
@@ -168,7 +177,7 @@ def _told(told: Imported | None, upload: Upload) -> dict[str, Any]:
     }
 
 
-def money_of(seen: Imported) -> list[dict[str, Any]]:
+def money_of(seen: imports.Imported) -> list[dict[str, Any]]:
     """Of each currency how many rows are clear, and their money by column."""
     return [
         {
@@ -176,7 +185,7 @@ def money_of(seen: Imported) -> list[dict[str, Any]]:
             "rows": sums["rows"],
             **{
                 "amount" if name == "minor" else name: _sum(sums[name], currency)
-                for name in MONEY
+                for name in imports.MONEY
                 if name in sums
             },
         }
@@ -193,3 +202,310 @@ def _rejects(upload: Upload) -> Response:
     if upload.request.rejects is None or name is None:
         raise NotFoundError("no row of this file was set aside")
     return FileResponse(upload.request.rejects, media_type="text/csv", filename=name)
+
+
+# --- what is done about them ----------------------------------------------------------------------
+
+DELIMITERS: Final = (("", "found out"), (",", "comma"), (";", "semicolon"), ("tab", "tab"),
+                     ("|", "bar"))  # fmt: skip
+
+ACTIONS: Final[dict[imports.ImportKind, Action]] = {
+    "book": "records_imported",
+    "statement": "statement_imported",
+    "bank": "bank_imported",
+}
+
+WHOSE: Final[dict[imports.ImportKind, str]] = {
+    "statement": "a provider's",
+    "book": "an",
+    "bank": "a",
+}
+
+
+PRESETS: Final = (
+    ("", "recognize it"),
+    *((name, f"{title} ({KIND_NAMES[kind]})") for name, kind, title in known_exports()),
+    (NO_PRESET, "no export that is known"),
+)
+
+
+def _reading(view: View) -> tuple[Field, ...]:
+    """How a file is read."""
+    return (
+        Field(
+            name="preset",
+            label="Whose export",
+            choices=PRESETS,
+            hint="Not for a bank's file, whose format is found out.",
+            required=False,
+        ),
+        Field(
+            name="mapping",
+            label="Mapping",
+            choices=(
+                ("", "none: it is a known export, or its columns have the usual names"),
+                *((name, name) for name in mappings_in(view.console.mappings)),
+            ),
+            hint="The mappings of TALLYHOOK_CONSOLE__MAPPINGS, by the names of their files.",
+            required=False,
+        ),
+        Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
+        Field(
+            name="encoding",
+            label="Encoding",
+            hint="Only for a text file that is not UTF-8, such as cp1252.",
+            required=False,
+        ),
+    )
+
+
+async def ask_upload(view: View) -> Asked:
+    """Which file, and how it is read."""
+    console = view.console
+    return Asked(
+        subject="Imports",
+        lines=(
+            "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT.053, MT940 or OFX; of at "
+            f"most {MAX_FILE_BYTES >> 20} MiB. First it is only read: you see its counts, its "
+            "money and every row that is not clear, and then decide.",
+            f"It waits for you for {KEPT_FOR // MINUTE} minutes, and is deleted then, or as soon "
+            "as it is imported.",
+        ),
+        back="/imports",
+        reason=False,
+        fields=(
+            Field(name="file", label="The file", kind="file"),
+            Field(name="kind", label="What it is", choices=tuple(
+                (kind, f"{WHOSE[kind]} {word}") for kind, word in KINDS.items()
+            )),
+            Field(
+                name="source",
+                label="Whose statement",
+                choices=tuple((name, name) for name in sorted(console.sources))
+                or (("", "no source is set up"),),
+                hint="Only for a provider's statement.",
+                required=False,
+            ),
+            Field(
+                name="account",
+                label="Which account of the bank",
+                hint="Only for a bank's file whose rows name none.",
+                required=False,
+            ),
+            *_reading(view),
+        ),
+    )  # fmt: skip
+
+
+async def do_upload(view: View, reason: str) -> str:
+    """Keep the file, and read it without importing anything."""
+    upload = _upload(view)
+    if not view.person.may(ACTIONS[upload.kind]):
+        raise UsageError(f"your role may import no {KINDS[upload.kind]}")
+    view.console.uploads.keep(upload)
+
+    async def work() -> None:
+        upload.seen = await view.console.work.import_file(
+            upload.kind, replace(upload.request, dry_run=True), upload.source
+        )
+
+    upload.job = view.console.jobs.begin("import", upload.name, by=upload.by, work=work)
+    try:
+        await view.console.jobs.wait(upload.job)
+    except UsageError as error:
+        view.console.uploads.forget(upload)
+        said = str(error).replace("--preset ", "the export ")
+        raise UsageError(said.replace("--mapping", "a mapping")) from None
+    return address("imports", upload.name)
+
+
+def _upload(view: View) -> Upload:
+    """What the form asks for. Raises UsageError."""
+    given, file = view.given, view.file
+    if file is None:
+        raise UsageError("choose a file that is not empty")
+    named: dict[str, imports.ImportKind] = {each: each for each in KINDS}
+    kind = named.get(given.get("kind", ""), "statement")
+    source = given.get("source", "") if kind == "statement" else ""
+    if source and source not in view.console.sources:
+        raise UsageError("there is no source of this name")
+    mappings, mapping = mappings_in(view.console.mappings), given.get("mapping", "")
+    if mapping and mapping not in mappings:
+        raise UsageError("there is no mapping of this name any more")
+    preset = given.get("preset", "") if kind != "bank" else ""
+    if preset not in dict(PRESETS):
+        raise UsageError("there is no known export of this name")
+    if preset and mapping:
+        raise UsageError("choose a known export or a mapping, not both")
+    delimiter = given.get("delimiter", "")
+    if delimiter not in dict(DELIMITERS):
+        raise UsageError("this is nothing that divides cells")
+    request = imports.ImportRequest(
+        path=file.path,
+        account=given.get("account", "").strip() if kind == "bank" else "",
+        mapping=mappings.get(mapping),
+        preset=preset or None,
+        delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
+        encoding=given.get("encoding", "").strip() or None,
+        by=view.person.name,
+        sha256=file.sha256,
+    )
+    return Upload(
+        name=new_token("upl_"),
+        file=file,
+        by=view.person.name,
+        at=view.context.clock.now(),
+        kind=kind,
+        source=source,
+        mapping=mapping,
+        preset=preset,
+        request=request,
+    )
+
+
+def _found(seen: imports.Imported) -> tuple[str, ...]:
+    """What the dry run found, as sentences."""
+    counts = f"{counted(seen.read, 'row')} read: {seen.new:,} new, {seen.changed:,} changed, "
+    lines = [counts + f"{seen.unchanged:,} as known before, {seen.rejected:,} not clear."]
+    for row in money_of(seen):
+        amounts = [f"{name} {plain_money(row[name])}" for name in ("amount", "gross", "fee", "net")
+                   if name in row]  # fmt: skip
+        lines.append(f"{counted(row['rows'], 'row')}: {', '.join(amounts)}.")
+    return tuple(lines)
+
+
+async def ask_import(view: View) -> Asked:
+    """What would be imported."""
+    upload = upload_of(view, view.needed("upload"))
+    seen, state = upload.seen, state_of(upload)
+    back = address("imports", upload.name)
+    subject = f"{upload.file.path.name}, {KINDS[upload.kind]}"
+    if state != "to_confirm" or seen is None or seen.refused or seen.read <= seen.rejected:
+        line = "There is nothing to import: it is being read, it was imported, or no row is clear."
+        return Asked(subject=subject, lines=(line,), back=back, ready=False)
+    lines = list(_found(seen))
+    if seen.rejected:
+        lines.append(
+            f"{counted(seen.rejected, 'row is', 'rows are')} set aside: you get them as a file "
+            "afterwards, to be put right and sent again. To import all rows or none, leave this, "
+            "put the file right and send it again."
+        )
+    if not seen.new and not seen.changed:
+        lines.append("It says nothing that is not known: nothing will change.")
+    lines.append(
+        f"It is the file with the digest {upload.file.sha256}. A changed row is a new version, and "
+        "the old one is kept; the next run compares all of it."
+    )
+    sealed = Field(name="sha256", label="Digest", kind="hidden", value=upload.file.sha256)
+    return Asked(subject=subject, lines=tuple(lines), back=back, reason=False, fields=(sealed,))
+
+
+async def do_import(view: View, reason: str) -> str:
+    """Import what the dry run has shown: the very same bytes."""
+    upload = upload_of(view, view.needed("upload"))
+    if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
+        raise UsageError("this is not the file that was shown: look at it again")
+    if state_of(upload) != "to_confirm" or upload.seen is None:
+        raise UsageError("this file is being read, or was imported already")
+    request = upload.request
+    if upload.seen.rejected:
+        rejects = upload.file.folder / f"{upload.file.path.stem}.rejects.csv"
+        rejects.unlink(missing_ok=True)
+        request = replace(request, accept_good=True, rejects=rejects)
+        upload.request = request
+
+    async def work() -> None:
+        done = await view.console.work.import_file(upload.kind, request, upload.source)
+        upload.done = done
+        if done.number is not None:
+            upload.file.path.unlink(missing_ok=True)
+
+    upload.job = view.console.jobs.begin("import", upload.name, by=upload.by, work=work)
+    await view.console.jobs.wait(upload.job)
+    if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
+        return address("imports", upload.name)
+    view.console.uploads.forget(upload)
+    return address("imports", str(upload.done.number))
+
+
+async def ask_discard(view: View) -> Asked:
+    """Which file is given up."""
+    upload = upload_of(view, view.needed("upload"))
+    return Asked(
+        subject=upload.file.path.name,
+        lines=("The file is deleted here, and nothing of it is imported.",),
+        back=address("imports", upload.name),
+        ready=not upload.busy,
+        reason=False,
+    )
+
+
+async def do_discard(view: View, reason: str) -> str:
+    """Delete it."""
+    upload = upload_of(view, view.needed("upload"))
+    if upload.busy:
+        raise UsageError("this file is being read: wait for the end")
+    view.console.uploads.forget(upload)
+    return "/imports"
+
+
+# --- taking an import back ------------------------------------------------------------------------
+
+
+async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
+    """(number, kind, file) of an import. Raises NotFoundError where there is none."""
+    number = view.number("import")
+    if number is None:
+        raise UsageError("import: say which")
+    found = await imports.past_import(view.context, min(number, MAX_NUMBER))
+    return found.number, found.kind, found.file
+
+
+async def ask_take_back(view: View) -> Asked:
+    """What would no longer count, and whether one person may do that."""
+    number, kind, file = await _of_address(view)
+    by, work = view.person.name, view.console.work
+    subject, back = f"import {number}, {KINDS[kind]} {file}", address("imports", str(number))
+    seen = await view.shared_job(
+        "withdrawal", str(number), work=lambda: work.withdrawable(number, kind, by)
+    )
+    if seen.ended is None:
+        line = (
+            "What stands by it is being counted, which takes a while with many lines: look again."
+        )
+        return Asked(subject=subject, lines=(line,), back=back, ready=False)
+    would: withdraw_import.Foreseen = seen.result
+    money = would.moneys
+    lines = (
+        f"{counted(would.lines, 'line')} of it {'is' if would.lines == 1 else 'are'} in force, "
+        f"{money}. From then on it is as if it had not been imported: where an earlier file said "
+        "something of a line, that is in force again.",
+        *would.notes,
+        "Nothing is deleted. To have its lines again, import the file again.",
+        "It is done in your name; the next run compares what is left."
+        if would.because is None
+        else f"{would.because[:1].upper()}{would.because[1:]}: you propose it, and it is done when "
+        "another operator approves it.",
+    )
+    sealed = Field(name="seen", label="What was shown", kind="hidden", value=would.mark)
+    return Asked(subject=subject, lines=lines, back=back, fields=(sealed,))
+
+
+async def do_take_back(view: View, reason: str) -> str | ActionResult:
+    """Take it back, or propose that, and wait a little."""
+    number, kind, _ = await _of_address(view)
+    by, work = view.person.name, view.console.work
+    shown = view.given.get("seen", "")
+    if not shown:
+        raise UsageError("look at what would be taken back first")
+
+    async def take_back() -> Proposal | None:
+        return await work.withdraw(number, kind, by, reason, shown)
+
+    jobs, back = view.console.jobs, address("imports", str(number))
+    job = jobs.begin("withdraw", str(number), by=by, work=take_back)
+    await jobs.wait(job)
+    if job.ended is None:
+        line = "You may leave this page. The import says when it is taken back."
+        return ActionResult(title="It is being taken back", lines=(line,), back=back)
+    return back if job.result is None else proposed(job.result)

@@ -1,4 +1,7 @@
-"""Pages of orders: the newest, those that a text finds, and one order whole.
+"""Pages of what arrives. Now: outcomes, arrivals of the last hour, alarms, what waits for a person,
+the store. Orders: the newest, those that a text finds, and one order whole. Deliveries: what
+arrived, newest first, and one of them with its headers masked and, of a refused one, the mistake
+that would explain it.
 
 One order: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 everything it rests on
 """
@@ -11,25 +14,97 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.access.bookmarks import ORDER, bookmarks_of
+from app.console.proposals_pages import shown_kinds
 from app.console.view import ROWS, Document, View
+from app.console.words import VERDICTS as SENTENCES
+from app.core.errors import NotFoundError, UsageError
 from app.finance.break_acts import breaks_of
-from app.orders.delivery_log import refused_that_may_be_of
-from app.orders.find_orders import find_orders
-from app.orders.notify_shop import list_notifications
-from app.orders.order_notes import notes_of
-from app.orders.read_orders import (
-    Changed,
-    arrivals_of,
-    counted_outcomes,
-    merchant_records,
-    newest_orders,
-    order_document,
-    published_of_order,
-)
+from app.monitoring.alarm_messages import owners_of
+from app.monitoring.health import COUNTED, overview
+from app.monitoring.watchdog import alarms
+from app.orders import delivery_log, find_orders, notify_shop, order_notes, read_orders
+from app.orders.delivery_log import arrivals_by_minute
+from app.orders.read_orders import newest_orders
+from app.receiving.diagnose import diagnose_delivery
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
-from reconcile.ledger.ledger import FINDING_CODES
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
+from reconcile.ledger.vocabulary import FINDING_CODES
+
+# --- Now ------------------------------------------------------------------------------------------
+
+GROUPS: Final = {
+    "paid": ("succeeded",),
+    "under_way": ("authorized", "pending", "not_attempted"),
+    "not_paid": ("failed", "canceled", "expired", "timed_out"),
+    "given_back": ("refunded", "partially_refunded", "charged_back"),
+    "needs_a_person": ("unresolved", "disputed"),
+}
+"""Outcomes as a person counts them."""
+
+SHOWN: Final = 5
+"""Orders of each kind that wait for a person."""
+
+
+async def now_document(view: View) -> Document:
+    """GET /"""
+    state = await overview(view.context)
+    waiting = [
+        *await newest_orders(view.context, limit=SHOWN, outcome="unresolved"),
+        *await newest_orders(view.context, limit=SHOWN, outcome="disputed"),
+        *await newest_orders(view.context, limit=SHOWN, finding="held_back"),
+    ]
+    rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
+    found = await alarms(view.console.watched)
+    waits = await view.console.proposals.waiting(kinds=shown_kinds(view))
+    proposals = len(waits) if view.person.may_read("proposals") else None
+    owners = await owners_of(view.context, found)
+    return {
+        "at": format_instant(view.context.clock.now()),
+        "groups": {
+            name: sum(state.outcomes.get(word, 0) for word in words)
+            for name, words in GROUPS.items()
+        },
+        "outcomes": {word: count for word, count in state.outcomes.items() if count},
+        "orders": sum(state.outcomes.values()),
+        "arrivals": [
+            {"minute": format_instant(minute), "taken": taken, "refused": refused}
+            for minute, taken, refused in await arrivals_by_minute(view.context)
+        ],
+        "alarms": [
+            {
+                "name": name,
+                "reason": alarm.reason,
+                "sentence": alarm.sentence,
+                "since": None if alarm.since is None else format_instant(alarm.since),
+                "owner": _owner(owners.get(name)),
+            }
+            for name, alarm in found.items()
+        ],
+        "proposals": proposals,
+        "waiting": [row_of(each) for each in rows.values()],
+        "state": {
+            "unread": state.unread,
+            "due": state.due,
+            "set_aside": state.aside,
+            "notifications_waiting": state.notifications[0],
+            "notifications_dead": state.notifications[1],
+            "counted_up_to": COUNTED,
+            "sealed": state.sealed[0],
+            "unsealed": state.sealed[1],
+            "free_bytes": state.free,
+        },
+    }
+
+
+def _owner(taken: Any) -> dict[str, Any] | None:
+    """Who is at an alarm; None: nobody has said so."""
+    if taken is None:
+        return None
+    return {"name": taken.owner, "state": taken.state, "at": format_instant(taken.at)}
+
+
+# --- orders ---------------------------------------------------------------------------------------
 
 CHOOSE: Final = ("numbers",)
 """What orders may be chosen for, by those whose role may do it."""
@@ -43,7 +118,7 @@ SUGGESTED: Final = 8
 _CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
 
 
-def row_of(changed: Changed) -> dict[str, Any]:
+def row_of(changed: read_orders.Changed) -> dict[str, Any]:
     """An order's row of a listing."""
     return _row(ledger_summary(changed.ledger)) | {
         "changed_at": format_instant(changed.at),
@@ -67,14 +142,14 @@ async def orders_document(view: View) -> Document:
     """GET /orders?outcome=&finding=&before=&choose="""
     outcome = view.choice("outcome", OUTCOME_WORDS)
     finding = view.choice("finding", FINDING_CODES)
-    found = await newest_orders(
+    found = await read_orders.newest_orders(
         view.context,
         before=view.number("before"),
         limit=ROWS,
         outcome=outcome,
         finding=finding,
     )
-    counts = await counted_outcomes(view.context)
+    counts = await read_orders.counted_outcomes(view.context)
     kept = await bookmarks_of(view.context, view.person.name)
     return {
         "filters": {"outcome": outcome, "finding": finding, "before": view.number("before")},
@@ -94,7 +169,7 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 
 async def find_document(view: View, text: str) -> Document:
     """POST /orders/find. What was typed may be a phone number: it is not shown again."""
-    found = await find_orders(
+    found = await find_orders.find_orders(
         view.context,
         text,
         sources=view.console.sources,
@@ -115,7 +190,7 @@ async def find_document(view: View, text: str) -> Document:
 async def order_page_document(view: View) -> Document:
     """GET /orders/{order}?as_of="""
     order, as_of = view.subject, view.instant("as_of")
-    ledger = await order_document(view.context, order, as_of=as_of)
+    ledger = await read_orders.order_document(view.context, order, as_of=as_of)
     names = {order, *(each["reference"] for each in ledger["attempts"])}
     return {
         "order": order,
@@ -124,9 +199,9 @@ async def order_page_document(view: View) -> Document:
         "money": money_of(ledger),
         "sentences": [sentence_of(each) for each in ledger.pop("explanation")],
         "ledger": ledger,
-        "arrivals": await arrivals_of(view.context, order, as_of=as_of),
+        "arrivals": await read_orders.arrivals_of(view.context, order, as_of=as_of),
         "refused": await _refused(view, names, as_of),
-        "records": await merchant_records(view.context, order, as_of=as_of),
+        "records": await read_orders.merchant_records(view.context, order, as_of=as_of),
         "published": [
             {
                 "revision": each.seq,
@@ -134,7 +209,7 @@ async def order_page_document(view: View) -> Document:
                 "outcome": each.outcome,
                 "fulfillable": each.fulfillable,
             }
-            for each in await published_of_order(view.context, order, as_of=as_of)
+            for each in await read_orders.published_of_order(view.context, order, as_of=as_of)
         ],
         "notes": await _notes(view, order, as_of),
         "pinned": await _is_pinned(view, order),
@@ -157,7 +232,7 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
             "source": each.source,
             "verdict": each.verdict,
         }
-        for each in await refused_that_may_be_of(view.context, names)
+        for each in await delivery_log.refused_that_may_be_of(view.context, names)
         if as_of is None or each.received_at <= as_of
     ]
 
@@ -165,7 +240,7 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
 async def _notes(view: View, order: str, as_of: Instant | None) -> list[dict[str, Any]]:
     return [
         {"at": format_instant(each.at), "who": each.who, "note": each.reason}
-        for each in await notes_of(view.context, order)
+        for each in await order_notes.notes_of(view.context, order)
         if as_of is None or each.at <= as_of
     ]
 
@@ -185,7 +260,9 @@ async def _notifications(view: View, order: str, as_of: Instant | None) -> list[
             "tries": each.tries,
             "problem": each.problem,
         }
-        for each in await list_notifications(view.context, state=None, limit=ROWS, order=order)
+        for each in await notify_shop.list_notifications(
+            view.context, state=None, limit=ROWS, order=order
+        )
         if as_of is None or each.published_at <= as_of
     ]
 
@@ -229,3 +306,72 @@ def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
 
 def _amount(like: dict[str, str], value: Decimal) -> dict[str, str] | None:
     return {"amount": str(value), "currency": like["currency"]} if value > 0 else None
+
+
+# --- deliveries -----------------------------------------------------------------------------------
+
+
+def _arrival(entry: Any) -> dict[str, Any]:
+    return delivery_log.listed_delivery(entry) | {"sentence": SENTENCES[entry.verdict]}
+
+
+async def deliveries_document(view: View) -> Document:
+    """GET /deliveries?verdict=&source=&before="""
+    refused = view.person.may_read("refused_deliveries")
+    verdicts = delivery_log.VERDICTS if refused else delivery_log.VERDICTS[:4]
+    verdict, source = view.choice("verdict", verdicts), view.word("source")
+    found = await delivery_log.list_deliveries(
+        view.context,
+        verdict=verdict,
+        source=source,
+        before=view.word("before"),
+        limit=ROWS,
+        refused=refused,
+    )
+    return {
+        "filters": {"verdict": verdict, "source": source, "before": view.word("before")},
+        "verdicts": list(verdicts),
+        "sources": sorted(view.console.sources),
+        "deliveries": [_arrival(each) for each in found],
+        "next": found[-1].delivery_id if len(found) == ROWS else None,
+    }
+
+
+async def delivery_document(view: View) -> Document:
+    """GET /deliveries/{delivery}. Who looks at a refused one is in the trail."""
+    entry = await delivery_log.show_delivery(view.context, view.subject)
+    refused = delivery_log.is_refused(entry)
+    if refused:
+        if not view.person.may_read("refused_deliveries"):
+            raise NotFoundError(f"there is no delivery {view.subject!r}")
+        await delivery_log.note_reading(view.context, entry, by=view.person.name)
+    order = await delivery_log.order_of(view.context, entry)
+    phones, headers = await delivery_log.masked_parts(
+        view.context, entry, sources=view.console.sources
+    )
+    pairs = [line.partition(": ") for line in headers]
+    return _arrival(entry) | {
+        "order": order,
+        "nameless": delivery_log.is_nameless(entry, order),
+        "refused": refused,
+        "problem": entry.problem,
+        "digest": entry.digest,
+        "phone": ", ".join(phones) or None,
+        "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),
+        "headers": [{"name": name, "value": value} for name, _, value in pairs],
+        "doctor": await _doctor(view) if refused else None,
+    }
+
+
+async def _doctor(view: View) -> dict[str, Any]:
+    """Which known mistakes would explain the refusal; why none could be tried, where none could."""
+    try:
+        found = await diagnose_delivery(view.context, view.subject, accounts=view.console.accounts)
+    except (UsageError, NotFoundError) as error:
+        return {"mistakes": [], "untried": str(error)}
+    return {
+        "mistakes": [
+            {"mistake": each.mistake, "sentence": each.sentence} for each in found.diagnoses
+        ],
+        "untried": None,
+    }

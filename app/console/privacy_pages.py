@@ -20,9 +20,7 @@ from app.console.proposals_pages import proposed
 from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
-from app.privacy.erase import ErasureRequest
-from app.privacy.erase_finding import Erasure
-from app.privacy.replay_erasures import journal_state
+from app.privacy import erase, erase_finding, replay_erasures
 from reconcile.instants import format_instant
 
 KEPT_SHOWN: Final = 20
@@ -31,7 +29,7 @@ KEPT_SHOWN: Final = 20
 
 async def privacy_document(view: View) -> Document:
     """GET /privacy"""
-    journal = await journal_state(view.context)
+    journal = await replay_erasures.journal_state(view.context)
     found = await trail(view.context, action="erased", before=AFTER_ALL, limit=ROWS)
     return {
         "journal": {
@@ -56,10 +54,10 @@ async def privacy_document(view: View) -> Document:
     }
 
 
-def _asked(view: View, subject: str, *, reason: str = "") -> ErasureRequest:
+def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureRequest:
     """An order's reference is taken for one only where it is said to be one."""
     is_order = view.given.get("what", view.word("what") or "phone") == "order"
-    return ErasureRequest(
+    return erase.ErasureRequest(
         phone=None if is_order else subject,
         order=subject if is_order else None,
         reason=reason,
@@ -157,7 +155,7 @@ async def _look(view: View, subject: str, *, looks: bool) -> Asked:
     )
 
 
-def _told(found: Erasure, deed: str) -> tuple[str, ...]:
+def _told(found: erase_finding.Erasure, deed: str) -> tuple[str, ...]:
     counts = found.counts()
     lines = [
         f"Bodies and headers of {counted(counts['deliveries'], 'delivery', 'deliveries')} of "

@@ -1,23 +1,27 @@
-"""Pages of the service itself: notifications, the audit trail, the log, people, tokens, go-live."""
+"""Pages of the service itself: notifications, the audit trail, the log, people, tokens, go-live.
+
+From them the shop is told again, the log verified, somebody invited or disabled, sessions ended, a
+token revoked, an item of the go-live checklist signed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from hmac import compare_digest
 from typing import Any, Final
+from urllib.parse import urlencode
 
-from app.access.operators import AFTER_ALL, MAY, trail
-from app.access.sessions import sign_in_states
-from app.access.tokens import known_tokens
-from app.console.jobs import Checked
-from app.console.view import ROWS, Document, View
+from app.access import operators, sessions, tokens
+from app.console.view import ROWS, ActionResult, Asked, Checked, Document, Field, View
 from app.console.words import ACTIONS, NOTIFICATIONS
-from app.core.errors import NotFoundError
+from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document
-from app.evidence.prove_sealed import newest_checkpoint
-from app.evidence.seal import fingerprint_of, known_log
-from app.evidence.witnesses import witness_document
-from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist
+from app.core.text import counted
+from app.evidence import prove_sealed, seal, witnesses
+from app.evidence.verify_log import verify_log
+from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist, note_checks, sign
 from app.monitoring.health import overview
-from app.orders.notify_shop import STATES, list_notifications
+from app.orders.notify_shop import STATES, list_notifications, redeliver
 from reconcile.instants import Instant, format_instant
 
 SIGNED: Final = (*REHEARSED, *STATED)
@@ -87,19 +91,19 @@ async def notifications_document(view: View) -> Document:
 async def audit_document(view: View) -> Document:
     """GET /audit?who=&action=&subject=&before="""
     who, subject = view.word("who"), view.word("subject")
-    action, before = view.choice("action", tuple(MAY)), view.number("before")
-    found = await trail(
+    action, before = view.choice("action", tuple(operators.MAY)), view.number("before")
+    found = await operators.trail(
         view.context,
         who=who,
         action=action,
         subject=subject,
-        before=before or AFTER_ALL,
+        before=before or operators.AFTER_ALL,
         limit=ROWS,
     )
     return {
         "filters": {"who": who, "action": action, "subject": subject},
         "before": before,
-        "actions": list(MAY),
+        "actions": list(operators.MAY),
         "entries": [
             {
                 "number": each.number,
@@ -126,9 +130,9 @@ async def audit_document(view: View) -> Document:
 async def log_document(view: View) -> Document:
     """GET /log"""
     sealed, unsealed = (await overview(view.context)).sealed
-    known = await known_log(view.context)
+    known = await seal.known_log(view.context)
     try:
-        newest = await newest_checkpoint(view.context)
+        newest = await prove_sealed.newest_checkpoint(view.context)
     except NotFoundError:
         newest = None
     return {
@@ -138,13 +142,13 @@ async def log_document(view: View) -> Document:
         "signing_keys": []
         if known is None
         else [
-            {"key": public, "fingerprint": fingerprint_of(public), "in_force": place == 0}
+            {"key": public, "fingerprint": seal.fingerprint_of(public), "in_force": place == 0}
             for place, public in enumerate(reversed(known.keys))
         ],
         "checkpoint": None
         if newest is None
         else {"size": newest.size, "at": format_instant(newest.at), "note": newest.note},
-        **await witness_document(view.context, view.console.watched.witnesses),
+        **await witnesses.witness_document(view.context, view.console.watched.witnesses),
     }
 
 
@@ -163,7 +167,7 @@ async def people_document(view: View) -> Document:
                 "sessions": each.sessions,
                 "used_at": _said(each.used_at),
             }
-            for each in await sign_in_states(view.context)
+            for each in await sessions.sign_in_states(view.context)
         ]
     }
 
@@ -182,7 +186,7 @@ async def tokens_document(view: View) -> Document:
                 "created_at": format_instant(each.created_at),
                 "revoked_at": _said(each.revoked_at),
             }
-            for each in await known_tokens(view.context)
+            for each in await tokens.known_tokens(view.context)
         ]
     }
 
@@ -212,3 +216,395 @@ async def golive_document(view: View) -> Document:
             for each in sorted(items, key=lambda each: ITEMS.index(each.item))
         ],
     }
+
+
+# --- what is done from them -----------------------------------------------------------------------
+
+
+async def ask_redeliver(view: View) -> Asked:
+    """Which notification it is, and what became of it."""
+    number = view.number("number")
+    if number is None:
+        raise UsageError("number: say which")
+    found = await list_notifications(view.context, state=None, before=number + 1, limit=1)
+    if not found or found[0].seq != number:
+        return Asked(
+            subject=f"number {number}",
+            lines=("The shop was never to be told of anything under this number.",),
+            back="/notifications",
+            ready=False,
+        )
+    row = notification_row(found[0])
+    return Asked(
+        subject=f"number {number}, order {row['order']}",
+        lines=(
+            f"It says: {row['outcome'].replace('_', ' ')}. {row['sentence']} "
+            f"{counted(row['tries'], 'try', 'tries')} so far.",
+            "It is sent once more with the id that it had, and has three more days to be taken. A "
+            "shop that follows the rules knows the id, and does nothing twice.",
+        ),
+        back="/notifications",
+    )
+
+
+async def do_redeliver(view: View, reason: str) -> str:
+    """Send it again."""
+    number = view.number("number")
+    assert number is not None
+    await redeliver(view.context, [number], by=view.person.name, why=reason)
+    return "/notifications"
+
+
+MOST_AGAIN: Final = 1_000
+"""Notifications that are sent again at once from a page; the command takes any number."""
+
+
+async def _untaken(view: View) -> list[int]:
+    """The numbers of the list that the form is of: of a state, or an order's."""
+    chosen, order = view.choice("state", STATES), view.word("order")
+    state = next((each for each in STATES if each == chosen), None)
+    if state is None and order is None:
+        raise UsageError("state or order: say of which list")
+    found = await list_notifications(view.context, state=state, order=order, limit=MOST_AGAIN + 1)
+    return [each.seq for each in found]
+
+
+async def ask_redeliver_all(view: View) -> Asked:
+    """How many would be sent."""
+    found = await _untaken(view)
+    query = urlencode({k: v for k in ("state", "order") if (v := view.word(k))})
+    back, ready = f"/notifications?{query}", 0 < len(found) <= MOST_AGAIN
+    if len(found) > MOST_AGAIN:
+        line = (
+            f"There are more than {MOST_AGAIN:,}. Find out first why the shop takes none; then "
+            "whoever owns the machine sends all: tallyhook notifications redeliver"
+        )
+    elif not found:
+        line = "There is none to send."
+    else:
+        line = (
+            f"{counted(len(found), 'notification')} of this list "
+            f"{'is' if len(found) == 1 else 'are'} sent once more, each with the id that it had, "
+            "and has three more days to be taken. A shop that follows the rules knows the ids, and "
+            "does nothing twice."
+        )
+    sealed = Field(name="seen", label="What was shown", kind="hidden", value=_numbers(found))
+    return Asked(
+        subject=counted(len(found[:MOST_AGAIN]), "notification"),
+        lines=(line,),
+        back=back,
+        ready=ready,
+        fields=(sealed,),
+    )
+
+
+def _numbers(found: list[int]) -> str:
+    return hashlib.sha256(" ".join(map(str, found)).encode()).hexdigest()
+
+
+async def do_redeliver_all(view: View, reason: str) -> str:
+    """Send them again: those that were shown, or none."""
+    found = await _untaken(view)
+    seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
+    if len(found) > MOST_AGAIN or not seen:
+        raise UsageError("the list has changed since it was shown: look at it again")
+    await redeliver(view.context, found, by=view.person.name, why=reason)
+    return "/notifications"
+
+
+async def ask_rotate(view: View) -> Asked:
+    """What a new key changes."""
+    return Asked(
+        subject="the key that signs the log",
+        lines=(
+            "Checkpoints and bundles are signed with a new key from now on. The old one signs that "
+            "the new one follows it, and its file is kept beside the new one; what it has signed "
+            "stays good.",
+            "Those who check evidence need the new public key, by a way of its own: the page Log "
+            "shows its fingerprint.",
+            "A service that runs signs with the old key until it is restarted: have it restarted "
+            "right afterwards. It cannot be taken back; another key may follow.",
+        ),
+        back="/log",
+        reason=False,
+        password=True,
+    )
+
+
+async def do_rotate(view: View, reason: str) -> ActionResult:
+    """Begin it."""
+    try:
+        fingerprint = await view.console.rotate_key(view.person.name)
+    except ConfigurationError as error:
+        raise UsageError("; ".join(error.problems)) from None
+    return ActionResult(
+        title="A new key signs from now on",
+        lines=(
+            f"Its fingerprint is {fingerprint}. `tallyhook log key` on the machine shows it in the "
+            "forms that others need; have its file backed up with the old one's.",
+            "Have the service restarted now: until then it signs with the old key.",
+        ),
+        back="/log",
+    )
+
+
+async def ask_verify(view: View) -> Asked:
+    """What is recomputed."""
+    return Asked(
+        subject="the log",
+        lines=(
+            "Leaves are recomputed from rows, hashes from leaves and heads from hashes, and every "
+            "signature is checked. Nothing is changed.",
+            "With a million deliveries it takes some minutes; leave this page open until it "
+            "answers.",
+        ),
+        back="/log",
+        reason=False,
+    )
+
+
+async def do_verify(view: View, reason: str) -> ActionResult:
+    """Recompute it, and say what does not fit."""
+    try:
+        found = await verify_log(view.context, progress=lambda _done, _of: None)
+    except NotFoundError:
+        raise UsageError("nothing is sealed yet: the service seals what waits by itself") from None
+    verdict = "Something does not fit" if found.found else "The log fits"
+    advice = ("Keep this machine as it is, and find out who changed what.",) if found.found else ()
+    return ActionResult(
+        title=verdict, lines=(found.sentence(), *found.problems, *advice), back="/log"
+    )
+
+
+async def ask_invite(view: View) -> Asked:
+    """Who is invited, and as what."""
+    name = view.word("operator") or ""
+    known = {each.name: each for each in await operators.known_operators(view.context)}
+    role = known[name].role if name in known else "support"
+    return Asked(
+        subject=name or "a person",
+        lines=(
+            "You get a link, shown once. With it they set their password, and, as finance or "
+            "admin, a one-time code. It is good for 24 hours and one use.",
+            "Whoever has the link can be them: hand it over by a way of its own. For who has a "
+            "password it is the way to set a new one.",
+        ),
+        back="/people",
+        reason=False,
+        fields=(
+            Field(name="name", label="Name", value=name, hint="As the audit trail shall show it."),
+            Field(
+                name="role",
+                label="Role",
+                choices=tuple((each, each) for each in operators.ROLES),
+                value=role,
+            ),
+        ),
+    )
+
+
+async def do_invite(view: View, reason: str) -> ActionResult:
+    """Make the link, and show it this once."""
+    chosen = view.given.get("role")
+    role = next((each for each in operators.ROLES if each == chosen), None)
+    if role is None:
+        raise UsageError(f"role is one of: {', '.join(operators.ROLES)}")
+    name = view.given.get("name", "")
+    token = await sessions.invite_operator(view.context, name=name, role=role, by=view.person.name)
+    return ActionResult(
+        title=f"{name} is invited",
+        lines=(
+            f"{name} opens this within 24 hours, once. It is not shown again; another invitation "
+            "ends it.",
+        ),
+        secret=f"{view.console.origin}/invite#{token}",
+        back="/people",
+    )
+
+
+async def _operator(view: View) -> str:
+    name = view.needed("operator")
+    if name not in {each.name for each in await operators.known_operators(view.context)}:
+        raise NotFoundError(f"there is no operator named {name}")
+    return name
+
+
+async def ask_disable(view: View) -> Asked:
+    """Who may do nothing any more."""
+    name = await _operator(view)
+    return Asked(
+        subject=name,
+        lines=(
+            f"{name} may do nothing any more, from this moment on: all their sessions end, and "
+            "they cannot sign in again.",
+            "The trail keeps the name, and it is never given to another person. It cannot be taken "
+            "back.",
+        ),
+        back="/people",
+        reason=False,
+    )
+
+
+async def do_disable(view: View, reason: str) -> str:
+    """Let them do nothing any more."""
+    await operators.retire_operator(view.context, name=await _operator(view), by=view.person.name)
+    return "/people"
+
+
+async def ask_end_sessions(view: View) -> Asked:
+    """Whose sessions end."""
+    name = await _operator(view)
+    return Asked(
+        subject=name,
+        lines=(
+            f"All sessions of {name} end, on every device. They may sign in again at once: to "
+            "prevent that, disable them."
+            + (" This is you: you are sent to sign in." if name == view.person.name else ""),
+        ),
+        back="/people",
+    )
+
+
+async def do_end_sessions(view: View, reason: str) -> str:
+    """End them."""
+    name = await _operator(view)
+    await sessions.end_sessions(view.context, name=name, by=view.person.name, reason=reason)
+    return "/people"
+
+
+async def ask_add_token(view: View) -> Asked:
+    """Which program, and what it may."""
+    return Asked(
+        subject="a program",
+        lines=(
+            "You get a token, shown once. Whoever has it may do with the API what it is for.",
+            "read: orders and the outcome feed. orders: tell of orders. checkout: start payments. "
+            "finance: reports. evidence: bundles.",
+        ),
+        back="/tokens",
+        reason=False,
+        fields=(
+            Field(name="name", label="Name", hint="Of the program, such as shop."),
+            *(
+                Field(
+                    name=scope,
+                    label=f"It may: {scope}",
+                    choices=(("yes", "yes"), ("", "no")),
+                    value="yes" if scope in tokens.UNNAMED else "",
+                )
+                for scope in tokens.TOKEN_SCOPES
+            ),
+            Field(
+                name="until",
+                label="Until",
+                hint="A moment, or a length of time such as 90d or 12h; nothing: without an end.",
+                required=False,
+            ),
+        ),
+    )
+
+
+async def do_add_token(view: View, reason: str) -> ActionResult:
+    """Make it, and show it this once."""
+    name = view.given.get("name", "")
+    scopes = [scope for scope in tokens.TOKEN_SCOPES if view.given.get(scope) == "yes"]
+    if not scopes:
+        raise UsageError("a token is for something: choose what it may")
+    until = view.given.get("until", "").strip() or None
+    token = await tokens.issue_token(
+        view.context, name=name, scopes=scopes, until=until, by=view.person.name
+    )
+    return ActionResult(
+        title=f"The token of {name}",
+        lines=(
+            f"It is for: {', '.join(scopes)}. Keep it now: it is not shown again.",
+            "The program sends it as Authorization: Bearer, and this token.",
+        ),
+        secret=token,
+        back="/tokens",
+    )
+
+
+async def ask_revoke(view: View) -> Asked:
+    """Which token is good for nothing any more."""
+    name = view.needed("token")
+    found = next(
+        (each for each in await tokens.known_tokens(view.context) if each.name == name), None
+    )
+    if found is None:
+        raise NotFoundError(f"there is no token named {name}")
+    gone = found.revoked_at
+    return Asked(
+        subject=name,
+        lines=(
+            f"It is for: {', '.join(found.scopes)}.",
+            "The next request with it is refused; its program needs a new one first, if it shall "
+            "go on. It cannot be taken back."
+            if gone is None
+            else f"It was revoked at {format_instant(gone)}.",
+        ),
+        back="/tokens",
+        ready=gone is None,
+        reason=False,
+    )
+
+
+async def do_revoke(view: View, reason: str) -> str:
+    """Revoke it."""
+    await tokens.withdraw_token(view.context, name=view.needed("token"), by=view.person.name)
+    return "/tokens"
+
+
+async def ask_checks(view: View) -> Asked:
+    """What is looked at, and what is sent."""
+    return Asked(
+        subject="Going live",
+        lines=(
+            "They look at the configuration, keys, clock, database, disk and certificates, as the "
+            "commands `tallyhook doctor` and `tallyhook golive` do.",
+            "They ask the provider and the shop whether they answer, and send your own public "
+            "address requests that are wrong, and one that is right, to see that only that one is "
+            "taken. No order changes, and no money moves.",
+        ),
+        back="/golive",
+        reason=False,
+    )
+
+
+async def do_checks(view: View, reason: str) -> str:
+    """Have them run, and wait a little."""
+    jobs, by = view.console.jobs, view.person.name
+    await note_checks(view.context, by=by)
+    await jobs.wait(jobs.begin("checks", "golive", by=by, work=view.console.work.check))
+    return "/golive"
+
+
+async def ask_sign(view: View) -> Asked:
+    """What is stated."""
+    item = view.choice("item", ITEMS)
+    if item is None:
+        raise UsageError("item: say which")
+    told = {**REHEARSED, **STATED}.get(item)
+    if told is None:
+        found = last_checks(view)
+        checked = () if found is None else found.checklist
+        told = next((e.sentence for e in checked if (e.item, e.state) == (item, "to_sign")), None)
+    if told is None:
+        raise UsageError(
+            "this is checked, and nobody states it unless the checks ask for that: run them first"
+        )
+    return Asked(
+        subject=ITEM_TITLES[item],
+        lines=(
+            f"You state, in your name: {told.removesuffix('.')}.",
+            "Statements are added, and never changed.",
+        ),
+        back="/golive",
+        why="What you state, and where it is kept",
+    )
+
+
+async def do_sign(view: View, reason: str) -> str:
+    """State it by name."""
+    await sign(view.context, view.needed("item"), by=view.person.name, note=reason)
+    return "/golive"

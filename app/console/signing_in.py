@@ -16,21 +16,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.access.credentials import PASSWORD_MIN, totp_address
-from app.access.operators import Proven
-from app.access.sessions import (
-    LONGEST,
-    LinkRefused,
-    SignInRefused,
-    accept_invitation,
-    confirmed,
-    enter_demo,
-    note_failure,
-    read_link,
-    session_of,
-    sign_in,
-    sign_out,
-)
+from app.access import credentials, operators, sessions
 from app.console.pages import Pages
 from app.console.security import RateLimiter, network_of
 from app.console.view import Console, Person
@@ -100,8 +86,8 @@ class SigningIn:
         token = request.cookies.get(self._console.cookie, "")
         if not token:
             return None
-        found = await session_of(self._console.context, token)
-        return None if found is None else Person(name=Proven(found.name), role=found.role)
+        found = await sessions.session_of(self._console.context, token)
+        return None if found is None else Person(name=operators.Proven(found.name), role=found.role)
 
     def _may_try(self, request: Request, name: str | None = None) -> bool:
         client = network_of(request.client.host if request.client else "")
@@ -113,7 +99,7 @@ class SigningIn:
         answer.set_cookie(
             self._console.cookie,
             token,
-            max_age=LONGEST // SECOND,
+            max_age=sessions.LONGEST // SECOND,
             path="/",
             secure=self._console.secure,
             httponly=True,
@@ -128,7 +114,7 @@ class SigningIn:
 
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Whether who is signed in has given their password once more, within the tries."""
-        fits = self._may_try(request, person.name) and await confirmed(
+        fits = self._may_try(request, person.name) and await sessions.confirmed(
             self._console.context, name=person.name, password=password
         )
         if not fits:
@@ -139,7 +125,7 @@ class SigningIn:
         """In the trail, once in a while. name: whose session it is; None: nobody's."""
         network = network_of(request.client.host if request.client else "")
         if self._noted.take(network if name is None else f"{network} {name}"):
-            await note_failure(self._console.context, name=name)
+            await sessions.note_failure(self._console.context, name=name)
 
     async def sign_in(self, request: Request) -> Response:
         """GET and POST /sign-in"""
@@ -152,14 +138,14 @@ class SigningIn:
         name = form.get("name", "").strip()
         try:
             if not self._may_try(request, name):
-                raise SignInRefused
-            token = await sign_in(
+                raise sessions.SignInRefused
+            token = await sessions.sign_in(
                 self._console.context,
                 name=name,
                 password=form.get("password", ""),
                 code=form.get("code", ""),
             )
-        except SignInRefused as error:
+        except sessions.SignInRefused as error:
             await self._note_failure(request)
             return self._form(
                 "sign_in.html", title="Sign in", status=403, next=where, problem=str(error)
@@ -168,7 +154,9 @@ class SigningIn:
 
     async def sign_out(self, request: Request) -> Response:
         """POST /sign-out"""
-        await sign_out(self._console.context, request.cookies.get(self._console.cookie, ""))
+        await sessions.sign_out(
+            self._console.context, request.cookies.get(self._console.cookie, "")
+        )
         answer = RedirectResponse("/sign-in", status_code=303)
         answer.delete_cookie(
             self._console.cookie, path="/", secure=self._console.secure, httponly=True
@@ -184,9 +172,9 @@ class SigningIn:
         token = (await form_of(request)).get("token", "").strip()
         try:
             if not self._may_try(request):
-                raise LinkRefused
-            return self._begun(await enter_demo(self._console.context, token), "/")
-        except LinkRefused as error:
+                raise sessions.LinkRefused
+            return self._begun(await sessions.enter_demo(self._console.context, token), "/")
+        except sessions.LinkRefused as error:
             return self._form(
                 "link.html", title="Open the demo", status=403, to="/enter", problem=str(error)
             )
@@ -199,15 +187,15 @@ class SigningIn:
         token = form.get("token", "").strip()
         try:
             if not self._may_try(request):
-                raise LinkRefused
-            link = await read_link(self._console.context, token, kind="invite")
+                raise sessions.LinkRefused
+            link = await sessions.read_link(self._console.context, token, kind="invite")
             problem = None
             if "password" in form:
                 if form["password"] != form.get("again"):
                     problem = "The two passwords are not the same."
                 else:
                     try:
-                        begun = await accept_invitation(
+                        begun = await sessions.accept_invitation(
                             self._console.context,
                             token,
                             password=form["password"],
@@ -216,7 +204,7 @@ class SigningIn:
                         return self._begun(begun, "/")
                     except UsageError as error:
                         problem = str(error)
-        except LinkRefused as error:
+        except sessions.LinkRefused as error:
             return self._form(
                 "link.html", title="Your invitation", status=403, to="/invite", problem=str(error)
             )
@@ -228,7 +216,11 @@ class SigningIn:
             name=link.name,
             token=token,
             totp=link.totp,
-            totp_address=None if link.totp is None else totp_address(link.totp, link.name),
-            qr_code=None if link.totp is None else qr_code(totp_address(link.totp, link.name)),
-            least=PASSWORD_MIN,
+            totp_address=None
+            if link.totp is None
+            else credentials.totp_address(link.totp, link.name),
+            qr_code=None
+            if link.totp is None
+            else qr_code(credentials.totp_address(link.totp, link.name)),
+            least=credentials.PASSWORD_MIN,
         )

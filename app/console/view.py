@@ -1,4 +1,5 @@
-"""What a page is, what it is given, and what an action is.
+"""What a page is, what it is given, and what an action is; and what jobs do (`app.core.jobs`): what
+reads everything, in another process.
 
 A page is data: an address, who may read it, a function that makes a document of JSON values, and a
 template that shows the document. So the page equals its `.json`, and its `.csv` is one list of it.
@@ -19,14 +20,19 @@ from starlette.responses import Response
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role, last_done
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
-from app.console.jobs import JobKind, Work
 from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
 from app.core.schedule import Entry
 from app.evidence.bundle import Built, BundleRequest
 from app.evidence.dispute_case import Case, CaseRequest
-from app.evidence.letter_forms import LetterForm
+from app.evidence.dispute_letter import LetterForm
+from app.finance.bank_match import BookedPage
+from app.finance.imports import Imported, ImportKind, ImportRequest
+from app.finance.reconcile_period import RunRequest
+from app.finance.reports.render import ReportFormat
+from app.finance.withdraw_import import Foreseen
+from app.golive.golive import ChecklistItem
 from app.monitoring.watchdog import Watched
 from app.privacy.erase import ErasureRequest
 from app.privacy.erase_finding import Erasure
@@ -34,6 +40,66 @@ from app.providers.doctor import Account
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, parse_instant
+from reconcile.reporting.closing import Blocker
+from reconcile.reporting.report import Scope
+
+# --- what a console's jobs do ---------------------------------------------------------------------
+
+JobKind = Literal[
+    "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve",
+    "checks",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What the checks before going live have found.
+
+    doctor     the rows of `tallyhook doctor --format json`
+    checklist  the items of the checklist that a program can check, unsigned
+    """
+
+    doctor: list[dict[str, Any]]
+    checklist: list[ChecklistItem]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What jobs do; each is done in a process of its own where the console is a real one.
+
+    reconcile    (what, by whom, why) → the run's number
+    preview      (rules) → `RulesPreview.document`. Raises UsageError with every mistake in them:
+                 reading some takes long
+    save_rules   (rules, by whom, why) → the proposal, where the rules in force let nobody change
+                 them alone; None: they are in force
+    import_file  (kind, request, source) → what became of the file
+    close        (month, by whom, why) → the proposal, where the rules let nobody close alone; None:
+                 it is closed. Raises UsageError with everything that is against it
+    against      (month, by whom) → what is against closing it; nothing is written
+    booked       (where they stand, lines left out, lines at most) → bank lines with their match
+    withdrawable  (import, kind, by whom) → what taking it back would do
+    withdraw     (import, kind, by whom, why, mark of what was seen) → the proposal, where its money
+                 is above what one person may accept; None: it is taken back
+    approve      (proposal, by whom, why), for what takes long
+    report       (of what, format) → a report's bytes. Raises UsageError where it cannot be made
+    check        () → what the checks before going live find
+    """
+
+    reconcile: Callable[[RunRequest, str, str], Awaitable[int]]
+    preview: Callable[[str], Awaitable[dict[str, Any]]]
+    save_rules: Callable[[str, str, str], Awaitable[Proposal | None]]
+    import_file: Callable[[ImportKind, ImportRequest, str], Awaitable[Imported]]
+    close: Callable[[str, str, str], Awaitable[Proposal | None]]
+    against: Callable[[str, str], Awaitable[tuple[Blocker, ...]]]
+    booked: Callable[[str | None, int, int], Awaitable[BookedPage]]
+    withdrawable: Callable[[int, ImportKind, str], Awaitable[Foreseen]]
+    withdraw: Callable[[int, ImportKind, str, str, str], Awaitable[Proposal | None]]
+    approve: Callable[[str, str, str], Awaitable[None]]
+    report: Callable[[Scope, ReportFormat], Awaitable[bytes]]
+    check: Callable[[], Awaitable[Checked]]
+
+
+# --- pages and acts -------------------------------------------------------------------------------
 
 ROWS: Final = 50
 """Rows of a listing's page; a page of them stays under 50 KB."""

@@ -15,8 +15,7 @@ from markupsafe import Markup, escape
 
 from app.access.operators import Action
 from app.console.view import FORMS
-from app.core.local_times import local_pieces
-from app.core.zones import wall_clock
+from app.core.zones import local_pieces, wall_clock
 from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BreakCause
 from reconcile.matching.control import Bucket, Side

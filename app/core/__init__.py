@@ -9,7 +9,6 @@ __all__ = (
     "http",
     "ids",
     "jobs",
-    "local_times",
     "logs",
     "mail",
     "masking",

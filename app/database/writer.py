@@ -18,10 +18,8 @@ import anyio
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.database import postgresql
+from app.database import faults, locks, postgresql
 from app.database.engine import PATIENT
-from app.database.faults import as_store_error, driver_errors
-from app.database.locks import WriteLock
 from app.database.statements import (
     Plain,
     PlainConnection,
@@ -223,7 +221,7 @@ class Writer:
         self,
         engine: AsyncEngine,
         *,
-        lock: WriteLock | None,
+        lock: locks.WriteLock | None,
         log: LogLength | None,
         place: Place | None,
         space: Space,
@@ -291,7 +289,7 @@ class Writer:
                     yield connection
                     self.check_place()
                     await self._fold_long_log(connection)
-                except driver_errors() as error:
+                except faults.driver_errors() as error:
                     meaning = self.judged(error)
                     if isinstance(meaning, StoreUnavailable):
                         await self._give_up_connection()
@@ -366,7 +364,7 @@ class Writer:
             return
         try:
             await _fold(connection, mode)
-        except driver_errors() as error:
+        except faults.driver_errors() as error:
             meaning = self.judged(error)
             if not isinstance(meaning, StoreUnavailable):
                 raise meaning from error
@@ -416,7 +414,7 @@ class Writer:
         """What a driver's error means to callers. A fatal one, met by a reader too, stops all."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
-        meaning = as_store_error(error)
+        meaning = faults.as_store_error(error)
         if meaning is None:
             return error
         if isinstance(meaning, StorePoisoned):

@@ -24,17 +24,7 @@ from app.core.ids import new_id, new_salts
 from app.core.masking import masked_words
 from app.core.text import counted, printable
 from app.database.engine import Connection
-from app.evidence.attachment_store import (
-    About,
-    AttachmentRecord,
-    add_attachment,
-    attached_bytes,
-    attachment_named,
-    attachments_of_order,
-    attachments_of_subject,
-    let_attachments_go,
-    order_of_break,
-)
+from app.evidence import attachment_store
 from app.orders.customers import checked_reason
 from app.orders.read_orders import explain_order
 from app.receiving.context import AppContext
@@ -107,7 +97,7 @@ class AttachRequest:
     note  what is said of it
     """
 
-    about: About
+    about: attachment_store.About
     subject: str
     name: str
     content: bytes = field(repr=False)
@@ -123,7 +113,7 @@ class Attachment:
     """One attachment, told to who may see it. `name`, `note`, `carrier` and `tracking` are empty
     once it is gone."""
 
-    record: AttachmentRecord
+    record: attachment_store.AttachmentRecord
     name: str = ""
     note: str = ""
     carrier: str = ""
@@ -157,7 +147,7 @@ class Attachment:
         }
 
 
-def attachment_of(record: AttachmentRecord) -> Attachment:
+def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
     """A row with what stands in its details."""
     said = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
@@ -224,7 +214,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
         audit_number = await note_in_trail(
             connection, who, action="attached", subject=asked.subject, at=now, facts=facts
         )
-        record = AttachmentRecord(
+        record = attachment_store.AttachmentRecord(
             attachment_id=name,
             about=asked.about,
             subject=asked.subject,
@@ -238,7 +228,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
             audit_number=audit_number,
             details=details,
         )
-        await add_attachment(connection, record, asked.content)
+        await attachment_store.add_attachment(connection, record, asked.content)
     return attachment_of(record)
 
 
@@ -296,7 +286,7 @@ async def _order_of(context: AppContext, asked: AttachRequest) -> str:
         await explain_order(context, asked.subject)
         return asked.subject
     async with context.store.reading() as connection:
-        order = await order_of_break(connection, asked.subject)
+        order = await attachment_store.order_of_break(connection, asked.subject)
     if order is None:
         raise NotFoundError(f"no break {asked.subject} lives: `tallyhook breaks list` shows them")
     return order
@@ -305,7 +295,9 @@ async def _order_of(context: AppContext, asked: AttachRequest) -> str:
 async def _check_room(connection: Connection, asked: AttachRequest, sha256: str) -> None:
     there = [
         each
-        for each in await attachments_of_subject(connection, asked.about, asked.subject)
+        for each in await attachment_store.attachments_of_subject(
+            connection, asked.about, asked.subject
+        )
         if each.gone_at is None
     ]
     for each in there:
@@ -323,9 +315,9 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
         )
 
 
-async def _standing(connection: Connection, name: str) -> AttachmentRecord:
+async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
     """One that is there. Raises NotFoundError for none, UsageError for one that is gone."""
-    found = await attachment_named(connection, name)
+    found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
             f"there is no attachment {name!r}: `tallyhook evidence attachments` lists an order's"
@@ -350,8 +342,8 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
             connection, who, action="detached", subject=found.subject, at=now, reason=said,
             facts={"attachment": name, "sha256": found.sha256},
         )  # fmt: skip
-        await let_attachments_go(connection, [name], now=now)
-        gone = await attachment_named(connection, name)
+        await attachment_store.let_attachments_go(connection, [name], now=now)
+        gone = await attachment_store.attachment_named(connection, name)
     assert gone is not None
     return attachment_of(gone)
 
@@ -363,11 +355,11 @@ async def attachments_of(
     no such order or break."""
     async with context.store.reading() as connection:
         if break_ is not None:
-            if await order_of_break(connection, break_) is None:
+            if await attachment_store.order_of_break(connection, break_) is None:
                 raise NotFoundError(f"no break {break_} lives")
-            found = await attachments_of_subject(connection, "break", break_)
+            found = await attachment_store.attachments_of_subject(connection, "break", break_)
         else:
-            found = await attachments_of_order(connection, order or "")
+            found = await attachment_store.attachments_of_order(connection, order or "")
     if order is not None and not found:
         await explain_order(context, order)
     return [attachment_of(each) for each in found]
@@ -378,9 +370,9 @@ def listing(attachments: Iterable[Attachment]) -> dict[str, Any]:
     return {"attachments": [each.document() for each in attachments]}
 
 
-async def bytes_of(connection: Connection, record: AttachmentRecord) -> bytes:
+async def bytes_of(connection: Connection, record: attachment_store.AttachmentRecord) -> bytes:
     """The bytes of one that is there. Raises UsageError where they are not those of its digest."""
-    body = await attached_bytes(connection, record.sha256)
+    body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(
             f"the bytes of {record.attachment_id} are not those that were attached: "

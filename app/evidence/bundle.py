@@ -12,7 +12,7 @@ from typing import Any, Final
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import UsageError
 from app.core.text import counted
-from app.evidence import keys
+from app.evidence import keys, letter, rendering, seal, verify
 from app.evidence.attachments import ENDINGS
 from app.evidence.gather_evidence import (
     AttachedFile,
@@ -21,20 +21,6 @@ from app.evidence.gather_evidence import (
     Proven,
     Providers,
     gather_dossier,
-)
-from app.evidence.keys import EvidenceKey
-from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
-from app.evidence.letter_times import TIMES, letter_zone
-from app.evidence.rendering import program, release, rendered_files
-from app.evidence.seal import CheckpointSigner, seal_all
-from app.evidence.verify import (
-    FORMAT,
-    MANIFEST,
-    MAX_BYTES,
-    MAX_MEMBERS,
-    SEALED_WITHIN_S,
-    SIGNATURE,
-    pack,
 )
 from app.evidence.witnesses import Witnesses
 from app.orders.customers import checked_reason
@@ -70,7 +56,7 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
         _add_delivery(files, delivery, dossier)
     facts = _letter_facts(dossier, key)
     files.shown |= {
-        **rendered_files(ledger, facts),
+        **rendering.rendered_files(ledger, facts),
         "history.json": _json(
             history_document(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
         ),
@@ -82,7 +68,7 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
         "log.json": _json(_log(dossier)),
     }
     if facts.zone is not None:
-        files.shown[TIMES] = _json(facts.zone.document())
+        files.shown[letter.TIMES] = _json(facts.zone.document())
     for record, details in dossier.details.items():
         files.personal[f"record-{record}.details"] = details.encode()
     if dossier.attached is not None:
@@ -95,15 +81,15 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
     return files
 
 
-def _letter_facts(dossier: Dossier, key: str) -> LetterFacts:
-    return LetterFacts(
+def _letter_facts(dossier: Dossier, key: str) -> letter.LetterFacts:
+    return letter.LetterFacts(
         history=dossier.history,
         revisions=tuple(
-            PublishedOutcome(at=each.at, outcome=each.outcome, fulfillable=each.fulfillable)
+            letter.PublishedOutcome(at=each.at, outcome=each.outcome, fulfillable=each.fulfillable)
             for each in dossier.revisions
         ),
         arrivals=tuple(
-            Arrival(
+            letter.Arrival(
                 source=each.arrived.source,
                 received_at=each.arrived.received_at,
                 key=each.proven.key,
@@ -117,7 +103,7 @@ def _letter_facts(dossier: Dossier, key: str) -> LetterFacts:
         sealed=len(dossier.sealed.leaves),
         unsealed=len(dossier.sealed.unsealed),
         key=key,
-        zone=letter_zone(dossier.zone),
+        zone=letter.letter_zone(dossier.zone),
     )
 
 
@@ -297,7 +283,7 @@ KEY_PEM: Final = "evidence-key.pem"
 """The same key as `openssl` reads it."""
 
 
-def bundle_of(dossier: Dossier, key: EvidenceKey) -> bytes:
+def bundle_of(dossier: Dossier, key: keys.EvidenceKey) -> bytes:
     """The bundle's bytes: the same for the same dossier and key.
 
     Raises UsageError where it would be larger than `verify` takes.
@@ -310,7 +296,7 @@ def bundle_of(dossier: Dossier, key: EvidenceKey) -> bytes:
     _check_bounds(members)
     comment = f"evidence of an order as of {format_instant(dossier.as_of)}"
     signature = keys.signed(key, manifest, comment=comment, about=ABOUT)
-    return pack({**members, MANIFEST: manifest, SIGNATURE: signature.encode()})
+    return verify.pack({**members, verify.MANIFEST: manifest, verify.SIGNATURE: signature.encode()})
 
 
 def manifest_of(dossier: Dossier, files: Files) -> dict[str, Any]:
@@ -319,9 +305,9 @@ def manifest_of(dossier: Dossier, files: Files) -> dict[str, Any]:
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
-        "format": FORMAT,
-        "release": release(),
-        "program": program(),
+        "format": verify.FORMAT,
+        "release": rendering.release(),
+        "program": rendering.program(),
         "order": dossier.history.order,
         "as_of": format_instant(dossier.as_of),
         "redacted": not dossier.full,
@@ -332,7 +318,7 @@ def manifest_of(dossier: Dossier, files: Files) -> dict[str, Any]:
 
 def _check_bounds(members: dict[str, bytes]) -> None:
     size = sum(len(data) for data in members.values())
-    if size > MAX_BYTES * 0.9 or len(members) > MAX_MEMBERS - 2:
+    if size > verify.MAX_BYTES * 0.9 or len(members) > verify.MAX_MEMBERS - 2:
         raise UsageError(
             f"this bundle would have {len(members):,} files and {size:,} bytes, more than can be "
             "checked in one piece: name an earlier --as-of, or leave personal data out"
@@ -383,7 +369,11 @@ class Built:
 
 
 async def build_evidence(
-    context: AppContext, request: BundleRequest, *, providers: Providers, signer: CheckpointSigner
+    context: AppContext,
+    request: BundleRequest,
+    *,
+    providers: Providers,
+    signer: seal.CheckpointSigner,
 ) -> Built:
     """The bundle. Personal data take the role that may unmask, and a reason.
 
@@ -416,7 +406,11 @@ async def build_evidence(
 
 
 async def _sealed_dossier(
-    context: AppContext, request: BundleRequest, *, providers: Providers, signer: CheckpointSigner
+    context: AppContext,
+    request: BundleRequest,
+    *,
+    providers: Providers,
+    signer: seal.CheckpointSigner,
 ) -> Dossier:
     """With proofs of what came a moment ago, too; another sealer may be in the middle of it.
 
@@ -424,7 +418,7 @@ async def _sealed_dossier(
     verified such a bundle would be told not to rely on it.
     """
     for _ in range(SEAL_TRIES):
-        await seal_all(context, signer)
+        await seal.seal_all(context, signer)
         dossier = await gather_dossier(
             context,
             request.order,
@@ -437,7 +431,7 @@ async def _sealed_dossier(
             break
         await asyncio.sleep(SEAL_PAUSE_S)
     late = set(dossier.sealed.unsealed) & _came_before(
-        dossier, Instant(dossier.as_of - SEALED_WITHIN_S * SECOND)
+        dossier, Instant(dossier.as_of - verify.SEALED_WITHIN_S * SECOND)
     )
     if late:
         raise UsageError(

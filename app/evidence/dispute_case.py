@@ -12,7 +12,7 @@ from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.core.zones import wall_clock
 from app.database.engine import Connection
-from app.evidence.attachment_store import attachments_of_order
+from app.evidence import attachment_store, gather_evidence
 from app.evidence.attachments import Attachment, attachment_of
 from app.evidence.dispute import (
     FAMILIES,
@@ -27,7 +27,6 @@ from app.evidence.dispute import (
     is_overdue,
     messages_of_disputes,
 )
-from app.evidence.gather_evidence import masked_history
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.holds import as_judged
@@ -171,10 +170,12 @@ async def dispute_case(
         if not known.records and not known.deliveries:
             raise nothing_known(whole, asked.as_of)
         masking = Masking(await phones_of(connection, asked.order, sources=sources))
-        ledger = fold(masked_history(known, masking), policy=context.policy, as_of=as_of)
+        ledger = fold(
+            gather_evidence.masked_history(known, masking), policy=context.policy, as_of=as_of
+        )
         dates = await _respond_by(connection, known, ledger, sources)
         dispute = dispute_of(ledger, respond_by=dates)
-        records = await attachments_of_order(connection, asked.order)
+        records = await attachment_store.attachments_of_order(connection, asked.order)
         earlier = await _earlier(connection, context, known, as_of, masking)
     attachments = tuple(
         attachment_of(each) for each in records if each.gone_at is None and each.at <= as_of
@@ -194,7 +195,7 @@ async def dispute_case(
         order=masking.text(asked.order),
         as_of=as_of,
         ledger=ledger,
-        history=masked_history(known, masking),
+        history=gather_evidence.masked_history(known, masking),
         dispute=dispute,
         family=family,
         respond_by=respond_by,

@@ -3,34 +3,37 @@ exhibits. Two pages, and the exhibits behind them.
 
     1 case     the dispute, what is attached, earlier orders           dispute_case.py
     2 dossier  signatures checked again, and the log's entries         gather_evidence.py
-    3 letter   one document, of which every form is made               here
-    4 form     HTML, or PDF                                            letter_forms.py
+    3 letter   one document, of which every form is made
+    4 form     HTML, or PDF by typst, an extra (`pdf`) that is imported only here
 
-Leaves out: codes. What a program needs is in the evidence bundle.
+All text goes into a form as JSON, so that none can be markup. A file that typst cannot lay out is
+listed, and said to be sent by itself. Leaves out: codes. What a program needs is in the evidence
+bundle.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
-from app.core.local_times import local_text
+from app.access.operators import note_in_trail, who_may
+from app.core import pages
+from app.core.errors import UsageError
 from app.core.text import counted
-from app.evidence import keys
-from app.evidence.attachments import KIND_WORDS, bytes_of
-from app.evidence.dispute import FAMILY_WORDS, STATE_WORDS
-from app.evidence.dispute_case import (
-    Case,
-    CaseRequest,
-    Merchant,
-    dispute_case,
-    exact,
-    local_words,
-)
-from app.evidence.gather_evidence import DeliveryEvidence, Dossier, Providers, gather_dossier
+from app.core.zones import local_text
+from app.evidence import attachments, dispute, dispute_case, gather_evidence, keys, seal
 from app.evidence.letter import STAMP
+from app.orders.holds import hold_if_due
+from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
@@ -79,18 +82,24 @@ class Letter:
 
     document: dict[str, Any]
     exhibits: tuple[Exhibit, ...]
-    case: Case
+    case: dispute_case.Case
 
 
 async def letter_of(
-    context: AppContext, asked: CaseRequest, *, providers: Providers, merchant: Merchant
+    context: AppContext,
+    asked: dispute_case.CaseRequest,
+    *,
+    providers: gather_evidence.Providers,
+    merchant: dispute_case.Merchant,
 ) -> Letter:
-    """The letter, and nothing written down: whoever takes it away asks `letter_forms.take_letter`.
+    """The letter, and nothing written down: whoever takes it away asks `take_letter`.
 
     Raises NotFoundError for an order of which nothing was known.
     """
-    case = await dispute_case(context, asked, sources=providers.sources, merchant=merchant)
-    dossier = await gather_dossier(
+    case = await dispute_case.dispute_case(
+        context, asked, sources=providers.sources, merchant=merchant
+    )
+    dossier = await gather_evidence.gather_dossier(
         context, asked.order, as_of=case.as_of, full=False, providers=providers
     )
     async with context.store.reading() as connection:
@@ -99,7 +108,7 @@ async def letter_of(
                 Exhibit(
                     number=number,
                     media=each.record.media,
-                    content=await bytes_of(connection, each.record),
+                    content=await attachments.bytes_of(connection, each.record),
                 )
                 for number, each in enumerate(case.attachments, 1)
             ]
@@ -112,7 +121,11 @@ class _Writer:
     """Tells a case in the merchant's own time."""
 
     def __init__(
-        self, context: AppContext, case: Case, dossier: Dossier, merchant: Merchant
+        self,
+        context: AppContext,
+        case: dispute_case.Case,
+        dossier: gather_evidence.Dossier,
+        merchant: dispute_case.Merchant,
     ) -> None:
         self._case = case
         self._dossier = dossier
@@ -161,10 +174,13 @@ class _Writer:
         """The merchant's time, and UTC beside it: its day, too, where that is another one."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
-        local, utc = local_words(instant, self._zone), local_words(instant, UTC)
+        local, utc = (
+            dispute_case.local_words(instant, self._zone),
+            dispute_case.local_words(instant, UTC),
+        )
         day, _, time = utc.partition(", ")
         return {
-            "at": exact(instant),
+            "at": dispute_case.exact(instant),
             "local": local,
             "utc": f"{time} UTC" if local.startswith(day) else f"{utc} UTC",
         }
@@ -176,14 +192,14 @@ class _Writer:
         return {
             "reference": found.reference,
             "payment": found.payment,
-            "reason": FAMILY_WORDS[self._case.family],
+            "reason": dispute.FAMILY_WORDS[self._case.family],
             "family": self._case.family,
             "money": None if found.money is None else to_json(found.money),
             "words": None if found.money is None else str(found.money),
             "opened_at": self._moment(found.opened_at),
             "respond_by": self._moment(self._case.respond_by),
             "overdue": self._case.overdue,
-            "state": STATE_WORDS[found.state],
+            "state": dispute.STATE_WORDS[found.state],
         }
 
     # --- facts -----------------------------------------------------------------------------------
@@ -202,7 +218,7 @@ class _Writer:
                 yield each.at, _record_words(each), self._rests_on_record(each)
 
     def _rests_on_record(self, record: Record) -> str:
-        noted = local_words(record.recorded_at, self._zone)
+        noted = dispute_case.local_words(record.recorded_at, self._zone)
         return f"The shop's own record, noted {noted}{self._entry(record.record_id)}"
 
     def _entry(self, subject: str) -> str:
@@ -225,7 +241,8 @@ class _Writer:
             if each.event.key == heard.event.key
         )
         told = self._told.get(arrivals[0][1]) if arrivals else None
-        words = f"Message of the payment service, received {local_words(heard.first, self._zone)}"
+        at = dispute_case.local_words(heard.first, self._zone)
+        words = f"Message of the payment service, received {at}"
         words += f" and {counted(heard.count - 1, 'time')} more" if heard.count > 1 else ""
         words += f"; {_signature_words(told)}"
         return words + (self._entry(arrivals[0][1]) if arrivals else "")
@@ -239,7 +256,7 @@ class _Writer:
                 {
                     "number": number,
                     **{part: told[part] for part in parts},
-                    "words": KIND_WORDS[each.record.kind],
+                    "words": attachments.KIND_WORDS[each.record.kind],
                     "sha256": each.record.sha256,
                     "attached_at": self._moment(each.record.at),
                 }
@@ -256,7 +273,7 @@ class _Writer:
         return {"origin": origin, "size": size, "head": head, "key": key}
 
 
-def _title(case: Case) -> str:
+def _title(case: dispute_case.Case) -> str:
     if case.dispute is None:
         return f"Statement on the payment of order {case.order}"
     if case.dispute.state == "open":
@@ -274,7 +291,7 @@ def _message_words(heard: Heard) -> str:
     return _CLAIMS[heard.event.claim].format(money=money)
 
 
-def _signature_words(told: DeliveryEvidence | None) -> str:
+def _signature_words(told: gather_evidence.DeliveryEvidence | None) -> str:
     if told is None:
         return "its signature was right when it arrived"
     if told.proven.key is not None:
@@ -296,3 +313,160 @@ def _money(ledger: Ledger) -> list[list[str]]:
             if minor or always
         ]
     return rows if ledger.balances else [*rows, ["Paid", "nothing"]]
+
+
+# --- its forms ------------------------------------------------------------------------------------
+
+LetterForm = Literal["pdf", "html"]
+
+MOST_PAGES: Final = 20
+"""Pages of one exhibit behind the letter: what is longer is listed, and sent by itself."""
+
+MOST_TEXT: Final = 20_000
+"""Characters of a text that stand behind the letter: some eight pages."""
+
+_ENDINGS: Final = {"application/pdf": "pdf", "image/png": "png", "image/jpeg": "jpg"}
+
+
+def form_of(path: Path) -> LetterForm:
+    """Which form a file's name asks for. Raises UsageError."""
+    forms: dict[str, LetterForm] = {".pdf": "pdf", ".html": "html", ".htm": "html"}
+    found = forms.get(path.suffix.lower())
+    if found is None:
+        raise UsageError(f"{path}: name a file that ends in .pdf or .html")
+    return found
+
+
+async def take_letter(
+    context: AppContext,
+    asked: dispute_case.CaseRequest,
+    form: LetterForm | None,
+    *,
+    providers: gather_evidence.Providers,
+    signer: seal.CheckpointSigner,
+    merchant: dispute_case.Merchant,
+) -> tuple[Letter, bytes]:
+    """The letter, and its bytes in a form; who takes them away is in the trail before they have
+    them. Without a form it is only looked at.
+
+    Raises UsageError for who may not and for a PDF where typst is not installed, NotFoundError for
+    an order of which nothing was known.
+    """
+    who = await who_may(context, by=asked.by, action="letter_taken")
+    await must_have_read(context)
+    await hold_if_due(context, [asked.order])
+    await seal.seal_all(context, signer)
+    letter = await letter_of(context, asked, providers=providers, merchant=merchant)
+    if form is None:
+        return letter, b""
+    content = await asyncio.to_thread(letter_in, letter, form)
+    async with context.store.writing() as connection:
+        facts = {"sha256": hashlib.sha256(content).hexdigest(), "form": form}
+        await note_in_trail(
+            connection, who, action="letter_taken", subject=asked.order,
+            at=context.clock.now(), facts=facts,
+        )  # fmt: skip
+    return letter, content
+
+
+_SUM: Final = re.compile(r"\b([A-Z]{3}) (?=\d)")
+
+
+def _unbroken(document: dict[str, Any]) -> dict[str, Any]:
+    """With amounts in sentences that no line breaks."""
+    facts = [each | {"fact": _SUM.sub("\\1\u00a0", each["fact"])} for each in document["facts"]]
+    answer = [_SUM.sub("\\1\u00a0", each) for each in document["answer"]]
+    return {**document, "facts": facts, "answer": answer}
+
+
+def letter_in(letter: Letter, form: LetterForm) -> bytes:
+    """The bytes of one form. Raises UsageError for a PDF where typst is not installed."""
+    return html(letter) if form == "html" else pdf(letter)
+
+
+def html(letter: Letter) -> bytes:
+    """One page that needs nothing beside it; pictures and texts are in it, PDFs listed."""
+    values = _unbroken(letter.document)
+    values["behind"] = [_in_html(each, letter) for each in letter.exhibits]
+    return pages.page("dispute.html", values).encode("utf-8", "backslashreplace")
+
+
+def _in_html(exhibit: Exhibit, letter: Letter) -> dict[str, Any]:
+    told: dict[str, Any] = letter.document["exhibits"][exhibit.number - 1]
+    picture = exhibit.media.startswith("image/")
+    encoded = base64.b64encode(exhibit.content).decode() if picture else ""
+    return {
+        **told,
+        "picture": f"data:{exhibit.media};base64,{encoded}" if picture else "",
+        "text": _text(exhibit),
+    }
+
+
+def _text(exhibit: Exhibit) -> str:
+    if exhibit.media != "text/plain":
+        return ""
+    text = exhibit.content.decode("utf-8", "replace").removeprefix("\ufeff")
+    rest = "\n[…] The rest is in the file." if len(text) > MOST_TEXT else ""
+    return text[:MOST_TEXT] + rest
+
+
+def pdf(letter: Letter) -> bytes:
+    """The letter, and behind it each exhibit that can be laid out."""
+    try:
+        import typst
+    except ImportError:
+        raise UsageError(
+            "a PDF takes typst, which is not installed here: pip install 'tallyhook[pdf]', or name "
+            "a file that ends in .html"
+        ) from None
+    with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder:
+        root = Path(folder)
+        (root / "dispute.typ").write_bytes((pages.TEMPLATES / "dispute.typ").read_bytes())
+        behind = [_behind(root, each) for each in letter.exhibits]
+        values = {**_unbroken(letter.document), "behind": behind}
+        written: bytes = typst.compile(
+            root / "dispute.typ",
+            root=root,
+            ignore_system_fonts=True,
+            sys_inputs={"letter": json.dumps(values)},
+        )
+    return written
+
+
+def _behind(root: Path, exhibit: Exhibit) -> dict[str, Any]:
+    """How an exhibit is laid out: its file and how many of its pages, or its text."""
+    ending = _ENDINGS.get(exhibit.media)
+    if ending is None:
+        return {"number": exhibit.number, "file": "", "pages": 0, "text": _text(exhibit)}
+    name = f"exhibit-{exhibit.number}.{ending}"
+    (root / name).write_bytes(exhibit.content)
+    pages_there = _pages(root, name) if ending == "pdf" else int(_can_show(root, name, 1))
+    shown = 0 if pages_there > MOST_PAGES else pages_there
+    return {"number": exhibit.number, "file": name, "pages": shown, "text": ""}
+
+
+def _pages(root: Path, name: str) -> int:
+    """How many pages a PDF has, MOST_PAGES + 1 where it has more, 0 where it cannot be shown."""
+    low, high = 0, MOST_PAGES + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _can_show(root, name, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _can_show(root: Path, name: str, page: int) -> bool:
+    """Whether typst lays out this page of a file: it has it, and can read it."""
+    import typst
+
+    probe = root / "probe.typ"
+    probe.write_text(
+        f'#set page(width: 1cm, height: 1cm)\n#image("{name}", page: {page}, width: 1cm)'
+    )
+    try:
+        typst.compile(probe, root=root, ignore_system_fonts=True)
+    except typst.TypstError:
+        return False
+    return True

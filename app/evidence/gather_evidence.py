@@ -14,31 +14,13 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
-from app.evidence.attachment_store import (
-    AttachmentRecord,
-    attachments_of_order,
-    facts_of_audit_entries,
-)
+from app.evidence import attachment_store, prove_sealed, verify
 from app.evidence.attachments import bytes_of as attached_bytes
-from app.evidence.gather_leaves import leaves_for_bundle
-from app.evidence.prove_sealed import (
-    AT_ONCE,
-    InclusionProof,
-    proofs_of,
-    with_cosignatures,
-)
-from app.evidence.sealed_parts import (
-    ProvenLeaf,
-    SealedParts,
-    masked_leaves,
-    masked_readings,
-)
 from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
-from app.evidence.verify import MAX_BYTES
 from app.evidence.witnesses import Witnesses
+from app.orders import published_store
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
-from app.orders.published_store import Published
 from app.orders.read_orders import nothing_known
 from app.providers.doctor import Account, Patient
 from app.providers.fetched import is_answer
@@ -47,7 +29,7 @@ from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers, restored
-from app.sealing.log_store import identity
+from app.sealing import log_store
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, format_known
 from reconcile.ledger.events import Delivery, Event
@@ -114,7 +96,7 @@ class Profiled:
 class AttachedFile:
     """An attachment with its bytes; `facts`: what the audit entry says that seals it."""
 
-    record: AttachmentRecord
+    record: attachment_store.AttachmentRecord
     facts: str
     content: bytes = field(repr=False)
 
@@ -137,10 +119,10 @@ class Dossier:
     as_of: Instant
     told: tuple[DeliveryEvidence, ...]
     details: Mapping[str, str]
-    revisions: tuple[Published, ...]
+    revisions: tuple[published_store.Published, ...]
     profiles: tuple[Profiled, ...]
     lines: tuple[Mapping[str, Any], ...]
-    sealed: SealedParts
+    sealed: prove_sealed.SealedParts
     masking: Masking
     phones: frozenset[str] = field(default=frozenset(), repr=False)
     full: bool
@@ -382,7 +364,9 @@ async def gather_dossier(
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
         lines=lines,
-        sealed=masked_readings(masked_leaves(sealed, masking), known=known, masked=masked),
+        sealed=prove_sealed.masked_readings(
+            prove_sealed.masked_leaves(sealed, masking), known=known, masked=masked
+        ),
         masking=masking,
         phones=phones,
         full=full,
@@ -394,11 +378,13 @@ async def gather_dossier(
 async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple[AttachedFile, ...]:
     records = [
         each
-        for each in await attachments_of_order(connection, order)
+        for each in await attachment_store.attachments_of_order(connection, order)
         if each.at <= as_of and each.gone_at is None
     ]
-    _refuse_more(sum(each.size for each in records), MAX_BYTES // 3, "bytes of attachments")
-    facts = await facts_of_audit_entries(connection, [each.audit_number for each in records])
+    _refuse_more(sum(each.size for each in records), verify.MAX_BYTES // 3, "bytes of attachments")
+    facts = await attachment_store.facts_of_audit_entries(
+        connection, [each.audit_number for each in records]
+    )
     return tuple(
         [
             AttachedFile(
@@ -413,7 +399,9 @@ async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple
 
 async def _arrived(connection: Connection, history: History) -> list[StoredDelivery]:
     ids = [each.delivery_id for each in history.deliveries]
-    _refuse_more(await bytes_of(connection, ids), MAX_BYTES // 3, "bytes of bodies and headers")
+    _refuse_more(
+        await bytes_of(connection, ids), verify.MAX_BYTES // 3, "bytes of bodies and headers"
+    )
     return await arrived(connection, ids)
 
 
@@ -436,21 +424,23 @@ async def _sealed(
     *,
     as_of: Instant,
     witnesses: Witnesses | None,
-) -> SealedParts:
+) -> prove_sealed.SealedParts:
     """Proofs against the first checkpoint that covers all that is sealed of it and that enough
     witnesses have cosigned, and until one is, against the first that covers it: always the same."""
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(others)
-    _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
-    found = await leaves_for_bundle(connection, history, subjects, as_of=as_of)
+    _refuse_more(len(subjects), prove_sealed.AT_ONCE, "deliveries, records and revisions")
+    found = await prove_sealed.leaves_for_bundle(connection, history, subjects, as_of=as_of)
     unsealed = tuple(sorted(subjects - found.leaves.keys()))
     if not found.leaves:
-        return SealedParts(unsealed=unsealed)
-    _refuse_more(len(found.leaves), AT_ONCE, "leaves of the log")
-    proofs = await proofs_of(connection, found.leaves.keys(), earliest=True, witnesses=witnesses)
-    known = await identity(connection)
-    return SealedParts(
-        checkpoint=await with_cosignatures(connection, proofs.note),
+        return prove_sealed.SealedParts(unsealed=unsealed)
+    _refuse_more(len(found.leaves), prove_sealed.AT_ONCE, "leaves of the log")
+    proofs = await prove_sealed.proofs_of(
+        connection, found.leaves.keys(), earliest=True, witnesses=witnesses
+    )
+    known = await log_store.identity(connection)
+    return prove_sealed.SealedParts(
+        checkpoint=await prove_sealed.with_cosignatures(connection, proofs.note),
         leaves=tuple(_leaf(each) for each in proofs.proofs),
         unsealed=unsealed,
         keys=() if known is None else known.keys,
@@ -461,8 +451,8 @@ async def _sealed(
     )
 
 
-def _leaf(proof: InclusionProof) -> ProvenLeaf:
-    return ProvenLeaf(
+def _leaf(proof: prove_sealed.InclusionProof) -> prove_sealed.ProvenLeaf:
+    return prove_sealed.ProvenLeaf(
         index=proof.number,
         subject=proof.subject,
         text=canonical_json(proof.leaf).decode(),

@@ -1,39 +1,33 @@
-"""Proves to strangers that something was sealed, and that a log only grew.
+"""Proves to strangers that something was sealed, and that a log only grew; and what a bundle shows
+of the log: an order's leaves with their proofs, and what opens what is sealed in them.
 
 A proof holds the leaf's document, so that whoever has it can take its hash, climb to the head with
 the hashes beside the path (RFC 9162, 2.1.3.2) and compare that with a checkpoint that is signed.
+
+A bundle shows, beside the leaves of what is in it, leaves that say how a delivery is read later on,
+and whatever else the log has of the order before the last of them, so that none is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from app.core.errors import NotFoundError, UsageError
+from app.core.masking import Masking
 from app.core.text import counted
 from app.database.engine import Connection
+from app.database.statements import run
 from app.evidence.seal import Checkpoint, read_checkpoint
 from app.evidence.witnesses import Witnesses, cosigned_size
 from app.receiving.context import AppContext
-from app.sealing.departure_store import (
-    Departure,
-    add_departure,
-    cosignatures_of,
-    first_cosigned_over,
-    last_by,
-)
-from app.sealing.leaf_store import Members
-from app.sealing.log_store import (
-    SignedHead,
-    first_head_over,
-    head_of,
-    kept_hashes,
-    leaves_of,
-    newest_head,
-)
-from reconcile.instants import HOUR, Duration
+from app.sealing import departure_store, leaf_store, log_store, order_store, order_tree_store
+from reconcile.instants import HOUR, Duration, Instant
+from reconcile.ledger.events import Event
+from reconcile.ledger.history import History
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
+from reconcile.transparency.readings import TEXTS, part_hashes, part_salts, reading_hash
 
 AT_ONCE: Final = 1_000
 """Leaves proved on one snapshot: an order has some dozens."""
@@ -46,7 +40,7 @@ class InclusionProof:
     subject: str
     kind: str
     number: int
-    leaf: Members
+    leaf: leaf_store.Members
     leaf_hash: Hash
     path: Sequence[Hash]
 
@@ -87,13 +81,15 @@ async def proofs_of(
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE} leaves are proved at once; ask for fewer")
-    leaves = await leaves_of(connection, subjects)
+    leaves = await log_store.leaves_of(connection, subjects)
     missing = sorted(set(subjects) - leaves.keys())
     if missing:
         raise NotFoundError(f"{missing[0]} is not sealed: `tallyhook log seal` seals what waits")
     last = max((leaf.number for leaf in leaves.values()), default=0)
     signed = await (
-        _earliest_head(connection, last, witnesses) if earliest else newest_head(connection)
+        _earliest_head(connection, last, witnesses)
+        if earliest
+        else log_store.newest_head(connection)
     )
     if signed is None or signed.size <= last:
         raise NotFoundError("no checkpoint covers it; `tallyhook log verify` says what is wrong")
@@ -114,20 +110,20 @@ async def proofs_of(
 
 async def _earliest_head(
     connection: Connection, last: int, witnesses: Witnesses | None
-) -> SignedHead | None:
+) -> log_store.SignedHead | None:
     cosigned = None
     if witnesses is not None:
-        size = await first_cosigned_over(
+        size = await departure_store.first_cosigned_over(
             connection, last, witnesses=witnesses.names, quorum=witnesses.quorum
         )
-        cosigned = None if size is None else await head_of(connection, size)
-    return await first_head_over(connection, last) if cosigned is None else cosigned
+        cosigned = None if size is None else await log_store.head_of(connection, size)
+    return await log_store.first_head_over(connection, last) if cosigned is None else cosigned
 
 
 async def with_cosignatures(connection: Connection, note: str) -> str:
     """A checkpoint's note, with the line of every witness that has cosigned it."""
     said = read_checkpoint(note)
-    found = await cosignatures_of(connection, size=said.size, head=said.head)
+    found = await departure_store.cosignatures_of(connection, size=said.size, head=said.head)
     return note + "".join(f"{each.line}\n" for each in found)
 
 
@@ -135,7 +131,7 @@ async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) 
     """The newest checkpoint that enough witnesses have cosigned, with their lines. Raises
     NotFoundError while there is none."""
     async with context.store.reading() as connection:
-        head = await head_of(connection, await cosigned_size(connection, witnesses))
+        head = await log_store.head_of(connection, await cosigned_size(connection, witnesses))
         if head is None:
             raise NotFoundError("no checkpoint was cosigned by enough witnesses yet")
         return await with_cosignatures(connection, head.note)
@@ -144,7 +140,7 @@ async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) 
 async def path_to(connection: Connection, number: int, *, size: int) -> list[Hash]:
     """The hashes beside a leaf's way to the head of `size` leaves: two queries, no tree."""
     spans = inclusion_spans(number, size=size)
-    kept = await kept_hashes(connection, needed(spans))
+    kept = await log_store.kept_hashes(connection, needed(spans))
     return [computed(span, kept) for span in spans]
 
 
@@ -167,10 +163,10 @@ async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str
     }
 
 
-async def newest_checkpoint(context: AppContext) -> SignedHead:
+async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
     """The newest checkpoint. Raises NotFoundError while nothing is sealed."""
     async with context.store.reading() as connection:
-        found = await newest_head(connection)
+        found = await log_store.newest_head(connection)
     if found is None:
         raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
     return found
@@ -183,16 +179,17 @@ NOTED_EVERY: Final[Duration] = HOUR
 one every second, and each note is kept for ever."""
 
 
-async def shown_checkpoint(context: AppContext) -> SignedHead:
+async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
     """The newest checkpoint, for strangers; that it leaves is noted before it does. Raises
     NotFoundError while nothing is sealed."""
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.store.reading() as connection:
-        last = await last_by(connection, PUBLISHED)
+        last = await departure_store.last_by(connection, PUBLISHED)
     if last is None or (last.size < head.size and now - last.at >= NOTED_EVERY):
         async with context.store.writing() as connection:
-            await add_departure(
-                connection, Departure(size=head.size, way=PUBLISHED, head=head.head, at=now)
+            await departure_store.add_departure(
+                connection,
+                departure_store.Departure(size=head.size, way=PUBLISHED, head=head.head, at=now),
             )
     return head
 
@@ -205,12 +202,200 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
     if not 0 < old <= new:
         raise UsageError("say the smaller size first; both are sizes of checkpoints")
     async with context.store.reading() as connection:
-        heads = [await head_of(connection, size) for size in (old, new)]
+        heads = [await log_store.head_of(connection, size) for size in (old, new)]
         spans = consistency_spans(old, size=new)
-        kept = await kept_hashes(connection, needed(spans))
+        kept = await log_store.kept_hashes(connection, needed(spans))
     notes = [None if head is None else head.note for head in heads]
     if None in notes:
         wrong = old if notes[0] is None else new
         raise NotFoundError(f"there was no checkpoint of {counted(wrong, 'leaf', 'leaves')}")
     path = [computed(span, kept).hex() for span in spans]
     return {"old": notes[0], "new": notes[1], "path": path}
+
+
+# --- what a bundle shows --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenLeaf:
+    """One entry of the log with its proof. `text` is what was hashed; None where that may not be
+    shown. `subject` names what it is of: an id, or `revision:7`."""
+
+    index: int
+    subject: str
+    text: str | None
+    hash: bytes
+    proof: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderName:
+    """How leaves name an order, in hex: the commitment, and the key that opens it; None where the
+    reference is masked, which could be guessed with it."""
+
+    commitment: str
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedPart:
+    """One part of what was read of a delivery: the commitment to it, and the salt that opens it,
+    both in hex; no salt of what is masked."""
+
+    hash: str
+    salt: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTree:
+    """An order in a tree of all orders.
+
+    leaf    which leaf seals the tree's root
+    leaves  how many the order had then, and last: the number of the newest of them
+    path    from below: bits shared with the commitments on the other side, and their hash
+    """
+
+    leaf: str
+    leaves: int
+    last: int
+    path: tuple[tuple[int, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedParts:
+    """What the log says of what is in the bundle.
+
+    checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
+    unsealed    ids of what has no leaf under that head
+    keys        every public key that has signed for the log, in hex, the newest last
+    endorsements of each of them what the one before it signed of it, in hex; None where nothing
+    order       how leaves name the order; None where none does that anybody can tell
+    readings    by delivery: each part of what was read of it, and the salt that it is sealed with
+    tree        the order in the newest tree of all orders; None before there was one
+    """
+
+    checkpoint: str = ""
+    leaves: tuple[ProvenLeaf, ...] = ()
+    unsealed: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    endorsements: tuple[str | None, ...] = ()
+    order: OrderName | None = None
+    readings: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
+    tree: InTree | None = None
+
+
+def masked_leaves(sealed: SealedParts, masking: Masking) -> SealedParts:
+    """The proofs; of a leaf whose text holds a customer's number only the hash, which is salted."""
+    leaves = tuple(
+        replace(each, text=None) if each.text is None or masking.touches(each.text) else each
+        for each in sealed.leaves
+    )
+    return replace(sealed, leaves=leaves)
+
+
+def masked_readings(sealed: SealedParts, *, known: History, masked: History) -> SealedParts:
+    """The proofs; of what is masked in the history the commitments, and not what opens them."""
+    shown = {each.delivery_id: each.event for each in masked.deliveries}
+    hidden = {
+        each.delivery_id: _masked_texts(each.event, shown[each.delivery_id])
+        for each in known.deliveries
+    }
+    readings = {
+        delivery: {
+            name: replace(part, salt=None) if name in hidden[delivery] else part
+            for name, part in parts.items()
+        }
+        for delivery, parts in sealed.readings.items()
+    }
+    order = sealed.order
+    if order is not None and known.order != masked.order:
+        order = replace(order, key=None)
+    return replace(sealed, readings=readings, order=order)
+
+
+def _masked_texts(whole: Event, shown: Event) -> set[str]:
+    return {name for name in TEXTS if getattr(whole, name) != getattr(shown, name)}
+
+
+# --- gathered -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class BundleLeaves:
+    """Leaves by subject; how they name the order, where anybody can tell; by delivery the parts of
+    what was read of it, where that was sealed; and what the newest tree of orders counts."""
+
+    leaves: dict[str, leaf_store.Leaf] = field(default_factory=dict)
+    order: OrderName | None = None
+    readings: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
+    tree: InTree | None = None
+
+
+async def leaves_for_bundle(
+    connection: Connection, history: History, subjects: Collection[str], *, as_of: Instant
+) -> BundleLeaves:
+    """The leaves for a bundle of these deliveries, records and revisions."""
+    found = BundleLeaves(leaves=await log_store.leaves_of(connection, subjects))
+    deliveries = sorted(each.delivery_id for each in history.deliveries)
+    read = await run(connection, order_store.read_leaves, deliveries)
+    found.leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
+    secret = await order_store.log_secret(connection)
+    if secret is not None:
+        found.readings = {
+            each.delivery_id: parts
+            for each in sorted(history.deliveries, key=lambda each: each.delivery_id)
+            if (parts := _opened(each.event, read[each.delivery_id], secret))
+        }
+    known = (await order_store.named_orders(connection, [history.order])).get(history.order)
+    if known is not None:
+        named, key = known
+        found.order = OrderName(commitment=named.commitment.hex(), key=key.hex())
+        await _add_tree(connection, found, named.commitment, as_of)
+        await _add_rest(connection, found, await run(connection, order_store.chain_of, named))
+    return found
+
+
+async def _add_tree(
+    connection: Connection, found: BundleLeaves, commitment: bytes, as_of: Instant
+) -> None:
+    """How many leaves the order had in the newest tree of all orders by then."""
+    tree = await order_tree_store.newest_tree(connection, until=as_of)
+    if tree is None:
+        return
+    subject = f"{leaf_store.ORDERS.name}:{tree.number}"
+    leaves = await log_store.leaves_of(connection, [subject])
+    entered = await order_tree_store.entry_in(connection, commitment, tree)
+    if leaves and entered is not None:
+        found.leaves |= leaves
+        entry, path = entered
+        found.tree = InTree(leaf=subject, leaves=entry.leaves, last=entry.last, path=tuple(path))
+
+
+async def _add_rest(
+    connection: Connection, found: BundleLeaves, chain: list[leaf_store.Leaf]
+) -> None:
+    """Every leaf of the order up to the last one that is shown, or that the tree counts."""
+    last = max((n for n, leaf in enumerate(chain, 1) if leaf.subject in found.leaves), default=0)
+    last = max(last, 0 if found.tree is None else found.tree.leaves)
+    more = [leaf for leaf in chain[:last] if leaf.subject not in found.leaves]
+    found.leaves |= {leaf.subject: leaf for leaf in more}
+    gone = [leaf.subject for leaf in more if leaf.kind == "delivery"]
+    read = await run(connection, order_store.read_leaves, gone)  # of which order each is by now
+    found.leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
+
+
+def _opened(
+    event: Event, leaves: Collection[leaf_store.Leaf], secret: bytes
+) -> dict[str, SealedPart]:
+    """The parts of an event with what opens them, by the first of these leaves that seals it; none
+    where none does."""
+    for leaf in leaves:
+        said = leaf.members()
+        if leaf.kind not in leaf_store.READ or said.get("reading") is None:
+            continue
+        salt = bytes.fromhex(said["salt"])
+        hashes = part_hashes(event, secret=secret, salt=salt)
+        if reading_hash(hashes.items()) == said["reading"]:
+            salts = part_salts(secret, salt)
+            return {name: SealedPart(hash=each, salt=salts[name]) for name, each in hashes.items()}
+    return {}

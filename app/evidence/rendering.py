@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final
 
 import reconcile
-from app.core import local_times, pages, zones
+from app.core import pages, zones
 from app.core.pages import TEMPLATES
-from app.evidence.letter import LetterFacts, letter
-from app.evidence.letter_times import Times
+from app.evidence.letter import LetterFacts, Times, letter
 from reconcile.ledger.explain import explain
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import plain_answer, plain_finding
@@ -202,14 +201,16 @@ def program() -> str:
         *(
             Path(__file__).with_name(name)
             for name in (
-                *("letter.py", "rendering.py", "verify.py", "verify_archive.py"),
+                "letter.py",
+                "rendering.py",
+                "verify.py",
+                "verify_archive.py",
                 "verify_entries.py",
-                "letter_times.py",
             )
         ),
         *(TEMPLATES / name for name in _PAGES),
     ]
-    files += [Path(str(each.__file__)) for each in (pages, local_times, zones)]
+    files += [Path(str(each.__file__)) for each in (pages, zones)]
     digest = hashlib.sha256(f"{version('jinja2')} {version('markupsafe')}".encode())
     for file in sorted(files, key=lambda each: (each.parent.name, each.name)):
         digest.update(hashlib.sha256(file.read_bytes()).digest())

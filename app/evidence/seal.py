@@ -8,6 +8,15 @@
 
 The log remembers every public key that has signed for it. A key that is not the newest of them
 signs nothing: several receivers of one database share one key.
+
+Once a day it seals the root of the tree of all orders, too: how many leaves of the log each has.
+With its path to the root a bundle shows how many leaves an order had that day, and so that none is
+missing.
+
+1 scan     every order's count, on a snapshot: those that changed since the tree before, and, of the
+           groups that they are in, the others
+2 hash     those groups, and what is above them
+3 keep     what changed, in small transactions, and at last the tree, which the sealer seals
 """
 
 from __future__ import annotations
@@ -16,8 +25,9 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,32 +36,12 @@ import structlog
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import ConfigurationError
 from app.core.ids import new_id, new_salts, new_secret
+from app.database.engine import Connection
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
 from app.receiving.context import AppContext
-from app.sealing.leaf_store import READING, Leaf, Sealable
-from app.sealing.log_queue_store import Found, find_unsealed, sweep_again
-from app.sealing.log_store import (
-    Growth,
-    Identity,
-    SignedHead,
-    add_key,
-    begin_log,
-    grow_log,
-    identity,
-    kept_hashes,
-)
-from app.sealing.order_store import OrderBook, order_book
-from reconcile.instants import Instant
-from reconcile.transparency.cosignatures import (
-    ED25519,
-    VerifierKey,
-    body_of,
-    is_key_name,
-    key_id,
-    signature_line,
-    signatures_of,
-)
-from reconcile.transparency.merkle import Hash, Tail, tail_ranges
+from app.sealing import leaf_store, log_queue_store, log_store, order_store, order_tree_store
+from reconcile.instants import DAY, Instant
+from reconcile.transparency import cosignatures, merkle, order_tree
 
 # --- checkpoints of the log as signed notes -------------------------------------------------------
 
@@ -70,7 +60,7 @@ class Checkpoint:
 
     origin: str
     size: int
-    head: Hash
+    head: merkle.Hash
 
     def body(self) -> str:
         """The three lines that are signed."""
@@ -79,17 +69,17 @@ class Checkpoint:
 
 def key_hash(name: str, public: PublicKey) -> bytes:
     """The 4 bytes by which a note's signature names its key."""
-    return key_id(name, ED25519, public.raw)
+    return cosignatures.key_id(name, cosignatures.ED25519, public.raw)
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
     """The key as note verifiers take it: name, key hash, and kind and key in base64."""
-    return VerifierKey(name=name, kind=ED25519, raw=public.raw).text
+    return cosignatures.VerifierKey(name=name, kind=cosignatures.ED25519, raw=public.raw).text
 
 
 def signed_note(key: EvidenceKey, *, name: str, body: str) -> str:
     """A body of whole lines, and its signature."""
-    line = signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
+    line = cosignatures.signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
     return f"{body}\n{line}\n"
 
 
@@ -100,17 +90,17 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
     """Whether one of the note's signatures is this key's, and right. Others' are passed over."""
-    body, wanted = body_of(note).encode(), key_hash(name, public)
+    body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     return any(
         (each.name, each.key_id) == (name, wanted) and public.verifies(each.content, body)
-        for each in signatures_of(note)
+        for each in cosignatures.signatures_of(note)
     )
 
 
 def read_checkpoint(note: str) -> Checkpoint:
     """What a note says, whoever signed it. Raises NotACheckpoint for another text."""
     lines = note.partition("\n\n")[0].split("\n")
-    if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not is_key_name(lines[0]):
+    if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not cosignatures.is_key_name(lines[0]):
         raise NotACheckpoint("this is no checkpoint: it has not its three lines")
     if not re.fullmatch(r"0|[1-9][0-9]{0,18}", lines[1], re.ASCII):
         raise NotACheckpoint("this is no checkpoint: its second line is no number of leaves")
@@ -166,20 +156,24 @@ class Sealer:
     async def seal_some(self) -> int:
         """Seal a batch; 0 where nothing is left, or where another sealer was first."""
         async with self._context.store.reading() as connection:
-            found = await find_unsealed(connection, limit=AT_ONCE)
+            found = await log_queue_store.find_unsealed(connection, limit=AT_ONCE)
             if not found.anything:
                 return 0
-            tail = Tail(found.size, await kept_hashes(connection, tail_ranges(found.size)))
-            book = await order_book(connection, found.rows)
+            tail = merkle.Tail(
+                found.size, await log_store.kept_hashes(connection, merkle.tail_ranges(found.size))
+            )
+            book = await order_store.order_book(connection, found.rows)
         growth = await self._grown(found, tail, book)
         store = self._context.store
-        if not await store.writer.commit(grow_log, growth):
+        if not await store.writer.commit(log_store.grow_log, growth):
             return 0
         # Marks without rows, and a sweep without a find, are work done too.
         return max(len(growth.leaves), 1)
 
-    async def _grown(self, found: Found, tail: Tail, book: OrderBook) -> Growth:
-        leaves: list[Leaf] = []
+    async def _grown(
+        self, found: log_queue_store.Found, tail: merkle.Tail, book: order_store.OrderBook
+    ) -> log_store.Growth:
+        leaves: list[leaf_store.Leaf] = []
         nodes = []
         rows = list(_unsaid(found, book))
         for start in range(0, len(rows), PORTION):
@@ -189,11 +183,11 @@ class Sealer:
                 leaves.append(leaf)
             await asyncio.sleep(0)
         signed = self._signed(tail) if leaves else None
-        return Growth(found=found, book=book, leaves=leaves, nodes=nodes, signed=signed)
+        return log_store.Growth(found=found, book=book, leaves=leaves, nodes=nodes, signed=signed)
 
-    def _signed(self, tail: Tail) -> SignedHead:
+    def _signed(self, tail: merkle.Tail) -> log_store.SignedHead:
         checkpoint = Checkpoint(origin=self._signer.origin, size=tail.size, head=tail.head())
-        return SignedHead(
+        return log_store.SignedHead(
             size=checkpoint.size,
             head=checkpoint.head,
             at=self._context.clock.now(),
@@ -201,18 +195,22 @@ class Sealer:
         )
 
 
-def _unsaid(found: Found, book: OrderBook) -> Iterator[Sealable]:
+def _unsaid(
+    found: log_queue_store.Found, book: order_store.OrderBook
+) -> Iterator[leaf_store.Sealable]:
     """The rows without those deliveries that are read as their leaves say already."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
-        delivery = row.members.get("delivery") if row.kind == READING else None
+        delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
         if delivery is None or (
             delivery not in here and not book.says_already(row, found.read.get(delivery, ()))
         ):
             yield row
 
 
-def leaves_for(rows: Sequence[Sealable], *, first: int, book: OrderBook) -> list[Leaf]:
+def leaves_for(
+    rows: Sequence[leaf_store.Sealable], *, first: int, book: order_store.OrderBook
+) -> list[leaf_store.Leaf]:
     """The leaves of some rows, numbered from `first` on."""
     salted = zip(rows, new_salts(len(rows)), strict=True)
     return [book.leaf(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
@@ -221,7 +219,7 @@ def leaves_for(rows: Sequence[Sealable], *, first: int, book: OrderBook) -> list
 async def anything_unsealed(context: AppContext) -> bool:
     """Whether something may have no leaf yet."""
     async with context.store.reading() as connection:
-        return (await find_unsealed(connection, limit=1)).anything
+        return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
 
 async def seal_all(
@@ -234,7 +232,7 @@ async def seal_all(
     """Seal until nothing is left, and say how many were. `sweep`: look at every row there is."""
     if sweep:
         async with context.store.writing() as connection:
-            await sweep_again(connection)
+            await log_queue_store.sweep_again(connection)
     sealer, done = Sealer(context, signer), 0
     while sealed := await sealer.seal_some():
         done += sealed
@@ -264,21 +262,21 @@ async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
     return CheckpointSigner(origin=known.origin, key=key)
 
 
-async def known_log(context: AppContext) -> Identity | None:
+async def known_log(context: AppContext) -> log_store.Identity | None:
     """Which log the database holds; None before it has begun."""
     async with context.store.reading() as connection:
-        return await identity(connection)
+        return await log_store.identity(connection)
 
 
 async def _begun(
     context: AppContext, path: Path, key: EvidenceKey | None
-) -> tuple[Identity, EvidenceKey | None]:
+) -> tuple[log_store.Identity, EvidenceKey | None]:
     key = key or made_key(path)
     now = context.clock.now()
     origin = f"tallyhook.{context.store.environment}/{new_id('', now)[-12:]}"
     async with context.store.writing() as connection:
-        await begin_log(connection, origin=origin, public=key.public.raw.hex(), now=now)
-        known = await identity(connection)  # another process may have been first
+        await log_store.begin_log(connection, origin=origin, public=key.public.raw.hex(), now=now)
+        known = await log_store.identity(connection)  # another process may have been first
     assert known is not None
     return known, key
 
@@ -293,7 +291,7 @@ def made_key(path: Path) -> EvidenceKey:
         return key
 
 
-def _missing(path: Path, known: Identity) -> str:
+def _missing(path: Path, known: log_store.Identity) -> str:
     return (
         f"there is no key at {path}, and this log is signed with {fingerprint_of(known.keys[-1])}; "
         "put its file back, or go on with a new key by `tallyhook log key --rotate`"
@@ -322,7 +320,7 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     key = made_key(path)
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="key_rotated")
-        await add_key(
+        await log_store.add_key(
             connection,
             public=key.public.raw.hex(),
             now=now,
@@ -366,7 +364,9 @@ def _raw(text: str) -> bytes:
         return b""
 
 
-def _endorsed(known: Identity, before: EvidenceKey | None, public: PublicKey) -> str | None:
+def _endorsed(
+    known: log_store.Identity, before: EvidenceKey | None, public: PublicKey
+) -> str | None:
     """By the key that signed until now, where its file is there; another's is worth nothing."""
     if before is None or before.public.raw.hex() != known.keys[-1]:
         return None
@@ -392,3 +392,143 @@ def shown_key(signer: CheckpointSigner) -> dict[str, str]:
         "note": verifier_key(signer.origin, public),
         "minisign": public_key_line(public),
     }
+
+
+# --- once a day: the tree of all orders -----------------------------------------------------------
+
+REST_EVERY: Final = 256
+"""Entries hashed before others have their turn: about a millisecond."""
+
+_PACKED: Final = struct.Struct(">32sqq")
+"""An entry in memory: a tuple would take three times as much."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Growing:
+    """What of a tree is to be hashed and kept.
+
+    changed  packed entries that changed, by the first byte of their commitments; others: the rest
+    groups   hashes that are new, by bits and place
+    """
+
+    size: int
+    before: order_tree_store.SealedTree | None
+    changed: list[list[bytes]] = field(
+        default_factory=lambda: [[] for _ in order_tree_store.ALL_GROUPS]
+    )
+    others: list[list[bytes]] = field(
+        default_factory=lambda: [[] for _ in order_tree_store.ALL_GROUPS]
+    )
+    orders: int = 0
+    groups: dict[int, list[order_tree.Keyed]] = field(
+        default_factory=lambda: {bits: [] for bits in order_tree.LEVELS}
+    )
+
+
+async def seal_orders_if_due(context: AppContext) -> bool:
+    """Make the day's tree where there is none yet, beside any number of others who do."""
+    async with context.store.reading() as connection:
+        if not await _is_due(connection, context.clock.now()):
+            return False
+    return await seal_orders(context)
+
+
+async def _is_due(connection: Connection, now: Instant) -> bool:
+    """On every day after that of the tree before, or of the log's beginning."""
+    newest = await order_tree_store.newest_tree(connection)
+    if newest is not None:
+        return newest.at // DAY < now // DAY
+    first = await log_store.first_head_over(connection, 0)
+    return first is not None and first.at // DAY < now // DAY
+
+
+async def seal_orders(context: AppContext) -> bool:
+    """Make the tree of all orders as they are now. False where another was first, or no leaf names
+    an order yet."""
+    at = context.clock.now()  # what is sealed from here on may not be counted
+    async with context.store.reading() as connection:
+        growing = await _scanned(connection)
+        if not growing.orders:
+            return False
+        root = await _hashed(connection, growing)
+    writer, before = context.store.writer, growing.before
+    for group in growing.changed:
+        for part in order_tree_store.portions(group):
+            await writer.commit(
+                order_tree_store.keep_states, growing.size, list(map(_PACKED.unpack, part))
+            )
+    for bits, hashes in growing.groups.items():
+        for some in order_tree_store.portions(hashes):
+            await writer.commit(order_tree_store.keep_hashes, growing.size, bits, some)
+    tree = order_tree_store.SealedTree(
+        number=1 if before is None else before.number + 1,
+        at=at,
+        size=growing.size,
+        orders=growing.orders,
+        root=root,
+    )
+    return await writer.commit(order_tree_store.keep_tree, tree)
+
+
+async def _scanned(connection: Connection) -> _Growing:
+    before = await order_tree_store.newest_tree(connection)
+    growing = _Growing(size=await log_queue_store.log_size(connection), before=before)
+    since = 0 if before is None else before.size
+    changed, others, pack = growing.changed, growing.others, _PACKED.pack
+    async for rows in order_tree_store.all_entries(connection):
+        growing.orders += len(rows)
+        for of, leaves, last in rows:
+            (changed if last >= since else others)[of[0]].append(pack(of, leaves, last))
+        await asyncio.sleep(0)
+    return growing
+
+
+async def _hashed(connection: Connection, growing: _Growing) -> merkle.Hash:
+    """The root; what is new of the hashes is noted."""
+    since = -1 if growing.before is None else growing.before.size
+    top = dict(
+        await order_tree_store.kept_groups(
+            connection, order_tree_store.UPPER, order_tree_store.ALL_GROUPS, size=since
+        )
+    )
+    for first in order_tree_store.ALL_GROUPS:
+        if not growing.changed[first]:
+            continue
+        growing.changed[first].sort()  # so that they are kept, too, one behind the other
+        below = range(first << order_tree_store.UPPER, (first + 1) << order_tree_store.UPPER)
+        groups = dict(
+            await order_tree_store.kept_groups(connection, order_tree.GROUPED, below, size=since)
+        )
+        hashed = 0
+        for place, members in _touched(growing, first):
+            groups[place] = order_tree.folded(members, bits=order_tree.BITS)
+            growing.groups[order_tree.GROUPED].append((place, groups[place]))
+            hashed += len(members)
+            if hashed >= REST_EVERY:
+                hashed = 0
+                await asyncio.sleep(0)
+        top[first] = _folded(groups, bits=order_tree.GROUPED)
+        growing.groups[order_tree_store.UPPER].append((first, top[first]))
+        growing.others[first].clear()
+    return _folded(top, bits=order_tree_store.UPPER)
+
+
+def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
+    return order_tree.folded(sorted(groups.items()), bits=bits)
+
+
+def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
+    """The groups below a first byte in which something changed, with all of their entries."""
+    members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
+    for packed in growing.changed[first]:
+        members[packed[1]].append(packed)
+    for packed in growing.others[first]:
+        if group := members[packed[1]]:
+            group.append(packed)
+    for second, group in enumerate(members):
+        if group:
+            group.sort()
+            yield (
+                first << order_tree_store.UPPER | second,
+                [order_tree.keyed(_PACKED.unpack(packed)) for packed in group],
+            )

@@ -15,43 +15,9 @@ from typing import Any, Final
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.masking import masked_words
 from app.core.text import LEAF, counted
-from app.evidence import keys
+from app.evidence import keys, letter, rendering, seal, verify, verify_entries
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
 from app.evidence.keys import PublicKey
-from app.evidence.letter import Arrival, LetterFacts, PublishedOutcome
-from app.evidence.letter_times import TIMES, zone_in
-from app.evidence.rendering import program, rendered_files
-from app.evidence.rendering import release as this_release
-from app.evidence.seal import (
-    MAX_NOTE_BYTES,
-    NotACheckpoint,
-    endorsed_chain,
-    note_holds,
-    read_checkpoint,
-)
-from app.evidence.verify import (
-    COSIGNED,
-    FORMAT_1,
-    MANIFEST,
-    MAX_BYTES,
-    NOT_ANEW,
-    NOT_IN_FORM,
-    PROFILES,
-    SIGNATURE,
-    UNSEALED,
-    Bundle,
-    VerifyStep,
-    Wrong,
-    deliveries,
-    digests,
-    ledger,
-    release,
-    steps_of,
-    unproven,
-    verdict,
-)
-from app.evidence.verify import rendered as left_to_its_release
-from app.evidence.verify_entries import completeness, inclusion, readings
 from app.evidence.witnesses import WrongCosignature, cosigned_at, trusted_witnesses
 from app.orders.reindex import read_bytes_again
 from app.providers.profile import profile_text, read_profile, shipped_profiles
@@ -77,7 +43,7 @@ class _Kept:
     headers: str
 
 
-def bodies(bundle: Bundle) -> Found:
+def bodies(bundle: verify.Bundle) -> Found:
     """Whether the bodies say what the history says they do, as the profiles in here read them."""
     profiles, count, left = _profiles(bundle), 0, 0
     own = {s["source"] for s in bundle.document("sources.json") if s.get("orders") == "own"}
@@ -90,7 +56,9 @@ def bodies(bundle: Bundle) -> Found:
         again = [read_bytes_again(reader, _raw(kept)) for reader in readers]
         if event_of(kept.said) not in [read.event for read in again]:
             why = f": {again[0].problem}" if again[0].problem else ""
-            raise Wrong(f"the body of {kept.told['delivery']} says otherwise than the history{why}")
+            raise verify.Wrong(
+                f"the body of {kept.told['delivery']} says otherwise than the history{why}"
+            )
         count += 1
     if left and not count:
         return None, "No profile in here can read the bodies."
@@ -113,7 +81,7 @@ def _readers(source: str, profile: Profile | None, *, own_orders: bool) -> list[
         return []
 
 
-def provider_signatures(bundle: Bundle) -> Found:
+def provider_signatures(bundle: verify.Bundle) -> Found:
     """Whether the payment services' own public keys made the signatures."""
     profiles, count, left = _profiles(bundle), 0, 0
     for kept in _kept(bundle):
@@ -131,13 +99,17 @@ def provider_signatures(bundle: Bundle) -> Found:
             url=kept.told["address"],
         )
         if refusal is not None:
-            raise Wrong(f"{kept.told['delivery']} was not signed with {key}: {refusal.sentence}")
+            raise verify.Wrong(
+                f"{kept.told['delivery']} was not signed with {key}: {refusal.sentence}"
+            )
         count += 1
     noun = ("signature of a payment service", "signatures of payment services")
     return _counted(bundle, count, left, noun=noun, done="checked with the public keys here")
 
 
-def _counted(bundle: Bundle, count: int, left: int, *, noun: tuple[str, str], done: str) -> Found:
+def _counted(
+    bundle: verify.Bundle, count: int, left: int, *, noun: tuple[str, str], done: str
+) -> Found:
     if bundle.manifest["redacted"]:
         return None, "A redacted bundle has no bodies."
     if not bundle.document("history.json")["deliveries"]:
@@ -153,7 +125,7 @@ def _counted(bundle: Bundle, count: int, left: int, *, noun: tuple[str, str], do
     return True, f"{counted(count, *noun)} {done}{rest}."
 
 
-def _kept(bundle: Bundle) -> Iterator[_Kept]:
+def _kept(bundle: verify.Bundle) -> Iterator[_Kept]:
     """The deliveries whose body and headers are in the bundle."""
     for each in bundle.document("history.json")["deliveries"]:
         told = bundle.document(f"delivery-{each['delivery_id']}.json")
@@ -187,7 +159,7 @@ def _raw(kept: _Kept) -> RawDelivery:
     )
 
 
-def _profiles(bundle: Bundle) -> dict[str, Profile]:
+def _profiles(bundle: verify.Bundle) -> dict[str, Profile]:
     """By source. Raises Wrong for a text that is no profile."""
     found = {}
     for each in bundle.document("sources.json"):
@@ -195,7 +167,7 @@ def _profiles(bundle: Bundle) -> dict[str, Profile]:
         try:
             found[each["source"]] = read_profile(Path(f"{each['profile']}.toml"), text)
         except ConfigurationError as error:
-            raise Wrong(f"{each['file']} is no profile: {error.problems[0]}") from None
+            raise verify.Wrong(f"{each['file']} is no profile: {error.problems[0]}") from None
     return found
 
 
@@ -224,7 +196,7 @@ class VerifiedBundle:
 
     order: str | None
     as_of: str | None
-    steps: tuple[VerifyStep, ...]
+    steps: tuple[verify.VerifyStep, ...]
     not_proven: tuple[str, ...] = ()
 
     @property
@@ -240,7 +212,7 @@ class VerifiedBundle:
         ]
         return {
             "valid": self.valid,
-            "verdict": verdict(self.steps),
+            "verdict": verify.verdict(self.steps),
             "not_proven": list(self.not_proven),
             "order": self.order,
             "as_of": self.as_of,
@@ -252,7 +224,7 @@ def read_bundle(path: Path) -> bytes:
     """The bytes of a bundle's file, up to a bound. Raises NotFoundError and UsageError."""
     try:
         with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+            return file.read(verify.MAX_BYTES + 1)
     except FileNotFoundError:
         raise NotFoundError(f"there is no file {path}") from None
     except OSError as error:
@@ -286,14 +258,14 @@ class KeptCheckpoint:
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     """From its file, and from that of `log consistency`. Raises UsageError."""
     try:
-        note = checkpoint.read_text("utf-8")[: MAX_NOTE_BYTES + 1]
+        note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
         if consistency is None:
             return KeptCheckpoint(note=note)
         path = json.loads(consistency.read_bytes()[:MAX_PROOF_BYTES])["path"]
         return KeptCheckpoint(note=note, path=tuple(bytes.fromhex(each) for each in path))
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
-    except NOT_IN_FORM:
+    except verify.NOT_IN_FORM:
         raise UsageError(
             "--checkpoint names the text of a checkpoint, and --consistency what `tallyhook log "
             "consistency`, or the shop's address for it, has printed"
@@ -331,15 +303,15 @@ def verify_evidence(
     """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise;
     `kept`: a checkpoint of the same log that left the shop at some time; `witnesses`: who must have
     cosigned its checkpoint."""
-    checks: list[tuple[str, Callable[[Bundle], Any]]] = [
-        ("digests", digests),
+    checks: list[tuple[str, Callable[[verify.Bundle], Any]]] = [
+        ("digests", verify.digests),
         ("signature", lambda bundle: _signature(bundle, trusted)),
-        ("deliveries", deliveries),
-        ("inclusion", inclusion),
-        ("readings", readings),
-        ("completeness", completeness),
+        ("deliveries", verify.deliveries),
+        ("inclusion", verify_entries.inclusion),
+        ("readings", verify_entries.readings),
+        ("completeness", verify_entries.completeness),
         ("checkpoint", _checkpoint),
-        ("ledger", ledger),
+        ("ledger", verify.ledger),
         ("bodies", bodies),
         ("provider_signatures", provider_signatures),
         ("rendered", rendered),
@@ -348,9 +320,13 @@ def verify_evidence(
         checks.append((KEPT_CHECKPOINT, lambda bundle: _fits_kept(bundle, kept, trusted)))
     if witnesses is not None:
         checks.append((WITNESSES, lambda bundle: _witnessed(bundle, witnesses)))
-    bundle, steps = steps_of(archive, checks)
+    bundle, steps = verify.steps_of(archive, checks)
     passed = {each.name for each in steps if each.passed}
-    left = read_checkpoint(kept.note).size if kept is not None and KEPT_CHECKPOINT in passed else 0
+    left = (
+        seal.read_checkpoint(kept.note).size
+        if kept is not None and KEPT_CHECKPOINT in passed
+        else 0
+    )
     manifest = {} if bundle is None else bundle.manifest
     return VerifiedBundle(
         order=_text(manifest.get("order")),
@@ -364,7 +340,9 @@ def verify_evidence(
     )
 
 
-def _not_proven(bundle: Bundle, *, left: int, witnesses: TrustedWitnesses | None) -> Iterator[str]:
+def _not_proven(
+    bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
+) -> Iterator[str]:
     """As any Python tells it, but for what takes this program: profiles that are those of this
     release are known, and a kept checkpoint shows that the log is the one that there was; so do
     witnesses from when they cosigned on.
@@ -372,16 +350,16 @@ def _not_proven(bundle: Bundle, *, left: int, witnesses: TrustedWitnesses | None
     left       leaves of a checkpoint of the bundle's log that was kept; 0 without one
     witnesses  who have cosigned it
     """
-    for sentence in unproven(bundle, left):
-        if sentence == PROFILES and _are_of_this_release(bundle):
+    for sentence in verify.unproven(bundle, left):
+        if sentence == verify.PROFILES and _are_of_this_release(bundle):
             yield "which profile reads which source (sources.json)"
-        elif sentence.startswith(COSIGNED) and witnesses is not None:
+        elif sentence.startswith(verify.COSIGNED) and witnesses is not None:
             continue
-        elif sentence != NOT_ANEW:
+        elif sentence != verify.NOT_ANEW:
             yield sentence
         elif witnesses is not None and not left:
             moments = sorted(at for _, at in _cosigned(bundle, witnesses) if at is not None)
-            origin = read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
+            origin = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
             yield (
                 f"that the log {origin} was not written anew before "
                 f"{format_instant(moments[witnesses.quorum - 1])}, when the witnesses cosigned it, "
@@ -391,7 +369,7 @@ def _not_proven(bundle: Bundle, *, left: int, witnesses: TrustedWitnesses | None
             yield sentence
 
 
-def _are_of_this_release(bundle: Bundle) -> bool:
+def _are_of_this_release(bundle: verify.Bundle) -> bool:
     """Whether every profile in the bundle is, byte for byte, one that comes with this program."""
     shipped = set(shipped_profiles())
     try:
@@ -400,32 +378,32 @@ def _are_of_this_release(bundle: Bundle) -> bool:
             and bundle.members[each["file"]] == profile_text(each["profile"]).encode()
             for each in bundle.document("sources.json")
         )
-    except NOT_IN_FORM:
+    except verify.NOT_IN_FORM:
         return False
 
 
-def rendered(bundle: Bundle) -> Found:
+def rendered(bundle: verify.Bundle) -> Found:
     """Whether what is rendered from the rest of the bundle is what this program renders from it."""
-    if bundle.manifest["format"] == FORMAT_1:
-        return left_to_its_release(bundle)
-    if bundle.manifest.get("program") != program():
+    if bundle.manifest["format"] == verify.FORMAT_1:
+        return verify.rendered(bundle)
+    if bundle.manifest.get("program") != rendering.program():
         return None, (
             "report.html, explanation.txt, README.txt and verify.py are of another program "
-            f"({release(bundle)}) than this one ({this_release()}): only that one can tell whether "
-            "they follow from the rest."
+            f"({verify.release(bundle)}) than this one ({rendering.release()}): only that one can "
+            "tell whether they follow from the rest."
         )
     files = rendered_again(bundle)
     for name, data in files.items():
         if bundle.members.get(name) != data:
-            raise Wrong(f"{name} is not what the rest of the bundle gives")
+            raise verify.Wrong(f"{name} is not what the rest of the bundle gives")
     return True, f"{', '.join(sorted(files))} are, to the byte, what the rest gives."
 
 
-def rendered_again(bundle: Bundle) -> dict[str, bytes]:
+def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
     """What this program renders from the rest of a bundle, by name. Raises Wrong and ValueError for
     a bundle that is not in form."""
     history, policy, as_of = history_of(bundle.document("history.json"))
-    facts = LetterFacts(
+    facts = letter.LetterFacts(
         history=history,
         revisions=tuple(_published(each) for each in bundle.document("revisions.json")),
         arrivals=tuple(
@@ -436,21 +414,23 @@ def rendered_again(bundle: Bundle) -> dict[str, bytes]:
         sealed=len(bundle.document("log.json")["leaves"]),
         unsealed=len(bundle.document("log.json")["unsealed"]),
         key=keys.key_name(_key(bundle)),
-        zone=zone_in(bundle.document(TIMES)) if TIMES in bundle.members else None,
+        zone=letter.zone_in(bundle.document(letter.TIMES))
+        if letter.TIMES in bundle.members
+        else None,
     )
-    return rendered_files(fold(history, policy=policy, as_of=as_of), facts)
+    return rendering.rendered_files(fold(history, policy=policy, as_of=as_of), facts)
 
 
-def _published(told: Mapping[str, Any]) -> PublishedOutcome:
-    return PublishedOutcome(
+def _published(told: Mapping[str, Any]) -> letter.PublishedOutcome:
+    return letter.PublishedOutcome(
         at=parse_instant(told["at"]), outcome=told["outcome"], fulfillable=told["fulfillable"]
     )
 
 
-def _arrival(told: Mapping[str, Any], bundle: Bundle) -> Arrival:
+def _arrival(told: Mapping[str, Any], bundle: verify.Bundle) -> letter.Arrival:
     signature = told["signature"]
     signed_at = signature["signed_at"]
-    return Arrival(
+    return letter.Arrival(
         source=told["source"],
         received_at=parse_instant(told["received_at"]),
         key=signature["key"],
@@ -470,14 +450,16 @@ _NOT_WHOSE: Final = (
 )
 
 
-def _signature(bundle: Bundle, trusted: PublicKey | None) -> Found:
-    public, text = _key(bundle), _decoded(bundle, SIGNATURE)
+def _signature(bundle: verify.Bundle, trusted: PublicKey | None) -> Found:
+    public, text = _key(bundle), _decoded(bundle, verify.SIGNATURE)
     if not text.startswith(f"untrusted comment: {ABOUT}\n"):
-        raise Wrong("the signature's first line, which no signature covers, was changed")
+        raise verify.Wrong("the signature's first line, which no signature covers, was changed")
     try:
-        keys.trusted_comment(public, bundle.members[MANIFEST], text)
+        keys.trusted_comment(public, bundle.members[verify.MANIFEST], text)
     except keys.NotSigned as error:
-        raise Wrong(f"the manifest is not signed with the key in the bundle: {error}") from None
+        raise verify.Wrong(
+            f"the manifest is not signed with the key in the bundle: {error}"
+        ) from None
     name = keys.key_name(public)
     if trusted is None:
         return True, f"Signed with the key {name} that is in the bundle. {_NOT_WHOSE}"
@@ -489,38 +471,38 @@ def _signature(bundle: Bundle, trusted: PublicKey | None) -> Found:
             f"Signed with the key {name}. The one to trust, {other}, signed that the log goes on "
             "with that one."
         )
-    raise Wrong(
+    raise verify.Wrong(
         f"it is signed with the key {name}, and not with {other}, the one to trust; a key that the "
         "shop has replaced since is no forgery: ask it for its earlier ones, too"
     )
 
 
-def _key(bundle: Bundle) -> PublicKey:
+def _key(bundle: verify.Bundle) -> PublicKey:
     try:
         public = keys.read_public_key(_decoded(bundle, KEY))
     except keys.NotSigned as error:
-        raise Wrong(f"{KEY}: {error}") from None
+        raise verify.Wrong(f"{KEY}: {error}") from None
     if public.pem() != _decoded(bundle, KEY_PEM):
-        raise Wrong(f"{KEY} and {KEY_PEM} are not the same key")
+        raise verify.Wrong(f"{KEY} and {KEY_PEM} are not the same key")
     return public
 
 
-def _checkpoint(bundle: Bundle) -> Found:
+def _checkpoint(bundle: verify.Bundle) -> Found:
     """By the key that signed the manifest, or one before it that signed that this one follows it.
     Whoever makes a bundle can name any other key in it."""
     if "checkpoint.txt" not in bundle.members:
-        if bundle.manifest["format"] == FORMAT_1:
-            return None, UNSEALED
-        raise Wrong("checkpoint.txt is missing: nothing here is proved by the log")
+        if bundle.manifest["format"] == verify.FORMAT_1:
+            return None, verify.UNSEALED
+        raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
     try:
-        found = read_checkpoint(note)
-    except NotACheckpoint as error:
-        raise Wrong(str(error)) from None
+        found = seal.read_checkpoint(note)
+    except seal.NotACheckpoint as error:
+        raise verify.Wrong(str(error)) from None
     said = f"the log {found.origin} at {counted(found.size, *LEAF)}"
     endorsed = _endorsed_keys(bundle, newest)
     for public in (newest, *endorsed, *_log_keys(bundle)):
-        if not note_holds(note, name=found.origin, public=public):
+        if not seal.note_holds(note, name=found.origin, public=public):
             continue
         if public == newest:
             return True, f"Signed with the same key: {said}."
@@ -531,21 +513,21 @@ def _checkpoint(bundle: Bundle) -> Found:
             f"Signed with {name}, which the bundle calls an earlier key, and nothing here proves "
             f"that it was one: {said}. Compare it with a key that you have from the shop."
         )
-    raise Wrong("the checkpoint is not signed with a key of this log")
+    raise verify.Wrong("the checkpoint is not signed with a key of this log")
 
 
-def _fits_kept(bundle: Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
+def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
     """Whether the bundle's log and the one of the kept checkpoint are one: the later began with the
     earlier (RFC 9162, 2.1.4.2). Of a checkpoint that is signed with a key that nothing here knows,
     such as one of after a change of keys, whoever kept it must know whose it is."""
     newest = _key(bundle)
     try:
-        ours = read_checkpoint(_decoded(bundle, "checkpoint.txt"))
-        theirs = read_checkpoint(kept.note)
-    except NotACheckpoint as error:
-        raise Wrong(str(error)) from None
+        ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
+        theirs = seal.read_checkpoint(kept.note)
+    except seal.NotACheckpoint as error:
+        raise verify.Wrong(str(error)) from None
     if ours.origin != theirs.origin:
-        raise Wrong(f"the kept checkpoint is of another log, {theirs.origin}")
+        raise verify.Wrong(f"the kept checkpoint is of another log, {theirs.origin}")
     earlier, later = sorted((ours, theirs), key=lambda each: each.size)
     if kept.path is None and earlier.size != later.size:
         return None, (
@@ -557,7 +539,7 @@ def _fits_kept(bundle: Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) 
         old=earlier.size, old_head=earlier.head, size=later.size, head=later.head,
         proof=kept.path or (),
     ):  # fmt: skip
-        raise Wrong(
+        raise verify.Wrong(
             "the log of the kept checkpoint and that of the bundle are not one and the same"
         )
     leaves = bundle.document("log.json")["leaves"]
@@ -567,7 +549,7 @@ def _fits_kept(bundle: Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) 
         f"{counted(len(leaves), *LEAF)} here were in it by then."
     )
     signers = (newest, *_endorsed_keys(bundle, newest), *(() if trusted is None else (trusted,)))
-    if any(note_holds(kept.note, name=theirs.origin, public=each) for each in signers):
+    if any(seal.note_holds(kept.note, name=theirs.origin, public=each) for each in signers):
         return True, f"The checkpoint that you kept is signed by this log's key, and {said}"
     return None, (
         "The checkpoint that you kept is signed with a key that this bundle does not prove to be "
@@ -576,20 +558,20 @@ def _fits_kept(bundle: Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) 
 
 
 def _cosigned(
-    bundle: Bundle, witnesses: TrustedWitnesses
+    bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
     """Each of the witnesses, and when it has cosigned the bundle's checkpoint. Raises Wrong."""
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
     except WrongCosignature as error:
-        raise Wrong(
+        raise verify.Wrong(
             f"checkpoint.txt has a line in the name of the witness {error} that is not its "
             "signature of this checkpoint"
         ) from None
 
 
-def _witnessed(bundle: Bundle, witnesses: TrustedWitnesses) -> Found:
+def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
     """Whether enough of the witnesses have cosigned the checkpoint to which all proofs lead. A log
     that was written anew has a checkpoint that they refuse to cosign."""
     each = _cosigned(bundle, witnesses)
@@ -600,31 +582,31 @@ def _witnessed(bundle: Bundle, witnesses: TrustedWitnesses) -> Found:
     )  # fmt: skip
     count = sum(at is not None for _, at in each)
     if count < witnesses.quorum:
-        raise Wrong(
+        raise verify.Wrong(
             f"of the {counted(len(each), 'witness', 'witnesses')} that you trust {count} and not "
             f"{witnesses.quorum} cosigned the log that all proofs here lead to: {told}"
         )
     return True, f"The checkpoint is cosigned: {told}."
 
 
-def _log_keys(bundle: Bundle) -> list[PublicKey]:
+def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
     return [PublicKey(bytes.fromhex(each)) for each in bundle.document("log.json")["keys"]]
 
 
-def _endorsed_keys(bundle: Bundle, newest: PublicKey) -> list[PublicKey]:
+def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
     """Keys of the log from which signatures lead, one key to the next, to the bundle's own."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:
-        origin = read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
-    except NotACheckpoint:
+        origin = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
+    except seal.NotACheckpoint:
         return []
     log = bundle.document("log.json")
-    chain = endorsed_chain(origin, _log_keys(bundle), log.get("endorsements", ()))
+    chain = seal.endorsed_chain(origin, _log_keys(bundle), log.get("endorsements", ()))
     return chain if chain and chain[-1] == newest else []
 
 
-def _decoded(bundle: Bundle, name: str) -> str:
+def _decoded(bundle: verify.Bundle, name: str) -> str:
     if name not in bundle.members:
-        raise Wrong(f"{name} is missing")
+        raise verify.Wrong(f"{name} is missing")
     return bundle.members[name].decode("utf-8")

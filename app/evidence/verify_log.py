@@ -4,8 +4,9 @@
     2 hashes       every kept hash is that of the leaves beneath it
     3 heads        every checkpoint is the head of its leaves, as it was signed, by a key of ours
     4 rows         every row has a leaf, or waits for one
-    orders         each leaf is the next one of the order that it names, and each day's tree of all
-                   orders is that of the leaves there were (`verify_orders`)
+    orders         each leaf is the next one of the order that it names, under the name that the
+                   order has, and each day's tree of all orders is that of the leaves there were;
+                   memory grows with the orders: some 250 bytes for each
     5 departures   every checkpoint that left the house, shown, delivered or cosigned, is a head of
                    this log, as far as is known here
     6 the keeper   a checkpoint that was kept elsewhere is one, too
@@ -17,43 +18,30 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
-from app.evidence.keys import PublicKey
-from app.evidence.seal import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
-from app.evidence.store import Content, contents_of, node_count, strays, whole_bodies
-from app.evidence.verify_orders import Names, OrderCounts, names_of, wrong_name
-from app.evidence.witnesses import (
-    WrongCosignature,
-    cosigned_at,
-    departure_document,
-    departure_sentence,
-)
+from app.evidence import keys, seal, store, witnesses
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.verify import digest_of
-from app.sealing.departure_store import Departure, departures_after
-from app.sealing.leaf_store import KINDS, READING, Leaf, Members, Sealable
-from app.sealing.log_queue_store import count_unsealed, log_size, readings_to_seal, rows_to_seal
-from app.sealing.log_store import (
-    Identity,
-    SignedHead,
-    heads_after,
-    identity,
-    kept_hashes,
-    leaves_after,
-    newest_head,
+from app.sealing import (
+    departure_store,
+    leaf_store,
+    log_queue_store,
+    log_store,
+    order_store,
+    order_tree_store,
 )
-from app.sealing.order_store import erased_orders
-from app.sealing.order_tree_store import SealedTree, all_trees
 from reconcile.instants import format_instant
 from reconcile.transparency.cosignatures import read_cosigner
 from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf_hash
+from reconcile.transparency.order_tree import OrderEntry, OrderTree, order_commitment
+from reconcile.transparency.readings import sealed_reading
 
 OWN: Final = frozenset(("kind", "salt", "order", "of", "nth", "after", "reading"))
 """Members that are the leaf's own, or are compared otherwise than with its row."""
@@ -61,19 +49,21 @@ OWN: Final = frozenset(("kind", "salt", "order", "of", "nth", "after", "reading"
 INDEXED: Final = frozenset(("event", "verdict"))
 """What `reindex` may correct in a row."""
 
-Rows = Mapping[str, Sealable]
+Rows = Mapping[str, leaf_store.Sealable]
 
 
-async def rows_of(connection: Connection, leaves: Sequence[Leaf]) -> Rows:
+async def rows_of(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
     """The rows that these leaves sealed, as they are now; none for one that is gone."""
-    found: dict[str, Sealable] = {}
-    for kind in KINDS:
+    found: dict[str, leaf_store.Sealable] = {}
+    for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
         own = [each for each in own if _is_subject(each, numbered=kind.numbered)]
         if own:
-            found |= await rows_to_seal(connection, kind, own)
-    again = [leaf.subject for leaf in leaves if leaf.kind == READING and ":" in leaf.subject]
-    return found | (await readings_to_seal(connection, again) if again else {})
+            found |= await log_queue_store.rows_to_seal(connection, kind, own)
+    again = [
+        leaf.subject for leaf in leaves if leaf.kind == leaf_store.READING and ":" in leaf.subject
+    ]
+    return found | (await log_queue_store.readings_to_seal(connection, again) if again else {})
 
 
 def _is_subject(subject: str, *, numbered: bool) -> bool:
@@ -81,13 +71,17 @@ def _is_subject(subject: str, *, numbered: bool) -> bool:
     return not numbered or (number.isascii() and number.isdigit() and len(number) < 19)
 
 
-async def contents(connection: Connection, leaves: Sequence[Leaf]) -> Mapping[str, Content]:
+async def contents(
+    connection: Connection, leaves: Sequence[leaf_store.Leaf]
+) -> Mapping[str, store.Content]:
     """Bodies and headers of the deliveries among them."""
     ids = [leaf.subject for leaf in leaves if leaf.kind == "delivery"]
-    return await contents_of(connection, ids)
+    return await store.contents_of(connection, ids)
 
 
-def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | None:
+def misfit(
+    leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
+) -> str | None:
     """Why a leaf and its row do not fit, one sentence; None where they do.
 
     (1) hash, (2) row, (3) what was sealed of it, but headers that were deleted, (4) body.
@@ -106,11 +100,11 @@ def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | N
     return None if content is None else next(_wrong_body(name, content), None)  # 4
 
 
-def _named(leaf: Leaf) -> str:
+def _named(leaf: leaf_store.Leaf) -> str:
     return leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
 
 
-def _sealed(leaf: Leaf) -> Members | None:
+def _sealed(leaf: leaf_store.Leaf) -> leaf_store.Members | None:
     """The leaf's document, if it has the leaf's hash."""
     content = leaf.document.encode("utf-8", "surrogatepass")
     try:
@@ -119,7 +113,7 @@ def _sealed(leaf: Leaf) -> Members | None:
         return None
 
 
-def _wrong_body(name: str, content: Content) -> Iterator[str]:
+def _wrong_body(name: str, content: store.Content) -> Iterator[str]:
     if content.body is not None:
         if digest_of(content.body, read_headers(content.headers).url) != content.digest:
             yield f"{name} has another body than was sealed: it was changed"
@@ -127,21 +121,21 @@ def _wrong_body(name: str, content: Content) -> Iterator[str]:
         yield f"{name} has lost its body, and was not pruned: it was deleted"
 
 
-def reread(leaf: Leaf, row: Sealable, names: Names) -> bool:
+def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
     """Whether the row's index says otherwise than the receiver did: see `reindex`."""
     sealed = leaf.members()
     if any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys()):
         return True
-    return leaf.kind != READING and names.reads_otherwise(sealed, row)
+    return leaf.kind != leaf_store.READING and names.reads_otherwise(sealed, row)
 
 
 class Tree:
     """Grows with the log's leaves, and is compared with what the log has kept and signed."""
 
-    def __init__(self, known: Identity, *, kept: Checkpoint | None) -> None:
+    def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         """kept: a checkpoint that was kept elsewhere."""
         self._origin = known.origin
-        self._keys = [PublicKey(bytes.fromhex(each)) for each in known.keys]
+        self._keys = [keys.PublicKey(bytes.fromhex(each)) for each in known.keys]
         self._kept = kept
         self._tail, self._frontier = Tail(0, {}), Frontier()
         self.sound = 0
@@ -162,7 +156,7 @@ class Tree:
 
     def signed(self, note: str) -> bool:
         """Whether one of the log's keys signed a note."""
-        return any(note_holds(note, name=self._origin, public=key) for key in self._keys)
+        return any(seal.note_holds(note, name=self._origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
         """Kept hashes that are not those of the new tiles: first leaf beneath, and a sentence."""
@@ -176,15 +170,15 @@ class Tree:
                 )
         self.made.clear()
 
-    def wrong_head(self, head: SignedHead) -> str | None:
+    def wrong_head(self, head: log_store.SignedHead) -> str | None:
         """Why a checkpoint of as many leaves as there are now does not fit; None where it does.
 
         Of several heads that do not fit, the first tells where the log was changed.
         """
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
-            said = read_checkpoint(head.note)
-        except NotACheckpoint:
+            said = seal.read_checkpoint(head.note)
+        except seal.NotACheckpoint:
             return f"{name} is no signed note any more: it was changed"
         if not self.signed(head.note) or said.origin != self._origin:
             return f"{name} is not signed by a key of this log: it was changed"
@@ -202,22 +196,25 @@ class Tree:
             "another order after it was signed"
         )
 
-    def wrong_departure(self, left: Departure) -> str | None:
+    def wrong_departure(self, left: departure_store.Departure) -> str | None:
         """Why a checkpoint that left, of as many leaves as there are now, does not fit."""
         if left.line is not None and not self._is_cosigned(left):
-            return f"{departure_sentence(left)}, is not signed by that witness: it was changed"
+            told = witnesses.departure_sentence(left)
+            return f"{told}, is not signed by that witness: it was changed"
         if left.head == self._frontier.head():
             return None
         return (
             f"the first {counted(left.size, 'leaf is', 'leaves are')} not as in "
-            f"{departure_sentence(left)}: the log was written anew since"
+            f"{witnesses.departure_sentence(left)}: the log was written anew since"
         )
 
-    def _is_cosigned(self, left: Departure) -> bool:
-        body = Checkpoint(origin=self._origin, size=left.size, head=left.head).body()
+    def _is_cosigned(self, left: departure_store.Departure) -> bool:
+        body = seal.Checkpoint(origin=self._origin, size=left.size, head=left.head).body()
         try:
-            return cosigned_at(f"{body}\n{left.line}\n", read_cosigner(left.way)) is not None
-        except (ValueError, WrongCosignature):
+            return (
+                witnesses.cosigned_at(f"{body}\n{left.line}\n", read_cosigner(left.way)) is not None
+            )
+        except (ValueError, witnesses.WrongCosignature):
             return False
 
     def wrong_keep(self) -> str | None:
@@ -258,7 +255,7 @@ class VerifiedLog:
     reread: int = 0
     found: int = 0
     first: int | None = None
-    left: Departure | None = None
+    left: departure_store.Departure | None = None
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str, *, leaf: int | None = None) -> None:
@@ -279,7 +276,11 @@ class VerifiedLog:
             read = counted(self.reread, "delivery is", "deliveries are")
             more += f", {read} read otherwise by now (`db check` compares them with their bodies)"
         looked = counted(self.leaves, *LEAF)
-        left = "" if self.left is None else f" The last that left: {departure_sentence(self.left)}."
+        left = (
+            ""
+            if self.left is None
+            else f" The last that left: {witnesses.departure_sentence(self.left)}."
+        )
         return f"{looked} and {counted(self.checkpoints, 'checkpoint')}: {verdict}{more}.{left}"
 
     def document(self) -> dict[str, Any]:
@@ -292,7 +293,7 @@ class VerifiedLog:
             "reread": self.reread,
             "found": self.found,
             "first": self.first,
-            "left": None if self.left is None else departure_document(self.left),
+            "left": None if self.left is None else witnesses.departure_document(self.left),
             "problems": self.problems,
         }
 
@@ -310,19 +311,19 @@ async def verify_log(
     Raises NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
     """
     async with context.store.reading() as connection:
-        known = await identity(connection)
+        known = await log_store.identity(connection)
         if known is None:
             raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
         kept = None if against is None else _kept_elsewhere(against, known)
-        trees = await all_trees(connection)
+        trees = await order_tree_store.all_trees(connection)
         verification = _Verification(connection, Tree(known, kept=kept), trees, tell=tell)
         return await verification.run(against, kept, progress=progress)
 
 
-def _kept_elsewhere(note: str, known: Identity) -> Checkpoint:
+def _kept_elsewhere(note: str, known: log_store.Identity) -> seal.Checkpoint:
     try:
-        kept = read_checkpoint(note)
-    except NotACheckpoint as error:
+        kept = seal.read_checkpoint(note)
+    except seal.NotACheckpoint as error:
         raise UsageError(f"{error}; name a file that `tallyhook log checkpoint` printed") from error
     if kept.origin != known.origin:
         raise UsageError(f"that checkpoint is of {kept.origin}, and this log is {known.origin}")
@@ -333,30 +334,35 @@ class _Verification:
     """One pass over the log; what it found is `verified`."""
 
     def __init__(
-        self, connection: Connection, tree: Tree, trees: Sequence[SealedTree], *, tell: int
+        self,
+        connection: Connection,
+        tree: Tree,
+        trees: Sequence[order_tree_store.SealedTree],
+        *,
+        tell: int,
     ) -> None:
         self._connection = connection
         self._tree = tree
-        self._heads: deque[SignedHead] = deque()
+        self._heads: deque[log_store.SignedHead] = deque()
         self._orders = OrderCounts(trees)
         self._erased: set[str] = set()
-        self._left: deque[Departure] = deque()
+        self._left: deque[departure_store.Departure] = deque()
         self._whole = True
         self.verified = VerifiedLog(tell=tell)
 
     async def run(
         self,
         note: str | None,
-        kept: Checkpoint | None,
+        kept: seal.Checkpoint | None,
         *,
         progress: Callable[[int, int], None],
     ) -> VerifiedLog:
         """Verify layer by layer."""
-        size, after = await log_size(self._connection), 0
+        size, after = await log_queue_store.log_size(self._connection), 0
         await self._more_heads(0)
         await self._more_left(0, "")
-        self._erased = await erased_orders(self._connection)
-        while leaves := await leaves_after(self._connection, after, limit=AT_ONCE):
+        self._erased = await order_store.erased_orders(self._connection)
+        while leaves := await log_store.leaves_after(self._connection, after, limit=AT_ONCE):
             await self._check_rows(leaves)  # 1
             for leaf in leaves:
                 await self._grow(leaf)
@@ -372,7 +378,7 @@ class _Verification:
             self._check_keep(note, kept)
         return self.verified
 
-    async def _check_rows(self, leaves: Sequence[Leaf]) -> None:
+    async def _check_rows(self, leaves: Sequence[leaf_store.Leaf]) -> None:
         rows = await rows_of(self._connection, leaves)
         bodies = await contents(self._connection, leaves)
         names = await names_of(self._connection, rows.values(), erased=self._erased)
@@ -386,7 +392,7 @@ class _Verification:
             elif row is not None and reread(leaf, row, names):
                 self.verified.reread += 1
 
-    async def _grow(self, leaf: Leaf) -> None:
+    async def _grow(self, leaf: leaf_store.Leaf) -> None:
         """Add a leaf to the tree, and compare the heads of that size. Behind a gap there is no
         tree to compare: its leaves are compared with their rows alone."""
         self.verified.leaves += 1
@@ -411,7 +417,7 @@ class _Verification:
         if problem is not None:
             self.verified.add(problem)
 
-    async def _check_head(self, head: SignedHead) -> None:
+    async def _check_head(self, head: log_store.SignedHead) -> None:
         self.verified.checkpoints += 1
         sound = self._tree.sound
         problem = self._tree.wrong_head(head)
@@ -421,9 +427,9 @@ class _Verification:
             await self._more_heads(head.size)
 
     async def _more_heads(self, size: int) -> None:
-        self._heads.extend(await heads_after(self._connection, size, limit=AT_ONCE))
+        self._heads.extend(await log_store.heads_after(self._connection, size, limit=AT_ONCE))
 
-    async def _check_left(self, left: Departure) -> None:
+    async def _check_left(self, left: departure_store.Departure) -> None:
         last = self.verified.left
         if last is None or (last.size, last.at) < (left.size, left.at):
             self.verified.left = left
@@ -434,11 +440,13 @@ class _Verification:
             await self._more_left(left.size, left.way)
 
     async def _more_left(self, size: int, way: str) -> None:
-        self._left.extend(await departures_after(self._connection, size, way, limit=AT_ONCE))
+        self._left.extend(
+            await departure_store.departures_after(self._connection, size, way, limit=AT_ONCE)
+        )
 
     async def _check_nodes(self) -> None:
         ranges = [(level, place, place + 1) for level, place in self._tree.made]
-        stored = await kept_hashes(self._connection, ranges)
+        stored = await log_store.kept_hashes(self._connection, ranges)
         for leaf, problem in self._tree.wrong_nodes(stored):
             self.verified.add(problem, leaf=leaf)
 
@@ -456,32 +464,32 @@ class _Verification:
         if self._left:
             self.verified.left = self._left[0]
             self.verified.add(
-                f"{departure_sentence(self._left[0])}, says more than the {size:,} leaves that "
-                "there are: the end of the log was cut off",
+                f"{witnesses.departure_sentence(self._left[0])}, says more than the {size:,} "
+                "leaves that there are: the end of the log was cut off",
                 leaf=size,
             )
-        newest = await newest_head(self._connection)
+        newest = await log_store.newest_head(self._connection)
         if size and (newest is None or newest.size < size):
             signed = 0 if newest is None else newest.size
             self.verified.add(f"leaves from {signed} on are in no checkpoint: they were added by "
                               "hand, or a checkpoint was deleted", leaf=signed)  # fmt: skip
         wanted = sum(size >> level for level in range(STEP, 64, STEP))
-        if await node_count(self._connection) > wanted:
+        if await store.node_count(self._connection) > wanted:
             self.verified.add("hashes are kept of leaves that are not there")
 
     async def _check_unsealed(self) -> None:
-        for subject in await strays(self._connection, limit=self.verified.tell):
+        for subject in await store.strays(self._connection, limit=self.verified.tell):
             self.verified.add(
                 f"{subject} has no leaf, and nothing waits to seal it: it was put in by hand, or "
                 "its leaf was cut off; `tallyhook log seal` seals it as it is now"
             )
-        async for rows in whole_bodies(self._connection):
+        async for rows in store.whole_bodies(self._connection):
             for digest, body in rows:
                 if hashlib.sha256(body).hexdigest() != digest:
                     self.verified.add(f"the whole body {digest} was changed")
-        self.verified.waiting = await count_unsealed(self._connection)
+        self.verified.waiting = await log_queue_store.count_unsealed(self._connection)
 
-    def _check_keep(self, note: str, kept: Checkpoint) -> None:
+    def _check_keep(self, note: str, kept: seal.Checkpoint) -> None:
         if not self._tree.signed(note):
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif self._whole and kept.size > self._tree.size:
@@ -490,3 +498,134 @@ class _Verification:
                 f"{kept.size:,}: what came last was cut off, from leaf {self._tree.size} on",
                 leaf=self._tree.size,
             )
+
+
+# --- how the leaves name their orders -------------------------------------------------------------
+
+SURE: Final = frozenset(("record", "revision"))
+"""Kinds of which a row never comes to belong to another order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """How leaves name some orders now.
+
+    erased  commitments of which nobody can tell the order any more
+    secret  what the salts of readings are drawn from
+    """
+
+    orders: Mapping[str, tuple[order_store.NamedOrder, bytes]]
+    erased: set[str]
+    secret: bytes | None
+
+    def fits(self, of: str | None, order: str | None) -> bool:
+        """Whether a leaf that names its order so is of this order, as far as anybody can tell."""
+        if of is None or order is None:
+            return of is order is None
+        if of in self.erased:
+            return True
+        if order not in self.orders:
+            return False
+        named, key = self.orders[order]
+        return of == named.commitment.hex() == order_commitment(key, order).hex()
+
+    def reads_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
+        """Whether a delivery is read otherwise, or belongs to another order, than was sealed."""
+        if "reading" not in sealed:
+            return False
+        if not self.fits(sealed.get("of"), row.order):
+            return True
+        if row.event is None or self.secret is None:
+            return sealed["reading"] is not None
+        salt = bytes.fromhex(sealed["salt"])
+        return bool(sealed["reading"] != sealed_reading(row.event, secret=self.secret, salt=salt))
+
+
+async def names_of(
+    connection: Connection, rows: Iterable[leaf_store.Sealable], *, erased: set[str]
+) -> Names:
+    """The names of these rows' orders. erased: what `erased_orders` gives, which may be long."""
+    return Names(
+        orders=await order_store.named_orders(connection, {row.order for row in rows if row.order}),
+        erased=erased,
+        secret=await order_store.log_secret(connection),
+    )
+
+
+def wrong_name(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
+    """Why a leaf does not name the order of its row, one sentence; None where it does."""
+    if leaf.kind not in SURE:
+        return None
+    sealed = leaf.members()
+    if "order" in sealed:  # of before leaves named their orders by commitments
+        fits = sealed["order"] == row.order
+    else:
+        fits = names.fits(sealed.get("of"), row.order)
+    if fits:
+        return None
+    return (
+        f"leaf {leaf.number} ({leaf.subject}) sealed another order than its row has: one of the "
+        "two was changed"
+    )
+
+
+class OrderCounts:
+    """Grows with the log's leaves: how many each order has, and the number of the newest."""
+
+    def __init__(self, trees: Sequence[order_tree_store.SealedTree]) -> None:
+        """trees: those that were made of the log, the oldest first."""
+        self._tree = OrderTree()
+        self._trees = deque(trees)
+
+    def append(self, leaf: leaf_store.Leaf) -> str | None:
+        """Count a leaf; why it is not the next one of its order, None where it is."""
+        try:
+            sealed: dict[str, Any] = leaf.members()
+            of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
+        except (TypeError, ValueError):
+            return None  # it has not its hash: told with its row
+        if of is None:
+            return None
+        count, last = self._tree.get(of) or (0, None)
+        self._tree.put(OrderEntry(of, count + 1, leaf.number))
+        if (sealed.get("nth"), sealed.get("after")) == (count + 1, last):
+            return None
+        return (
+            f"leaf {leaf.number} ({leaf.subject}) is not the next one of the order that it names: "
+            "one before it was taken out, or put in"
+        )
+
+    def wrong_trees(self, size: int) -> Iterator[str]:
+        """Why trees of the log's first `size` leaves, all of which were counted, are not theirs."""
+        while self._trees and self._trees[0].size <= size:
+            tree = self._trees.popleft()
+            if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
+                yield (
+                    f"the tree of all orders of {format_instant(tree.at)} is not that of the "
+                    f"log's first {counted(tree.size, 'leaf', 'leaves')}: it, or one of them, was "
+                    "changed"
+                )
+
+    async def wrong_counts(self, connection: Connection) -> list[str]:
+        """Why what is kept of orders is not what their leaves give, a sentence for each."""
+        problems = [
+            f"the tree of all orders of {format_instant(tree.at)} is of "
+            f"{counted(tree.size, 'leaf', 'leaves')}, more than there are: the end of the log was "
+            "cut off"
+            for tree in self._trees
+        ]
+        known = 0
+        async for number, commitment, leaves, last in order_store.kept_counts(connection):
+            found = self._tree.get(bytes(commitment))
+            known += found is not None
+            if found != (leaves, last):
+                problems.append(
+                    f"what is kept of order {number} of the log is not what its leaves give: it "
+                    "was changed"
+                )
+        if known != self._tree.count:
+            problems.append(
+                f"the log's leaves name {counted(self._tree.count, 'order')}, and {known:,} of "
+                "them are kept: a row of order_keys was deleted or changed"
+            )
+        return problems

@@ -2,29 +2,40 @@
 
 A witness keeps the last checkpoint that it has seen of a log, and cosigns a later one only if that
 began with it. So whoever trusts enough of them need not trust the shop that its log was never
-written anew. Leaves out: how they are asked (`cosigning`).
+written anew. They are asked in the background, over C2SP tlog-witness:
+
+    1 choose   the newest checkpoint as of the last full interval: all witnesses, and every worker,
+               are asked to cosign the same one
+    2 claim    each witness that has not, and is not to be left alone for now
+    3 ask      with the proof that it began with the one that the witness cosigned last; where that
+               is another than we think, the witness says so, and is asked again
+    4 verify   its signature over this very checkpoint, and its clock
+    5 keep     the cosignature, or why there is none, and when it is asked again
+
+No transaction is open while a witness is waited for.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import httpx2
+import structlog
+
 from app.core.errors import UsageError
+from app.core.http import Exchange, asked_to_wait, exchange
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence.keys import PublicKey
 from app.receiving.context import AppContext
-from app.sealing.departure_store import (
-    Departure,
-    WitnessState,
-    last_cosigned,
-    newest_departures,
-    witness_states,
-)
+from app.sealing import departure_store, log_store
 from reconcile.instants import (
+    HOUR,
     MINUTE,
+    NO_TIME,
     SECOND,
     Duration,
     Instant,
@@ -32,14 +43,7 @@ from reconcile.instants import (
     format_known,
     plain_instant,
 )
-from reconcile.transparency.cosignatures import (
-    VerifierKey,
-    body_of,
-    cosigned_message,
-    read_cosigner,
-    signatures_of,
-    timed_signature,
-)
+from reconcile.transparency import cosignatures, merkle
 
 CLOCK: Final[Duration] = 10 * MINUTE
 """By which a witness's clock may be off: its word on the time is what others go by later."""
@@ -70,7 +74,7 @@ CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
 class Witness:
     """One witness. `url`: before `/add-checkpoint`."""
 
-    key: VerifierKey
+    key: cosignatures.VerifierKey
     url: str = field(repr=False)
 
     @property
@@ -102,28 +106,30 @@ class WrongCosignature(Exception):
     """A note bears a signature in a witness's name that is not its own, or not of this note."""
 
 
-def cosigned_at(note: str, key: VerifierKey) -> Instant | None:
+def cosigned_at(note: str, key: cosignatures.VerifierKey) -> Instant | None:
     """When a witness has cosigned a checkpoint, as it says; None where it has not.
 
     Raises WrongCosignature where a line names its key and does not hold: C2SP signed-note.
     """
-    body, public, found = body_of(note), PublicKey(key.raw), None
-    for signature in signatures_of(note):
+    body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
+    for signature in cosignatures.signatures_of(note):
         if (signature.name, signature.key_id) != (key.name, key.id):
             continue
-        timed = timed_signature(signature.content)
-        if timed is None or not public.verifies(timed[1], cosigned_message(body, time=timed[0])):
+        timed = cosignatures.timed_signature(signature.content)
+        if timed is None or not public.verifies(
+            timed[1], cosignatures.cosigned_message(body, time=timed[0])
+        ):
             raise WrongCosignature(key.name)
         found = Instant(timed[0] * SECOND)
     return found
 
 
-def trusted_witnesses(given: Sequence[str]) -> list[VerifierKey]:
+def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
     """The keys that somebody names to verify with. Raises UsageError."""
-    found: list[VerifierKey] = []
+    found: list[cosignatures.VerifierKey] = []
     for text in given:
         try:
-            key = read_cosigner(text.strip())
+            key = cosignatures.read_cosigner(text.strip())
         except ValueError as error:
             raise UsageError(f"--witness: {text[:60]!r} {error}") from None
         if any(key.raw == other.raw for other in found):
@@ -135,7 +141,7 @@ def trusted_witnesses(given: Sequence[str]) -> list[VerifierKey]:
 # --- what is known of them ------------------------------------------------------------------------
 
 
-def witness_state(state: WitnessState | None) -> str:
+def witness_state(state: departure_store.WitnessState | None) -> str:
     """`waiting` where it never cosigned, `cosigns`, `fails`, or `contradicts`."""
     if state is None or (state.problem is None and state.cosigned_at is None):
         return "waiting"
@@ -148,8 +154,8 @@ async def witness_document(context: AppContext, witnesses: Witnesses | None) -> 
     """The witnesses, how far so many of them as must have cosigned the log, and the last
     checkpoint that left by each way; for JSON."""
     async with context.store.reading() as connection:
-        states = await witness_states(connection)
-        left = await newest_departures(connection)
+        states = await departure_store.witness_states(connection)
+        left = await departure_store.newest_departures(connection)
         covered = await cosigned_size(connection, witnesses)
     each = () if witnesses is None else witnesses.each
     return {
@@ -164,10 +170,12 @@ async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> 
     """The leaves of the largest checkpoint that so many witnesses as must have cosigned."""
     if witnesses is None:
         return 0
-    return await last_cosigned(connection, witnesses=witnesses.names, quorum=witnesses.quorum)
+    return await departure_store.last_cosigned(
+        connection, witnesses=witnesses.names, quorum=witnesses.quorum
+    )
 
 
-def _told(witness: Witness, state: WitnessState | None) -> dict[str, Any]:
+def _told(witness: Witness, state: departure_store.WitnessState | None) -> dict[str, Any]:
     problem = None if state is None else state.problem
     return {
         "witness": witness.key.name,
@@ -181,7 +189,7 @@ def _told(witness: Witness, state: WitnessState | None) -> dict[str, Any]:
     }
 
 
-def departure_document(departure: Departure) -> dict[str, Any]:
+def departure_document(departure: departure_store.Departure) -> dict[str, Any]:
     """For JSON."""
     return {
         "way": departure_way(departure),
@@ -191,12 +199,12 @@ def departure_document(departure: Departure) -> dict[str, Any]:
     }
 
 
-def departure_way(departure: Departure) -> str:
+def departure_way(departure: departure_store.Departure) -> str:
     """How it left: a word, or the name of the witness that has cosigned it."""
     return departure.way.partition("+")[0]
 
 
-def departure_sentence(departure: Departure) -> str:
+def departure_sentence(departure: departure_store.Departure) -> str:
     """What left last, for people."""
     how = {
         "published": "shown under /.well-known/tallyhook/",
@@ -208,3 +216,218 @@ def departure_sentence(departure: Departure) -> str:
         f"the checkpoint of {counted(departure.size, *LEAF)}, {how} at "
         f"{plain_instant(departure.at)}"
     )
+
+
+# --- asked in the background ----------------------------------------------------------------------
+
+LIMIT_S: Final = 5.0
+"""Seconds that a witness may take for an answer: it verifies a few hashes and writes one row. All
+TRIES together take less than a stop waits for."""
+
+ANSWER_MAX: Final = 16 * 1024
+"""Bytes of an answer: a cosignature has some 150, and a witness may sign with several keys."""
+
+TRIES: Final = 3
+"""Requests to one witness at a time: it may say twice that it knows another size than we think."""
+
+LEASE: Final[Duration] = MINUTE
+"""For which a witness is ours to ask: longer than TRIES requests may take."""
+
+FIRST_PAUSE: Final[Duration] = 30 * SECOND
+"""Before a witness that cosigned nothing is asked again; twice as long each time."""
+
+LONGEST_PAUSE: Final[Duration] = HOUR
+"""Between two requests to one that goes on cosigning nothing, and what it may ask us to wait."""
+
+REST_S: Final = 5.0
+"""Seconds between two looks at whether there is something to have cosigned."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reply:
+    """What became of asking once: a cosignature, a size that the witness knows, or a problem."""
+
+    at: Instant | None = None
+    line: str | None = None
+    size: int | None = None
+    problem: str | None = None
+    wait: Duration = NO_TIME
+
+
+class Cosigning:
+    """Asks one log's witnesses, beside any number of others that do."""
+
+    def __init__(
+        self, context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient
+    ) -> None:
+        self._context = context
+        self._witnesses = witnesses
+        self._client = client
+
+    async def ask_due(self) -> int:
+        """Ask every witness that is due. Returns how many were asked."""
+        now = self._context.clock.now()
+        until = Instant(now - now % self._witnesses.every)  # 1
+        async with self._context.store.reading() as connection:
+            head = await log_store.newest_head(connection, until=until)
+            newest = await log_store.newest_head(connection)
+            states = await departure_store.witness_states(connection)
+        if head is None or newest is None:
+            return 0
+        due = [
+            (witness, state)
+            for witness in self._witnesses.each
+            if _is_due(state := states.get(witness.name), head, now)
+        ]
+        asked = [self._ask(witness, state, head, newest) for witness, state in due]
+        done = await asyncio.gather(*asked, return_exceptions=True)
+        for each in done:  # no other is left half done by one that could not be written down
+            if isinstance(each, BaseException):
+                raise each
+        return len(done)
+
+    async def _ask(
+        self,
+        witness: Witness,
+        state: departure_store.WitnessState | None,
+        head: log_store.SignedHead,
+        newest: log_store.SignedHead,
+    ) -> None:
+        """One witness, until it has cosigned or says that it does not."""
+        now = self._context.clock.now()
+        async with self._context.store.writing() as connection:  # 2
+            mine = await departure_store.claim_witness(
+                connection,
+                witness.name,
+                before=None if state is None else state.next_at,
+                until=Instant(now + LEASE),
+            )
+        if not mine:
+            return
+        known = state or departure_store.WitnessState(witness=witness.name, next_at=now)
+        old = known.size
+        for _ in range(TRIES):
+            reply = await self._cosigned(witness, old, head)  # 3
+            if reply.size is None:
+                return await self._keep(known, head, reply)
+            if reply.size == old:  # of as many leaves it knows another head
+                return await self._keep(known, head, _Reply(problem="log_is_another"))
+            if reply.size > newest.size:
+                return await self._keep(known, head, _Reply(problem="log_is_shorter"))
+            old = reply.size
+            head = newest if old > head.size else head
+        return await self._keep(known, head, _Reply(problem="answer_not_in_form"))
+
+    async def _cosigned(self, witness: Witness, old: int, head: log_store.SignedHead) -> _Reply:
+        try:
+            proof = await self._proof(old, head.size)
+        except KeyError:
+            return _Reply(problem="log_damaged")
+        answer = await exchange(
+            self._client,
+            "POST",
+            f"{witness.url}/add-checkpoint",
+            headers={"content-type": "text/plain; charset=utf-8", "accept": "text/plain, */*"},
+            content=cosignatures.add_checkpoint(old=old, proof=proof, note=head.note),
+            limit_s=LIMIT_S,
+            most=ANSWER_MAX,
+        )
+        if answer.status == 200 and answer.problem is None:
+            return self._verified(witness, head, answer.body)  # 4
+        return _refusal(answer, same=old == head.size)
+
+    async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
+        """That the log of `size` leaves began with that of `old`; nothing where any log did."""
+        if old in (0, size):
+            return []
+        spans = merkle.consistency_spans(old, size=size)
+        async with self._context.store.reading() as connection:
+            kept = await log_store.kept_hashes(connection, merkle.needed(spans))
+        return [merkle.computed(span, kept) for span in spans]
+
+    def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
+        """Lines of other keys are passed over: C2SP tlog-witness."""
+        try:
+            lines = body.decode("utf-8")
+        except UnicodeDecodeError:
+            return _Reply(problem="answer_not_in_form")
+        own = [
+            each.line
+            for each in cosignatures.read_signatures(lines)
+            if (each.name, each.key_id) == (witness.key.name, witness.key.id)
+        ]
+        if not own:
+            return _Reply(problem="not_its_signature" if "— " in lines else "answer_not_in_form")
+        try:
+            at = cosigned_at(f"{cosignatures.body_of(head.note)}\n{own[0]}\n", witness.key)
+        except WrongCosignature:
+            return _Reply(problem="not_its_signature")
+        if at is None or abs(at - self._context.clock.now()) > CLOCK:
+            return _Reply(problem="clock_off")
+        return _Reply(at=at, line=own[0])
+
+    async def _keep(
+        self, known: departure_store.WitnessState, head: log_store.SignedHead, reply: _Reply
+    ) -> None:
+        now = self._context.clock.now()
+        if reply.line is None or reply.at is None:
+            await self._keep_failure(known, reply, now)
+            return
+        left = departure_store.Departure(
+            size=head.size, way=known.witness, head=head.head, at=reply.at, line=reply.line
+        )
+        state = departure_store.WitnessState(
+            witness=known.witness, size=head.size, cosigned_at=reply.at, next_at=now
+        )
+        async with self._context.store.writing() as connection:  # 5
+            await departure_store.add_departure(connection, left)
+            await departure_store.change_witness(connection, state)
+        if known.problem is not None:
+            log.info("a witness cosigns again", witness=known.witness.partition("+")[0])
+
+    async def _keep_failure(
+        self, known: departure_store.WitnessState, reply: _Reply, now: Instant
+    ) -> None:
+        problem = reply.problem or "answer_not_in_form"
+        pause = min(FIRST_PAUSE << min(known.failures, 16), LONGEST_PAUSE)
+        state = replace(
+            known,
+            next_at=Instant(now + max(pause, min(reply.wait, LONGEST_PAUSE))),
+            failures=known.failures + 1,
+            since=now if known.since is None else known.since,
+            problem=problem,
+        )
+        async with self._context.store.writing() as connection:
+            await departure_store.change_witness(connection, state)
+        if known.problem != problem:
+            name = known.witness.partition("+")[0]
+            log.warning("a witness does not cosign", witness=name, reason=problem)
+
+
+def _is_due(
+    state: departure_store.WitnessState | None, head: log_store.SignedHead, now: Instant
+) -> bool:
+    return state is None or (state.size < head.size and state.next_at <= now)
+
+
+_REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another"}
+"""What a witness says by a status: C2SP tlog-witness."""
+
+
+def _refusal(answer: Exchange, *, same: bool) -> _Reply:
+    """What a witness that has not cosigned says. same: it was asked for the size that it knows."""
+    if answer.problem in ("too_large", "encoded"):
+        return _Reply(problem="answer_not_in_form")
+    if answer.status is None or answer.status >= 500 or answer.status == 429:
+        return _Reply(problem="unreachable", wait=asked_to_wait(answer.headers))
+    if answer.status == 409:
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        size = cosignatures.stated_size(answer.body) if kind == cosignatures.SIZE_TYPE else None
+        if size is None:
+            return _Reply(problem="log_is_another" if same else "answer_not_in_form")
+        return _Reply(size=size)
+    if 200 <= answer.status < 400:
+        return _Reply(problem="answer_not_in_form")
+    return _Reply(problem=_REFUSALS.get(answer.status, "refused"))

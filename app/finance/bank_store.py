@@ -25,14 +25,7 @@ from app.database.statements import (
     statement,
     stream,
 )
-from app.finance.import_store import (
-    KNOWN,
-    WrittenVersions,
-    newest_published,
-    sum_of,
-    summed,
-    supersede,
-)
+from app.finance import import_store
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLine, Payout
 
@@ -78,7 +71,7 @@ def subject_digest(subject: str) -> str:
 
 async def write_bank(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     """Add the versions that rows of STAGED make, as of an import.
 
     The rows are in order of their subjects, and those of one subject are all there.
@@ -88,18 +81,20 @@ async def write_bank(
 
 async def compare_bank(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     """What `write_bank` would write."""
     return (await run(connection, _decide, rows))[0]
 
 
 def _write(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     counts, fresh, behind = _decide(connection, rows)
     if behind:
         keys = ("subject", "ordinal", "since")
-        supersede(connection, table="bank_lines", keys=keys, rows=behind, number=number)
+        import_store.supersede(
+            connection, table="bank_lines", keys=keys, rows=behind, number=number
+        )
     insert_rows(
         connection,
         table="bank_lines",
@@ -124,7 +119,7 @@ _Fresh = list[tuple[str, int, tuple[Any, ...]]]
 
 def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
-) -> tuple[WrittenVersions, _Fresh, Rows]:
+) -> tuple[import_store.WrittenVersions, _Fresh, Rows]:
     """The counts, the versions to be added, and the keys of those that they supersede."""
     given = [(subject_digest(row[0]), row[1:]) for row in rows]
     known, erased = dict[_Place, tuple[Any, ...]](), dict[_Place, tuple[Any, ...]]()
@@ -134,7 +129,7 @@ def _decide(
             known[subject, ordinal] = (since, *rest)
         if _erased(rest):  # in force or not: one that was taken back may come again
             erased[subject, ordinal] = tuple(rest[_TEXTS_FROM:])
-    counts, fresh, behind = WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
+    counts, fresh, behind = import_store.WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
     for subject, group in groupby(given, key=lambda row: row[0]):
         for ordinal, told in enumerate(sorted(row[1] for row in group)):
             place = (subject, ordinal)
@@ -170,10 +165,10 @@ AT_ONCE: Final = 4_000
 _LINES: Final = statement(
     "SELECT line || '.' || since, account, currency, minor, booked_at, reference, counterparty, "
     "told FROM bank_lines WHERE {known} ORDER BY subject, ordinal",
-    known=KNOWN,
+    known=import_store.KNOWN,
 )
 
-_ANY: Final = statement("SELECT 1 FROM bank_lines WHERE {known} LIMIT 1", known=KNOWN)
+_ANY: Final = statement("SELECT 1 FROM bank_lines WHERE {known} LIMIT 1", known=import_store.KNOWN)
 
 # A refund takes, whichever sign its file gave it, and so does a fee of a line of its own that an
 # earlier version imported: as `signed` has it for the report.
@@ -185,20 +180,20 @@ _ADDED: Final = (
 _PAYOUTS: Final = statement(
     "SELECT source, payout, currency, {halves}, max(settled_at), count(*) FROM statement_lines "
     "WHERE payout IS NOT NULL AND {known} GROUP BY source, payout, currency",
-    halves=summed(_ADDED),
-    known=KNOWN,
+    halves=import_store.summed(_ADDED),
+    known=import_store.KNOWN,
 )
 
 
 async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
     """Whether any file of a bank was imported by then."""
-    number = await newest_published(connection, as_of=as_of)
+    number = await import_store.newest_published(connection, as_of=as_of)
     return await connection.scalar(text(_ANY), {"number": number}) is not None
 
 
 async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
     """Lines as they were known at an instant, some thousand at a time, for `bank_line_of`."""
-    values = {"number": await newest_published(connection, as_of=as_of)}
+    values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows
 
@@ -220,7 +215,7 @@ def bank_line_of(row: Sequence[Any]) -> BankLine:
 
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
     """Every payout that statement lines name, as they were known at an instant."""
-    values = {"number": await newest_published(connection, as_of=as_of)}
+    values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     found: list[Payout] = []
     async for rows in stream(connection, _PAYOUTS, at_once=AT_ONCE, values=values):
         for source, reference, currency, high, low, paid_at, count in rows:
@@ -230,7 +225,7 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
                     source=source,
                     reference=reference,
                     currency=currency,
-                    minor=sum_of(high, low),
+                    minor=import_store.sum_of(high, low),
                     paid_at=paid_at,
                     lines=count,
                 )
@@ -257,7 +252,7 @@ async def bank_texts(
 ) -> AsyncIterator[list[tuple[BankKey, BankTexts]]]:
     """The texts of all versions of lines, some thousand at a time. `until`: only of those that
     were imported by then."""
-    newest = None if until is None else await newest_published(connection, as_of=until)
+    newest = None if until is None else await import_store.newest_published(connection, as_of=until)
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
         yield [
             ((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6]))

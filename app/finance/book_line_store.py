@@ -25,7 +25,7 @@ from app.database.statements import (
     statement,
     stream,
 )
-from app.finance.import_store import KNOWN, KNOWN_AT, WrittenVersions, newest_published, supersede
+from app.finance import import_store
 from reconcile.instants import Instant
 from reconcile.matching.books import BookLine
 from reconcile.money import Money
@@ -59,15 +59,19 @@ _ROW: Final = (
     "group_name, refunded, refunded_at"
 )
 _ROWS: Final = "SELECT {row} FROM book_lines WHERE {known} AND {keys} ORDER BY match_key, kind"
-_ROWS_FROM: Final = statement(_ROWS, row=_ROW, known=KNOWN, keys="match_key >= :first")
+_ROWS_FROM: Final = statement(_ROWS, row=_ROW, known=import_store.KNOWN, keys="match_key >= :first")
 _ROWS_BETWEEN: Final = statement(
-    _ROWS, row=_ROW, known=KNOWN, keys="match_key >= :first AND match_key < :beyond"
+    _ROWS, row=_ROW, known=import_store.KNOWN, keys="match_key >= :first AND match_key < :beyond"
 )
 _OF_KEYS: Final = statement(
-    "SELECT {row} FROM book_lines WHERE {known} AND match_key IN ({})", row=_ROW, known=KNOWN_AT
+    "SELECT {row} FROM book_lines WHERE {known} AND match_key IN ({})",
+    row=_ROW,
+    known=import_store.KNOWN_AT,
 )
 _OF_GROUPS: Final = statement(
-    "SELECT {row} FROM book_lines WHERE {known} AND group_key IN ({})", row=_ROW, known=KNOWN_AT
+    "SELECT {row} FROM book_lines WHERE {known} AND group_key IN ({})",
+    row=_ROW,
+    known=import_store.KNOWN_AT,
 )
 _VERSIONS: Final = statement(
     "SELECT match_key, kind, since, until, {told} FROM book_lines WHERE match_key IN ({})",
@@ -83,25 +87,27 @@ def line_id_of(match_key: str, kind: str) -> str:
 
 async def write_book(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     """Add the versions that rows of STAGED make, no two of one line, as of an import."""
     return await run(connection, _write, rows, number)
 
 
 async def compare_book(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     """What `write_book` would write."""
     return (await run(connection, _decide, rows))[0]
 
 
 def _write(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     counts, fresh, behind = _decide(connection, rows)
     if behind:
         keys = ("match_key", "kind", "since")
-        supersede(connection, table="book_lines", keys=keys, rows=behind, number=number)
+        import_store.supersede(
+            connection, table="book_lines", keys=keys, rows=behind, number=number
+        )
     insert_rows(
         connection,
         table="book_lines",
@@ -113,11 +119,11 @@ def _write(
 
 def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
-) -> tuple[WrittenVersions, list[tuple[Any, ...]], Rows]:
+) -> tuple[import_store.WrittenVersions, list[tuple[Any, ...]], Rows]:
     """The counts, the rows to be added, and the keys of the versions that they supersede."""
     keys = [row[0] for row in rows]
     if not keys or not _any_between(connection, min(keys), max(keys)):
-        return WrittenVersions(new=len(rows)), list(rows), []
+        return import_store.WrittenVersions(new=len(rows)), list(rows), []
     found = select_rows(connection, sql=_VERSIONS, values=set(keys))
     current = {row[:2]: row for row in found if row[3] is None}
     # A line that was taken back has no version in force, and its number may be erased all the same.
@@ -132,7 +138,9 @@ def _decide(
         elif kept[2:] != known[4:]:
             fresh.append(kept)
             behind.append(known[:3])
-    counts = WrittenVersions(new=new, changed=len(behind), unchanged=len(rows) - len(fresh))
+    counts = import_store.WrittenVersions(
+        new=new, changed=len(behind), unchanged=len(rows) - len(fresh)
+    )
     return counts, fresh, behind
 
 
@@ -157,7 +165,7 @@ async def book_rows(
     """
     values: dict[str, Any] = {
         "first": first,
-        "number": await newest_published(connection, as_of=as_of),
+        "number": await import_store.newest_published(connection, as_of=as_of),
     }
     if beyond is not None:
         values["beyond"] = beyond
@@ -168,7 +176,7 @@ async def book_rows(
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
     """Rows as of `book_rows`, of these keys."""
-    number = await newest_published(connection, as_of=as_of)
+    number = await import_store.newest_published(connection, as_of=as_of)
     return await select_in(connection, sql=_OF_KEYS, values=set(keys), first=(number, number))
 
 
@@ -176,7 +184,7 @@ async def book_lines_of(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[tuple[str, BookLine]]:
     """(key, line) of the lines that these keys name, by reference or by group."""
-    number = await newest_published(connection, as_of=as_of)
+    number = await import_store.newest_published(connection, as_of=as_of)
     rows = set[tuple[Any, ...]]()
     for sql in (_OF_KEYS, _OF_GROUPS):
         rows |= set(await select_in(connection, sql=sql, values=set(keys), first=(number, number)))
@@ -226,7 +234,7 @@ async def lines_with(
     name any. `until`: only those that were imported by then."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
-    newest = await newest_published(connection, as_of=until) if found else 0
+    newest = await import_store.newest_published(connection, as_of=until) if found else 0
     lines = {(row[0], row[1], row[2]) for row in found}
     return sorted(line for line in lines if until is None or line[2] <= newest)
 
@@ -239,7 +247,7 @@ async def old_lines(
     rows = await connection.execute(
         text(_OLD),
         {
-            "number": await newest_published(connection, as_of=before),
+            "number": await import_store.newest_published(connection, as_of=before),
             "match_key": match_key,
             "kind": kind,
             "since": since,

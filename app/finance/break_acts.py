@@ -13,33 +13,12 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.access.operator_store import Operator
-from app.access.operators import Action, note_in_trail, permitted
+from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
-from app.access.proposals import (
-    Agree,
-    Agreed,
-    ProposalKind,
-    check_reason,
-    propose,
-    shown_in,
-)
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection
-from app.finance.break_store import (
-    BreakDeed,
-    add_break_deed,
-    breaks_after,
-    breaks_of_order,
-    breaks_of_subject,
-    deciding_alone,
-    latest_seen,
-    lines_matched_with,
-    matched_by_hand,
-    steps_of,
-)
+from app.finance import break_store, run_store
 from app.finance.match_rules import Rules, rules_known
-from app.finance.run_store import AT_ONCE, Run, last_lived, run_of, runs, seen_by
 from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
@@ -56,8 +35,8 @@ from reconcile.matching.breaks import (
     life,
     next_step,
 )
+from reconcile.matching.candidates import REASON_WORDS, WEIGHTS, Suggestion, suggestions
 from reconcile.matching.rows import name_of
-from reconcile.matching.suggest import REASON_WORDS, WEIGHTS, Suggestion, suggestions
 from reconcile.money import Money, major_text, to_json
 
 # --- breaks for whoever looks ---------------------------------------------------------------------
@@ -154,7 +133,9 @@ async def breaks_of_run(
     """What a run saw, by id, some hundreds at a time; each with where it stands now."""
     while True:
         async with context.store.reading() as connection:
-            found = await seen_by(connection, number, after=after, limit=AT_ONCE)
+            found = await run_store.seen_by(
+                connection, number, after=after, limit=run_store.AT_ONCE
+            )
             if not found:
                 return
             after = found[-1][0]
@@ -174,10 +155,10 @@ async def living_breaks(
     these causes, in these states, and this person's, where some are named."""
     while True:
         async with context.store.reading() as connection:
-            names = await breaks_after(
+            names = await break_store.breaks_after(
                 connection,
                 after=after,
-                limit=AT_ONCE,
+                limit=run_store.AT_ONCE,
                 causes=causes,
                 states=states,
                 assignee=assignee,
@@ -194,7 +175,7 @@ async def living_breaks(
 
 
 async def _with_lives(connection: Connection, seen: Mapping[str, Break]) -> list[SeenBreak]:
-    steps = await steps_of(connection, list(seen))
+    steps = await break_store.steps_of(connection, list(seen))
     return [
         SeenBreak(
             identity=name,
@@ -208,7 +189,7 @@ async def _with_lives(connection: Connection, seen: Mapping[str, Break]) -> list
 
 async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[SeenBreak]:
     """Some breaks by their ids."""
-    return await _with_lives(connection, await latest_seen(connection, names))
+    return await _with_lives(connection, await break_store.latest_seen(connection, names))
 
 
 async def break_in(connection: Connection, name: str) -> SeenBreak:
@@ -242,36 +223,38 @@ async def breaks_since(
 ) -> list[SeenBreak] | None:
     """The breaks of one order, closed ones too; None where no run that gives life has been since an
     instant."""
-    last = await last_lived(connection)
+    last = await run_store.last_lived(connection)
     if last is None or last.at < heard:
         return None
     return await _breaks_of(connection, order)
 
 
 async def _breaks_of(connection: Connection, order: str) -> list[SeenBreak]:
-    names = await breaks_of_order(connection, order, limit=BREAKS_OF_AN_ORDER)
+    names = await break_store.breaks_of_order(connection, order, limit=BREAKS_OF_AN_ORDER)
     return await seen_breaks(connection, names)
 
 
-async def finished_run(context: AppContext, number: int) -> Run:
+async def finished_run(context: AppContext, number: int) -> run_store.Run:
     """One run. Raises NotFoundError where there is none."""
     async with context.store.reading() as connection:
-        found = await run_of(connection, number)
+        found = await run_store.run_of(connection, number)
     if found is None:
         raise NotFoundError(f"there is no run {number}; `tallyhook reconcile list` shows them")
     return found
 
 
-async def finished_runs(context: AppContext, *, limit: int, before: int | None = None) -> list[Run]:
+async def finished_runs(
+    context: AppContext, *, limit: int, before: int | None = None
+) -> list[run_store.Run]:
     """The last runs, newest first. before: only those of lower numbers."""
     async with context.store.reading() as connection:
-        return await runs(connection, limit=limit, before=before)
+        return await run_store.runs(connection, limit=limit, before=before)
 
 
 # --- what people do about breaks ------------------------------------------------------------------
 
 
-_ACTIONS: Final[dict[Deed, Action]] = {
+_ACTIONS: Final[dict[Deed, operators.Action]] = {
     "assigned": "break_assigned",
     "commented": "break_commented",
     "accepted": "break_accepted",
@@ -399,8 +382,8 @@ async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
     """Returns the value as it was written."""
     _check_reason(doing)
     async with context.store.writing() as connection:
-        await deciding_alone(connection)
-        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        await break_store.deciding_alone(connection)
+        who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await break_in(connection, name)
         value = doing.value
         if doing.deed == "matched":
@@ -416,8 +399,8 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
     """Accept or settle a break, or propose that where one person may not."""
     _check_reason(doing)
     async with context.store.writing() as connection:
-        await deciding_alone(connection)
-        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        await break_store.deciding_alone(connection)
+        who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await break_in(connection, name)
         _check_open(found)
         refund = doing.value == "refund"  # it accepts nothing
@@ -425,7 +408,7 @@ async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal |
         if because is None:
             await _write(context, connection, doing, who, found)
             return None
-        return await propose(
+        return await proposals.propose(
             connection,
             acceptance_kind(context),
             who=who,
@@ -446,8 +429,8 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
     """
     _check_reason(doing)
     async with context.store.writing() as connection:
-        await deciding_alone(connection)
-        who = await permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        await break_store.deciding_alone(connection)
+        who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await seen_breaks(connection, names)
         if mark_of(found) != seen:
             raise UsageError(
@@ -478,7 +461,7 @@ async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> No
 
 
 def _check_reason(doing: BreakAct) -> None:
-    check_reason(doing.reason, of="a break", needed=doing.deed != "assigned")
+    proposals.check_reason(doing.reason, of="a break", needed=doing.deed != "assigned")
 
 
 def _check_open(found: SeenBreak) -> None:
@@ -490,16 +473,16 @@ async def _write(
     context: AppContext,
     connection: Connection,
     doing: BreakAct,
-    who: Operator,
+    who: operator_store.Operator,
     found: SeenBreak,
     *,
-    agreed: Agreed | None = None,
+    agreed: proposals.Agreed | None = None,
 ) -> None:
     """The step of the break, and its audit entry."""
     now, money = context.clock.now(), found.seen.money
-    await add_break_deed(
+    await break_store.add_break_deed(
         connection,
-        BreakDeed(
+        break_store.BreakDeed(
             break_id=found.identity,
             at=now,
             who=who.name,
@@ -513,7 +496,7 @@ async def _write(
     facts: dict[str, str | int] = {"amount": major_text(money), "currency": money.currency}
     if doing.value:
         facts["value"] = doing.value
-    await note_in_trail(
+    await operators.note_in_trail(
         connection,
         who,
         action=_ACTIONS[doing.deed],
@@ -524,13 +507,13 @@ async def _write(
     )
 
 
-def acceptance_kind(context: AppContext) -> ProposalKind:
+def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
     """Accepting a break, or keeping late money, of more than one person may accept alone."""
 
-    async def perform(proposal: Proposal, agree: Agree) -> None:
+    async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         deed: Deed = "settled" if proposal.given["deed"] == "settled" else "accepted"
         async with context.store.writing() as connection:
-            await deciding_alone(connection)
+            await break_store.deciding_alone(connection)
             agreed = await agree(connection)
             found = await break_in(connection, proposal.subject)
             doing = BreakAct(
@@ -538,13 +521,13 @@ def acceptance_kind(context: AppContext) -> ProposalKind:
             )
             await _write(context, connection, doing, agreed.who, found, agreed=agreed)
 
-    return ProposalKind(
+    return proposals.ProposalKind(
         name="accept_above_limit",
         title="Accept a break above the limit",
         action="break_accepted",
         subject_state=_break_state,
         perform=perform,
-        where=shown_in("breaks"),
+        where=proposals.shown_in("breaks"),
     )
 
 
@@ -621,7 +604,7 @@ def too_much_together(rules: Rules, found: Sequence[SeenBreak]) -> str | None:
 async def matches_of(context: AppContext, name: str) -> list[str]:
     """The lines that stand matched with a break by hand, in the versions that were matched."""
     async with context.store.reading() as connection:
-        return await lines_matched_with(connection, name)
+        return await break_store.lines_matched_with(connection, name)
 
 
 async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
@@ -644,14 +627,14 @@ async def why_not_together(context: AppContext, found: Sequence[SeenBreak]) -> s
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:
     """A line that is left over: near to this break, or what another open break is about."""
-    claimed = await matched_by_hand(connection, line)
+    claimed = await break_store.matched_by_hand(connection, line)
     if claimed is not None:
         raise UsageError(f"{line} was matched with {claimed} by hand; it cannot be claimed again")
     subject = name_of(line)
     near = {name_of(each.line) for each in found.seen.candidates}
     if subject in near:
         return
-    for other in await breaks_of_subject(connection, subject):
+    for other in await break_store.breaks_of_subject(connection, subject):
         if other != found.identity and (await break_in(connection, other)).life.state != "closed":
             return
     raise UsageError(
@@ -661,7 +644,7 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> Non
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
     """The line of a break's match that is to be taken back. Raises UsageError where none is."""
-    matched = await lines_matched_with(connection, name)
+    matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:
         return meant[0]

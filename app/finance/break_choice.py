@@ -17,29 +17,13 @@ from typing import Any, Final
 
 from app.core.errors import UsageError
 from app.core.text import counted
-from app.finance.break_acts import (
-    MOST_AT_ONCE,
-    SeenBreak,
-    accept_breaks,
-    age_days,
-    assign_breaks,
-    comment_breaks,
-    living_breaks,
-    mark_of,
-    match_break,
-    not_known,
-    too_much,
-    too_much_together,
-)
-from app.finance.break_store import claimed_by_hand
-from app.finance.match_rules import rules_known
-from app.finance.worklist import TO_DO
+from app.finance import break_acts, break_store, match_rules, worklist
 from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES, BreakCause, State
+from reconcile.matching.candidates import the_one
 from reconcile.matching.rows import name_of
-from reconcile.matching.suggest import the_one
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 # --- what is said of them -------------------------------------------------------------------------
@@ -87,26 +71,26 @@ class Choice:
     def states(self) -> Collection[State]:
         """Those in which a break is meant."""
         named = dict(self.words).get("state")
-        return TO_DO if named is None else [each for each in STATES if each == named]
+        return worklist.TO_DO if named is None else [each for each in STATES if each == named]
 
-    def fits(self, found: SeenBreak, *, as_of: Instant) -> bool:
+    def fits(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
         """Whether a break is meant. Of an amount nothing is so that is not known."""
         return self._is_of(found, as_of=as_of) and self._comes_to(found)
 
-    def leaves_open(self, found: SeenBreak, *, as_of: Instant) -> bool:
+    def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
         """Whether nobody can tell: all else is so, and what is at stake is not known."""
-        unknown = bool(self.amounts) and not_known(found.seen)
+        unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
-    def _comes_to(self, found: SeenBreak) -> bool:
+    def _comes_to(self, found: break_acts.SeenBreak) -> bool:
         if not self.amounts:
             return True
         minor = found.seen.money.minor
-        return not not_known(found.seen) and all(
+        return not break_acts.not_known(found.seen) and all(
             _COMPARE[sign](minor, most) for sign, most in self.amounts
         )
 
-    def _is_of(self, found: SeenBreak, *, as_of: Instant) -> bool:
+    def _is_of(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
         told = {
             "cause": found.seen.cause,
             "state": found.life.state,
@@ -115,9 +99,9 @@ class Choice:
             "order": found.seen.order or "",
             "payment": found.seen.payment or "",
         }
-        if "state" not in dict(self.words) and found.life.state not in TO_DO:
+        if "state" not in dict(self.words) and found.life.state not in worklist.TO_DO:
             return False
-        age = age_days(found.seen, as_of)
+        age = break_acts.age_days(found.seen, as_of)
         return all(told[name] == value for name, value in self.words) and all(
             _COMPARE[sign](age, days) for sign, days in self.ages
         )
@@ -212,7 +196,7 @@ class Sums:
     money: Money
 
 
-def sums_of(found: Sequence[SeenBreak]) -> list[Sums]:
+def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[Sums]:
     """By cause and currency."""
     counts: Counter[tuple[BreakCause, str]] = Counter()
     minors: Counter[tuple[BreakCause, str]] = Counter()
@@ -236,7 +220,7 @@ class Chosen:
     against  why it may not be done to all of them together; None: it may
     """
 
-    of: list[SeenBreak]
+    of: list[break_acts.SeenBreak]
     apart: Counter[str] = field(default_factory=Counter)
     lines: dict[str, str] = field(default_factory=dict)
     against: str | None = None
@@ -244,7 +228,7 @@ class Chosen:
     @property
     def mark(self) -> str:
         """What is shown of them, in sixteen digits: another one as soon as anything of it is."""
-        whole = fingerprint([mark_of(self.of), sorted(self.lines.items())])
+        whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
     def left_out(self) -> list[str]:
@@ -273,10 +257,11 @@ async def few_breaks(context: AppContext, where: str) -> Chosen:
     if not chosen.of:
         told = ("no break is meant: look at the list again", *chosen.left_out())
         raise UsageError(". ".join(told).rstrip("."))
-    if len(chosen.of) > MOST_AT_ONCE:
+    if len(chosen.of) > break_acts.MOST_AT_ONCE:
         raise UsageError(
             f"{counted(len(chosen.of), 'break')} are meant, and a page decides about "
-            f"{MOST_AT_ONCE} at most: say more of them, or use `tallyhook breaks accept --where`"
+            f"{break_acts.MOST_AT_ONCE} at most: say more of them, or use `tallyhook breaks accept "
+            "--where`"
         )
     chosen.of.sort(key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
     return chosen
@@ -285,7 +270,7 @@ async def few_breaks(context: AppContext, where: str) -> Chosen:
 async def every_chosen(context: AppContext, choice: Choice) -> Chosen:
     """All that are meant, by id. Raises UsageError for more than MOST."""
     now, chosen = context.clock.now(), Chosen(of=[])
-    found = living_breaks(context, causes=choice.causes, states=choice.states)
+    found = break_acts.living_breaks(context, causes=choice.causes, states=choice.states)
     async with aclosing(found) as parts:
         async for some in parts:
             chosen.of += [each for each in some if choice.fits(each, as_of=now)]
@@ -303,12 +288,12 @@ async def to_accept(context: AppContext, choice: Choice) -> Chosen:
     nothing can be accepted that is closed."""
     chosen = await every_chosen(context, choice)
     async with context.store.reading() as connection:
-        rules = await rules_known(connection)
-    alone = [each for each in chosen.of if too_much(rules, each.seen) is None]
+        rules = await match_rules.rules_known(connection)
+    alone = [each for each in chosen.of if break_acts.too_much(rules, each.seen) is None]
     return Chosen(
         of=alone,
         apart=chosen.apart + Counter({NOT_ALONE: len(chosen.of) - len(alone)}),
-        against=too_much_together(rules, alone),
+        against=break_acts.too_much_together(rules, alone),
     )
 
 
@@ -321,7 +306,7 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
     taken = Counter(lines.values())
     single = {name: line for name, line in lines.items() if taken[line] == 1}
     async with context.store.reading() as connection:
-        claimed = await claimed_by_hand(connection)
+        claimed = await break_store.claimed_by_hand(connection)
     free = {name: line for name, line in single.items() if name_of(line) not in claimed}
     left = {
         NOBODY_NEAR: len(found) - len(lines),
@@ -340,9 +325,11 @@ async def accept_chosen(
 ) -> None:
     """Write them off."""
 
-    async def act(part: list[SeenBreak]) -> None:
+    async def act(part: list[break_acts.SeenBreak]) -> None:
         names = [each.identity for each in part]
-        await accept_breaks(context, names, reason=reason, by=by, seen=mark_of(part))
+        await break_acts.accept_breaks(
+            context, names, reason=reason, by=by, seen=break_acts.mark_of(part)
+        )
 
     await _by_parts(chosen, act)
 
@@ -350,9 +337,9 @@ async def accept_chosen(
 async def assign_chosen(context: AppContext, chosen: Chosen, *, to: str, by: str | None) -> None:
     """Make them somebody's."""
 
-    async def act(part: list[SeenBreak]) -> None:
+    async def act(part: list[break_acts.SeenBreak]) -> None:
         names = [each.identity for each in part]
-        await assign_breaks(context, names, to=to, by=by, seen=mark_of(part))
+        await break_acts.assign_breaks(context, names, to=to, by=by, seen=break_acts.mark_of(part))
 
     await _by_parts(chosen, act)
 
@@ -360,9 +347,11 @@ async def assign_chosen(context: AppContext, chosen: Chosen, *, to: str, by: str
 async def comment_chosen(context: AppContext, chosen: Chosen, *, note: str, by: str | None) -> None:
     """Say something about each of them."""
 
-    async def act(part: list[SeenBreak]) -> None:
+    async def act(part: list[break_acts.SeenBreak]) -> None:
         names = [each.identity for each in part]
-        await comment_breaks(context, names, note=note, by=by, seen=mark_of(part))
+        await break_acts.comment_breaks(
+            context, names, note=note, by=by, seen=break_acts.mark_of(part)
+        )
 
     await _by_parts(chosen, act)
 
@@ -370,16 +359,18 @@ async def comment_chosen(context: AppContext, chosen: Chosen, *, note: str, by: 
 async def match_chosen(context: AppContext, chosen: Chosen, *, reason: str, by: str | None) -> None:
     """Match each with its suggestion, one after the other."""
 
-    async def act(part: list[SeenBreak]) -> None:
+    async def act(part: list[break_acts.SeenBreak]) -> None:
         (one,) = part
         line = chosen.lines[one.identity]
-        await match_break(context, one.identity, line=line, reason=reason, by=by)
+        await break_acts.match_break(context, one.identity, line=line, reason=reason, by=by)
 
     await _by_parts(chosen, act, at_once=1)
 
 
 async def _by_parts(
-    chosen: Chosen, act: Callable[[list[SeenBreak]], Awaitable[None]], at_once: int = MOST_AT_ONCE
+    chosen: Chosen,
+    act: Callable[[list[break_acts.SeenBreak]], Awaitable[None]],
+    at_once: int = break_acts.MOST_AT_ONCE,
 ) -> None:
     """Each part in a transaction of its own. Raises UsageError where one is refused, and says how
     many were done before."""

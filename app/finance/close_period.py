@@ -7,62 +7,73 @@
     5 print     the report in every format
     6 write     the closing, its prints and the audit entry, in one transaction
 
-Where the rules let nobody close alone, 6 is a proposal; approved, all steps are taken anew.
-Whoever is killed before the end has closed nothing.
+Where the rules let nobody close alone, 6 is a proposal; approved, all steps are taken anew. Whoever
+is killed before the end has closed nothing.
+
+And looks later whether closed months still follow from the evidence that they were closed on:
+
+    1 chain     the closing is what was written, and names the closing before it and a checkpoint of
+                the sealed log
+    2 prints    the bytes that were kept are those of the closing
+    3 history   everything that was known then is there, and is what it was
+    4 figures   the report made again, as of then and by the policy of then, has the same figures;
+                where the month was closed by an earlier version's rules, how many are otherwise now
+
+Beside that, each format is printed again from the report that was kept. One that would look
+otherwise now is named and is no fault: what was kept is what is shown.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from app.access.operator_store import Operator
-from app.access.operators import Proven, note_in_trail, permitted
+from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
-from app.access.proposals import (
-    Agree,
-    Agreed,
-    ProposalKind,
-    check_reason,
-    propose,
-    shown_in,
-)
-from app.core.errors import UsageError
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
 from app.database.engine import Connection
-from app.finance.calendar import calendar_of, month_in_books
-from app.finance.closed_periods import CLOSING_BASIS, rules_form
-from app.finance.match_rules import rules_known
-from app.finance.period_store import (
-    Closed,
-    add_closing,
-    closed_periods,
-    first_published,
+from app.finance import match_rules, period_store, report_period
+from app.finance.closed_periods import (
+    CLOSING_BASIS,
+    calendar_of,
+    month_in_books,
+    rules_form,
+    rules_of_closing,
 )
-from app.finance.report_period import Progress, report_period
+from app.finance.period_store import Closed, closed_periods, closing_text, print_of
 from app.finance.reports.render import REPORT_FORMATS, render
+from app.orders import history_store
 from app.orders.history_store import history_digests
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.reverify import count_genuine
-from app.sealing.log_store import newest_head
+from app.sealing import log_store
+from app.sealing.log_store import head_of
 from reconcile.instants import EARLIEST, TICK, Instant, format_instant, parse_instant
+from reconcile.ledger.policy import Policy
 from reconcile.periods import Month, month_named
 from reconcile.reporting.closing import (
     Blocker,
     Closing,
+    Figure,
     Print,
     adjusted_in,
+    closing_of,
+    difference,
     figures,
+    first_difference,
     in_report,
     rejected,
     too_early,
 )
 from reconcile.reporting.report import PeriodReport, Scope
-from reconcile.reporting.tables import report_document
+from reconcile.reporting.tables import report_document, report_of
 
 
 def printed(report: PeriodReport) -> dict[str, bytes]:
@@ -102,7 +113,7 @@ class CloseRequest:
 
 
 async def close_period(
-    context: AppContext, request: CloseRequest, *, progress: Progress
+    context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> Closing | Proposal | tuple[Blocker, ...]:
     """Close the month, or say everything that is against it; where the rules let nobody close
     alone, propose it.
@@ -115,16 +126,16 @@ async def close_period(
             f"closing a month takes two people here ({NOT_ALONE}): tell the second one why, with "
             '--reason "WHY"'
         )
-    check_reason(request.reason, of="a closing", needed=False)
+    proposals.check_reason(request.reason, of="a closing", needed=False)
     month, before, report, blockers = await _looked(context, request, progress=progress)
     if blockers or report is None:
         return blockers
     async with context.store.writing() as connection:
         if not await _alone(connection):
-            return await propose(
+            return await proposals.propose(
                 connection,
                 closing_kind(context, sources=request.sources),
-                who=await permitted(connection, by=request.by, action="period_closed"),
+                who=await operators.permitted(connection, by=request.by, action="period_closed"),
                 now=context.clock.now(),
                 because=NOT_ALONE,
                 subject=month.name,
@@ -142,7 +153,7 @@ NOT_ALONE: Final = "the rules in force let nobody close a month alone"
 
 async def _alone(connection: Connection) -> bool:
     """Whether one person may close."""
-    return (await rules_known(connection)).close_alone
+    return (await match_rules.rules_known(connection)).close_alone
 
 
 async def may_close_alone(context: AppContext) -> bool:
@@ -153,14 +164,14 @@ async def may_close_alone(context: AppContext) -> bool:
 
 def closing_kind(
     context: AppContext, *, sources: Mapping[str, Source], still_s: float = STILL_S
-) -> ProposalKind:
+) -> proposals.ProposalKind:
     """Closing a month, where the rules let nobody do that alone."""
 
-    async def perform(proposal: Proposal, agree: Agree) -> None:
+    async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         as_of = proposal.given.get("as_of")
         request = CloseRequest(
             period=proposal.subject,
-            by=Proven(proposal.who),
+            by=operators.Proven(proposal.who),
             as_of=None if as_of is None else parse_instant(as_of),
             margin_days=int(proposal.given["margin_days"]),
             sources=sources,
@@ -173,7 +184,7 @@ def closing_kind(
             raise UsageError(f"{month.name} cannot be closed now. {reasons}")
         await _write(context, request, month, report, before=before, progress=_quiet, agree=agree)
 
-    return ProposalKind(
+    return proposals.ProposalKind(
         name="close_period",
         title="Close a month",
         action="period_closed",
@@ -181,7 +192,7 @@ def closing_kind(
         perform=perform,
         takes_long=True,
         for_good=True,
-        where=shown_in("periods"),
+        where=proposals.shown_in("periods"),
         particulars={
             "as_of": "Closed as it was known at",
             "margin_days": "Days after the month's end before which it is not closed",
@@ -195,12 +206,12 @@ def _quiet(_: int) -> None:
 
 async def _months_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     """The closing before it."""
-    before = next_in_order(await closed_periods(connection), month_named(subject))
+    before = next_in_order(await period_store.closed_periods(connection), month_named(subject))
     return "the first" if before is None else before.digest
 
 
 async def against_closing(
-    context: AppContext, request: CloseRequest, *, progress: Progress
+    context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> tuple[Blocker, ...]:
     """Everything that is against closing the month; nothing is written. Raises as `close_period`
     does."""
@@ -208,8 +219,8 @@ async def against_closing(
 
 
 async def _looked(
-    context: AppContext, request: CloseRequest, *, progress: Progress
-) -> tuple[Month, Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
+    context: AppContext, request: CloseRequest, *, progress: report_period.Progress
+) -> tuple[Month, period_store.Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
     """The month, the closing before it, its report (None before its end), what is against it."""
     month = await month_in_books(context, request.period)
     now = context.clock.now()
@@ -217,14 +228,16 @@ async def _looked(
     if as_of > now:
         raise UsageError("--as-of lies in the future: nothing is known of then")
     async with context.store.reading() as connection:  # 1
-        await permitted(connection, by=request.by, action="period_closed")
-        before = next_in_order(await closed_periods(connection), month)
+        await operators.permitted(connection, by=request.by, action="period_closed")
+        before = next_in_order(await period_store.closed_periods(connection), month)
     early = tuple(too_early(month, now=as_of, margin_days=request.margin_days))
     if as_of < month.end:
         return month, before, None, early
     if as_of > now - _us(request.still_s):
         await asyncio.sleep(request.still_s)
-    report = await report_period(context, scope_of(context, month, as_of), progress=progress)  # 2
+    report = await report_period.report_period(
+        context, scope_of(context, month, as_of), progress=progress
+    )  # 2
     genuine = await _genuine(context, request, month)
     return month, before, report, (*early, *in_report(report), *rejected(genuine))  # 3
 
@@ -233,12 +246,12 @@ OPEN_SHOWN: Final = 24
 """Months that are told as open: two years."""
 
 
-async def months(context: AppContext) -> tuple[list[Closed], list[Month]]:
+async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
     """The closed months, the earliest first; and those that are open up to now: from the one that
     is closed next, or from the first that anything was published in."""
     async with context.store.reading() as connection:
-        closed = await closed_periods(connection)
-        first = await first_published(connection)
+        closed = await period_store.closed_periods(connection)
+        first = await period_store.first_published(connection)
         calendar = await calendar_of(context, connection)
     now = context.clock.now()
     if closed:
@@ -258,7 +271,7 @@ def _us(seconds: float) -> int:
     return int(seconds * 1_000_000)
 
 
-def next_in_order(closed: list[Closed], month: Month) -> Closed | None:
+def next_in_order(closed: list[period_store.Closed], month: Month) -> period_store.Closed | None:
     """The closing before this one; None for the first. Raises UsageError where there must be
     another, for months are closed in order and without gaps."""
     if not closed:
@@ -301,9 +314,9 @@ async def _write(
     month: Month,
     report: PeriodReport,
     *,
-    before: Closed | None,
-    progress: Progress,
-    agree: Agree | None = None,
+    before: period_store.Closed | None,
+    progress: report_period.Progress,
+    agree: proposals.Agree | None = None,
 ) -> Closing:
     rests = await _rests_on(context, report.scope.as_of, before=before, progress=progress)  # 4
     # After its evidence even where the clock stands: the audit entry is not part of it.
@@ -313,12 +326,12 @@ async def _write(
     async with context.store.writing() as connection:  # 6
         agreed = None if agree is None else await agree(connection)
         if agreed is None:
-            who = await permitted(connection, by=request.by, action="period_closed")
+            who = await operators.permitted(connection, by=request.by, action="period_closed")
             if not await _alone(connection):
                 raise UsageError(f"{NOT_ALONE}, as of a moment ago: close {month.name} again")
         else:
             who = agreed.who
-        if next_in_order(await closed_periods(connection), month) != before:
+        if next_in_order(await period_store.closed_periods(connection), month) != before:
             raise UsageError(f"another month was closed in the meantime; close {month.name} again")
         closing = Closing(
             **rests,
@@ -338,7 +351,7 @@ async def _write(
                 for form, content in sorted(prints.items())
             ),
         )
-        await add_closing(connection, closing, prints=prints)
+        await period_store.add_closing(connection, closing, prints=prints)
         await _note(connection, who, closing, agreed, reason=request.reason)
     return closing
 
@@ -348,20 +361,24 @@ async def _signed(
 ) -> PeriodReport:
     """The report with who closes the month, and when: each of its pages says so."""
     async with context.store.reading() as connection:
-        who = await permitted(connection, by=request.by, action="period_closed")
+        who = await operators.permitted(connection, by=request.by, action="period_closed")
     return replace(report, scope=replace(report.scope, closed_by=who.name, closed_at=closed_at))
 
 
 async def _rests_on(
-    context: AppContext, as_of: Instant, *, before: Closed | None, progress: Progress
+    context: AppContext,
+    as_of: Instant,
+    *,
+    before: period_store.Closed | None,
+    progress: report_period.Progress,
 ) -> dict[str, Any]:
     """The fields of a closing that say what it rests on."""
     known_after = EARLIEST if before is None else before.as_of
     async with context.store.reading() as connection:
-        evidence = await history_digests(
+        evidence = await history_store.history_digests(
             connection, after=known_after, until=as_of, progress=progress
         )
-        head = await newest_head(connection)
+        head = await log_store.newest_head(connection)
     return {
         "known_after": known_after,
         "before": None if before is None else before.digest,
@@ -372,13 +389,13 @@ async def _rests_on(
 
 async def _note(
     connection: Connection,
-    who: Operator,
+    who: operator_store.Operator,
     closing: Closing,
-    agreed: Agreed | None,
+    agreed: proposals.Agreed | None,
     *,
     reason: str,
 ) -> None:
-    await note_in_trail(
+    await operators.note_in_trail(
         connection,
         who,
         action="period_closed",
@@ -387,4 +404,180 @@ async def _note(
         reason=reason,
         facts={"as_of": format_instant(closing.as_of), "digest": closing.digest}
         | ({} if agreed is None else agreed.facts),
+    )
+
+
+# --- whether closed months still follow -----------------------------------------------------------
+
+Step = Literal["chain", "prints", "history", "figures"]
+
+UNREADABLE: Final = (KeyError, TypeError, ValueError)
+"""What reading a document raises that is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedPeriods:
+    """One step on one month. `sentence` says what was found, or the first difference."""
+
+    period: str
+    step: Step
+    passed: bool
+    sentence: str
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "period": self.period,
+            "step": self.step,
+            "passed": self.passed,
+            "sentence": self.sentence,
+        }
+
+
+async def verify_periods(
+    context: AppContext, *, only: str | None, progress: report_period.Progress
+) -> AsyncIterator[VerifiedPeriods]:
+    """Every step on every closed month, or on one, the earliest first. A month whose closing is
+    not what was written is looked at no further.
+
+    Raises NotFoundError for a month that is not closed.
+    """
+    async with context.store.reading() as connection:
+        closed = await closed_periods(connection)
+    if only is not None and only not in {each.period for each in closed}:
+        raise NotFoundError(
+            f"{only[:40]} is not closed; `tallyhook period list` shows which months are"
+        )
+    for place, each in enumerate(closed):
+        if only not in (None, each.period):
+            continue
+        closing, found = await _chain(context, each, closed[place - 1] if place else None)
+        yield found
+        if closing is not None:
+            yield await _prints(context, closing)
+            yield await _history(context, closing, progress)
+            yield await _figures(context, closing, progress)
+
+
+async def _chain(
+    context: AppContext, closed: Closed, before: Closed | None
+) -> tuple[Closing | None, VerifiedPeriods]:
+    async with context.store.reading() as connection:
+        text = await closing_text(connection, closed.period) or ""
+    written = f"sha256:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()}"
+    expected = None if before is None else before.digest
+    try:
+        closing = closing_of(json.loads(text))
+    except UNREADABLE:
+        closing = None
+    if closing is None or written != closed.digest:
+        sentence = "the closing is not what was written; its digest is another"
+    elif closing.before != expected:
+        sentence = f"it names the closing {closing.before} before it, and that is {expected}"
+    elif not await _is_sealed(context, closing):
+        sentence = "it names a checkpoint that is not one of the sealed log"
+    else:
+        sentence = f"the closing is {written}"
+        return closing, _verified(closed.period, "chain", None, sentence)
+    return None, _verified(closed.period, "chain", sentence, "")
+
+
+async def _is_sealed(context: AppContext, closing: Closing) -> bool:
+    named = closing.checkpoint
+    if named is None:
+        return True
+    async with context.store.reading() as connection:
+        head = await head_of(connection, named["size"])
+    return head is not None and head.head.hex() == named["head"]
+
+
+def _verified(period: str, step: Step, wrong: str | None, right: str) -> VerifiedPeriods:
+    return VerifiedPeriods(period=period, step=step, passed=wrong is None, sentence=wrong or right)
+
+
+# --- the printed report --------------------------------------------------------------------------
+
+
+async def _prints(context: AppContext, closing: Closing) -> VerifiedPeriods:
+    period = closing.month.name
+    wrong = []
+    async with context.store.reading() as connection:
+        for each in closing.prints:
+            kept = await print_of(connection, period, each.format)
+            if kept is None or hashlib.sha256(kept).hexdigest() != each.sha256:
+                wrong.append(each.format)
+    if wrong:
+        sentence = f"what was kept of {', '.join(wrong)} is not what was printed at closing"
+        return _verified(period, "prints", sentence, "")
+    return _verified(period, "prints", None, _printing_now(closing))
+
+
+def _printing_now(closing: Closing) -> str:
+    kept = ", ".join(each.format for each in closing.prints)
+    try:
+        now = printed(report_of(dict(closing.report)))
+    except UNREADABLE:
+        return f"{kept} are as at closing; this version would print none of them anew"
+    other = [
+        each.format
+        for each in closing.prints
+        if each.format in now and hashlib.sha256(now[each.format]).hexdigest() != each.sha256
+    ]
+    if not other:
+        return f"{kept} are as at closing, and this version prints the same"
+    return f"{kept} are as at closing; this version would print {', '.join(other)} differently"
+
+
+# --- the evidence --------------------------------------------------------------------------------
+
+
+async def _history(
+    context: AppContext, closing: Closing, progress: report_period.Progress
+) -> VerifiedPeriods:
+    async with context.store.reading() as connection:
+        now = await history_digests(
+            connection, after=closing.known_after, until=closing.as_of, progress=progress
+        )
+    rows = sum(each.count for each in now)
+    return _verified(
+        closing.month.name,
+        "history",
+        first_difference(closing.evidence, now),
+        counted(rows, "row of evidence is as it was", "rows of evidence are as they were"),
+    )
+
+
+async def _figures(
+    context: AppContext, closing: Closing, progress: report_period.Progress
+) -> VerifiedPeriods:
+    then = replace(context, policy=Policy(**closing.policy))
+    report = await report_period.report_period(
+        then, scope_of(context, closing.month, closing.as_of), progress=progress
+    )
+    now = figures(report)
+    changes = difference(closing.figures, now)
+    wrong = _told(changes[0]) if changes else None
+    if wrong is None and adjusted_in(report.adjustments) != closing.adjusted:
+        wrong = "the adjustments to months before are not those that follow from the evidence"
+    right = f"{len(now):,} figures follow from the evidence"
+    by, of_now = rules_of_closing(closing), rules_form(then.policy)
+    if wrong is not None and by != of_now:
+        wrong, right = None, _by_other_rules(len(changes), by=by, of_now=of_now)
+    return _verified(closing.month.name, "figures", wrong, right)
+
+
+def _by_other_rules(changes: int, *, by: str, of_now: str) -> str:
+    """A month stays what it was closed as; what an upgrade makes of its evidence is told later."""
+    return (
+        f"closed by the rules {by} of an earlier version; by those of now ({of_now}) "
+        f"{counted(changes, 'figure is', 'figures are')} otherwise, which the report of the open "
+        "month tells as adjustments"
+    )
+
+
+def _told(change: Figure) -> str:
+    line = " ".join(part for part in (change.currency, change.line, change.what) if part)
+    return (
+        f"{change.table}, {line}: the evidence gives {change.count:+,} in number and "
+        f"{change.sum:+,} in minor units beyond what was closed"
     )

@@ -12,55 +12,25 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 
-from app.access.operator_store import Operator
+from app.access import operator_store
 from app.access.operators import Action, note_in_trail, permitted
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
-from app.finance.bank_store import compare_bank, write_bank
-from app.finance.book_line_store import compare_book, write_book
-from app.finance.files.bank import BankForm
-from app.finance.files.bank_formats import open_bank_table
-from app.finance.files.books import (
-    REFERENCES,
-    REFUND_ALONE,
-    BookForm,
-    Form,
-    Understanding,
-    Understood,
-    story_of,
+from app.finance import bank_store, book_line_store, import_store, statement_store
+from app.finance.files import (
+    bank,
+    bank_formats,
+    books,
+    opening,
+    presets,
+    shaping,
+    statements,
+    tables,
 )
-from app.finance.files.choosing import Asked, Chosen, Open, choose, choose_mapping
-from app.finance.files.opening import digest_of, open_table
-from app.finance.files.shaping import Ignored
-from app.finance.files.statements import StatementForm
-from app.finance.files.tables import (
-    Problem,
-    RefusedTable,
-    SourceTable,
-    refuse_to_replace,
-    rejects_beside,
-    write_rejects,
-)
-from app.finance.import_store import (
-    BEYOND,
-    Import,
-    WrittenVersions,
-    begin_import,
-    go_on,
-    one_import,
-    publish_import,
-    stretches,
-    under_way,
-    undo_stretch,
-)
-from app.finance.import_store import (
-    ImportKind as ImportKind,
-)
-from app.finance.import_store import imports as stored_imports
+from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.staged_rows import Staged, chunks
-from app.finance.statement_store import compare_statement, write_statement
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 
@@ -73,7 +43,7 @@ MAX_PROBLEMS: Final = 100
 MONEY: Final = ("minor", "gross", "fee", "net")
 """Staged columns of money: of a book or a bank, and of a statement."""
 
-Write = Callable[..., Awaitable[WrittenVersions]]
+Write = Callable[..., Awaitable[import_store.WrittenVersions]]
 
 Progress = Callable[[int, int | None], None]
 """(rows so far, rows in all): first as they are read, when nobody knows how many there are, then
@@ -100,7 +70,7 @@ class ImportForm:
     names: str
     compare: Write
     write: Write
-    opens: Open = open_table
+    opens: presets.Open = opening.open_table
 
     def too_many(self, other: int) -> str:
         """What a row is told that is equal to another one, of row `other`."""
@@ -111,19 +81,19 @@ class ImportForm:
 
 def _lines(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Rows of a book without what its orders were paid by, which is no part of a line."""
-    return [row[: -len(REFERENCES)] for row in rows]
+    return [row[: -len(books.REFERENCES)] for row in rows]
 
 
 async def _compare_lines(
     connection: Connection, rows: Sequence[tuple[Any, ...]]
-) -> WrittenVersions:
-    return await compare_book(connection, _lines(rows))
+) -> import_store.WrittenVersions:
+    return await book_line_store.compare_book(connection, _lines(rows))
 
 
 async def _write_lines(
     connection: Connection, rows: Sequence[tuple[Any, ...]], *, number: int
-) -> WrittenVersions:
-    return await write_book(connection, _lines(rows), number=number)
+) -> import_store.WrittenVersions:
+    return await book_line_store.write_book(connection, _lines(rows), number=number)
 
 
 BOOK: Final = ImportForm(
@@ -144,8 +114,8 @@ STATEMENT: Final = ImportForm(
     identity=("subject", "kind"),
     at_most=2_000,  # each is compared with those that are known
     names="payment_reference",
-    compare=compare_statement,
-    write=write_statement,
+    compare=statement_store.compare_statement,
+    write=statement_store.write_statement,
 )
 
 BANK: Final = ImportForm(
@@ -155,9 +125,9 @@ BANK: Final = ImportForm(
     identity=("subject",),
     at_most=2_000,  # alike bookings of one day; a till that is paid in by coins has some dozens
     names="entry_reference",
-    compare=compare_bank,
-    write=write_bank,
-    opens=open_bank_table,
+    compare=bank_store.compare_bank,
+    write=bank_store.write_bank,
+    opens=bank_formats.open_bank_table,
 )
 
 FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK, STATEMENT, BANK)}
@@ -173,8 +143,8 @@ class Wanted:
     """
 
     path: Path
-    chosen: Chosen
-    form: Form
+    chosen: presets.Chosen
+    form: books.Form
     kind: ImportForm
     dry_run: bool = False
     rejects: Path | None = None
@@ -208,7 +178,7 @@ class Imported:
     changed: int = 0
     unchanged: int = 0
     rejected: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[tables.Problem] = field(default_factory=list)
     found: int = 0
     refused: bool = False
     number: int | None = None
@@ -220,7 +190,7 @@ class Imported:
     totals_found: int = 0
     preset: str | None = None
     notes: list[str] = field(default_factory=list)
-    ignored: Mapping[Ignored, int] = field(default_factory=dict)
+    ignored: Mapping[shaping.Ignored, int] = field(default_factory=dict)
     told_with: int = 0
 
     @property
@@ -235,12 +205,12 @@ class Imported:
             for (column, word), rows in self.ignored.items()
         ]
 
-    def note(self, problems: Sequence[Problem]) -> None:
+    def note(self, problems: Sequence[tables.Problem]) -> None:
         """Keep what is told, count the rest."""
         self.found += len(problems)
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
-    def count(self, written: WrittenVersions) -> None:
+    def count(self, written: import_store.WrittenVersions) -> None:
         """Add what the store says of some rows."""
         self.new += written.new
         self.changed += written.changed
@@ -273,7 +243,7 @@ async def write_and_publish(
     staged: Staged,
     done: Imported,
     *,
-    who: Operator,
+    who: operator_store.Operator,
     progress: Progress,
 ) -> None:
     """Write what was staged, and complete `done`. Raises StoreUnavailable as the store does, and
@@ -304,13 +274,15 @@ async def _wait_for_others(context: AppContext) -> None:
         before = now
 
 
-async def _under_way(context: AppContext) -> Import | None:
+async def _under_way(context: AppContext) -> import_store.Import | None:
     async with context.store.reading() as connection:
-        return await under_way(connection)
+        return await import_store.under_way(connection)
 
 
-async def _begin(context: AppContext, wanted: Wanted, done: Imported, who: Operator) -> Import:
-    new = Import(
+async def _begin(
+    context: AppContext, wanted: Wanted, done: Imported, who: operator_store.Operator
+) -> import_store.Import:
+    new = import_store.Import(
         kind=wanted.kind.name,
         file=done.file,
         sha256=done.sha256,
@@ -318,30 +290,30 @@ async def _begin(context: AppContext, wanted: Wanted, done: Imported, who: Opera
         started_at=context.clock.now(),
     )
     async with context.store.writing() as connection:
-        begun, another = await begin_import(connection, new)
+        begun, another = await import_store.begin_import(connection, new)
     if another:
         await _undo(context, begun)
     return begun
 
 
-async def _undo(context: AppContext, begun: Import) -> None:
+async def _undo(context: AppContext, begun: import_store.Import) -> None:
     """Take back what a killed import wrote. It may have been of any kind: whoever is killed
     while undoing leaves no word of what was to be undone."""
     looked = 0
     for kind in FORMS:
         async with context.store.reading() as connection:
-            ends = [end async for end in stretches(connection, kind)]
+            ends = [end async for end in import_store.stretches(connection, kind)]
         after: str | None = None
         for end in ends:
             async with context.store.writing() as connection:
                 looked -= 1
                 await _still_ours(connection, begun, looked)
-                await undo_stretch(connection, kind, after=after, to=end)
+                await import_store.undo_stretch(connection, kind, after=after, to=end)
             after = end
 
 
-async def _still_ours(connection: Connection, begun: Import, written: int) -> None:
-    if not await go_on(connection, begun, written=written):
+async def _still_ours(connection: Connection, begun: import_store.Import, written: int) -> None:
+    if not await import_store.go_on(connection, begun, written=written):
         raise StoreUnavailable(
             "another import began, for this one had been silent for long; nothing was imported: "
             "import the file again"
@@ -354,9 +326,13 @@ def _counts(done: Imported) -> dict[str, Any]:
 
 
 async def _publish(
-    connection: Connection, done: Import, *, context: AppContext, who: Operator
+    connection: Connection,
+    done: import_store.Import,
+    *,
+    context: AppContext,
+    who: operator_store.Operator,
 ) -> None:
-    at = await publish_import(connection, done, now=context.clock.now())
+    at = await import_store.publish_import(connection, done, now=context.clock.now())
     counts = {name: getattr(done, name) for name in ("read", "new", "changed", "rejected")}
     await note_in_trail(
         connection,
@@ -382,7 +358,7 @@ async def import_file(
     async with context.store.reading() as connection:
         who = await permitted(connection, by=by, action=wanted.kind.action)
     if wanted.rejects is not None:
-        refuse_to_replace(wanted.rejects)
+        tables.refuse_to_replace(wanted.rejects)
     with closing(_Reading(wanted, progress)) as reading:
         await reading.read()
         done = reading.done
@@ -427,7 +403,7 @@ class _Reading:
             self._sign()
             understanding = await self._read_rows()
             self._sign()
-        except RefusedTable as refused:
+        except tables.RefusedTable as refused:
             self.done.refused = True
             self._note([refused.problem])
         except OSError as error:
@@ -438,22 +414,22 @@ class _Reading:
 
     def _sign(self) -> None:
         """Remember which content it is. Raises RefusedTable where it became another one."""
-        digest = digest_of(self._wanted.path)
+        digest = opening.digest_of(self._wanted.path)
         if self.done.sha256 not in ("", digest):
-            raise RefusedTable(1, "the file changed while it was read: import it again")
+            raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
-    def _open(self) -> SourceTable:
+    def _open(self) -> tables.SourceTable:
         wanted = self._wanted
         return wanted.chosen.open(wanted.path, wanted.form, opens=wanted.kind.opens)
 
-    async def _read_rows(self) -> Understanding:
+    async def _read_rows(self) -> books.Understanding:
         wanted, done = self._wanted, self.done
         chosen = wanted.chosen
         done.preset = None if chosen.preset is None else chosen.preset.name
         done.notes += chosen.notes
         table = self._open()
-        understanding = Understanding(table, wanted.form, chosen.mapping)
+        understanding = books.Understanding(table, wanted.form, chosen.mapping)
         done.notes += table.notes
         done.passed_over = understanding.passed_over()
         for batch in table.batches():
@@ -472,10 +448,12 @@ class _Reading:
         done.ignored = dict(understanding.ignored())
         if not done.read:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
-            raise RefusedTable(table.heading_row, f"the file has a heading and no rows{left_out}")
+            raise tables.RefusedTable(
+                table.heading_row, f"the file has a heading and no rows{left_out}"
+            )
         return understanding
 
-    def _stage(self, found: Understood) -> None:
+    def _stage(self, found: books.Understood) -> None:
         """Keep rows, and of those that are not clear what they speak of, where that is clear: once
         put right it may be the true one of two."""
         self.staged.add(found.rows)
@@ -489,7 +467,7 @@ class _Reading:
             self.staged.add((*row[:said], *(None,) * (len(row) - said)) for row in claims)
             self._claims = self._claims or bool(claims)
 
-    def _look(self, understanding: Understanding) -> None:
+    def _look(self, understanding: books.Understanding) -> None:
         """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
         kind = self._wanted.kind
         if kind is not BOOK or self._tell_stories(understanding):
@@ -510,19 +488,19 @@ class _Reading:
             before = None
             self._note(
                 [
-                    Problem(row=one, column=column, sentence=kind.too_many(other))
+                    tables.Problem(row=one, column=column, sentence=kind.too_many(other))
                     for one, other in pairs
                 ]
             )
         if any_crowd:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
-    def _tell_stories(self, understanding: Understanding) -> bool:
+    def _tell_stories(self, understanding: books.Understanding) -> bool:
         """Bring together the rows of one order that add up; refuse refunds without their order.
         Returns whether any rows are of one order."""
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
-            several, story = True, story_of(rows)
+            several, story = True, books.story_of(rows)
             if story is not None:
                 stories.append(story)
                 parts += [row[0] for row in rows]
@@ -532,7 +510,9 @@ class _Reading:
         column, alone = understanding.name_of("amount"), list[int]()
         for rows in self.staged.negative("minor") if self._negative else ():
             alone += [row[0] for row in rows if row[2] != "entry"]
-        self._note([Problem(row=row, column=column, sentence=REFUND_ALONE) for row in alone])
+        self._note(
+            [tables.Problem(row=row, column=column, sentence=books.REFUND_ALONE) for row in alone]
+        )
         self.staged.drop(alone)
         return several
 
@@ -548,9 +528,9 @@ class _Reading:
 
     def tell_unfit(self, unfit: Sequence[Unfit]) -> None:
         """Note why these rows, or what they name, are not taken."""
-        self._note([Problem(row=row, column=None, sentence=said) for row, said in unfit])
+        self._note([tables.Problem(row=row, column=None, sentence=said) for row, said in unfit])
 
-    def _note(self, problems: Sequence[Problem]) -> None:
+    def _note(self, problems: Sequence[tables.Problem]) -> None:
         self.done.note(problems)
         if self._wanted.rejects is not None:
             self._problems.add((each.row, each.column, each.sentence) for each in problems)
@@ -562,11 +542,11 @@ class _Reading:
             return
         table = self._open()
         problems = (
-            Problem(row=row, column=column, sentence=sentence)
+            tables.Problem(row=row, column=column, sentence=sentence)
             for rows in self._problems.in_order()
             for row, column, sentence in rows
         )
-        write_rejects(wanted.rejects, table, problems)
+        tables.write_rejects(wanted.rejects, table, problems)
         self.done.rejects = printable(wanted.rejects.name)
 
 
@@ -574,7 +554,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRequest(Asked):
+class ImportRequest(presets.Asked):
     """What a person asks for: which file, how it is to be read, and what is to be done with it.
     Where a digest is said, nothing but the file that has it is taken.
 
@@ -601,11 +581,11 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    chosen = choose(request, "book", zone=context.zone)
+    chosen = presets.choose(request, "book", zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
-        form=BookForm(chosen.mapping, sources=sources),
+        form=books.BookForm(chosen.mapping, sources=sources),
         kind=BOOK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
@@ -624,11 +604,11 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    chosen = choose(request, "statement", zone=context.zone)
+    chosen = presets.choose(request, "statement", zone=context.zone)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
-        form=StatementForm(chosen.mapping, source=source, own_orders=own_orders),
+        form=statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders),
         kind=STATEMENT,
         dry_run=request.dry_run,
         rejects=_rejects(request),
@@ -644,14 +624,14 @@ async def import_bank(
     progress: Progress = lambda done, total: None,
 ) -> Imported:
     """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does."""
-    chosen = choose_mapping(request, BankForm.FIELDS, zone=context.zone)
+    chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, zone=context.zone)
     if request.account:
         defaults = {**chosen.mapping.defaults, "account": request.account}
         chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
-        form=BankForm(chosen.mapping),
+        form=bank.BankForm(chosen.mapping),
         kind=BANK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
@@ -665,13 +645,13 @@ def _rejects(request: ImportRequest) -> Path | None:
         raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
     if not request.accept_good or request.dry_run:
         return None
-    return request.rejects or rejects_beside(request.path)
+    return request.rejects or tables.rejects_beside(request.path)
 
 
-async def past_import(context: AppContext, number: int) -> Import:
+async def past_import(context: AppContext, number: int) -> import_store.Import:
     """A published import. Raises NotFoundError where there is none of this number."""
     async with context.store.reading() as connection:
-        found = await one_import(connection, number)
+        found = await import_store.one_import(connection, number)
     if found is None:
         raise NotFoundError(
             f"there is no import {number}; `tallyhook records imports`, `statement imports` and "
@@ -681,8 +661,12 @@ async def past_import(context: AppContext, number: int) -> Import:
 
 
 async def past_imports(
-    context: AppContext, *, kind: ImportKind, limit: int, before: int = BEYOND
-) -> list[Import]:
+    context: AppContext,
+    *,
+    kind: ImportKind,
+    limit: int,
+    before: int = import_store.BEYOND,
+) -> list[import_store.Import]:
     """The imports of a kind that were published, newest first. before: of lower numbers."""
     async with context.store.reading() as connection:
-        return await stored_imports(connection, kind=kind, limit=limit, before=before)
+        return await import_store.imports(connection, kind=kind, limit=limit, before=before)

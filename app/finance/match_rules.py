@@ -41,9 +41,8 @@ from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.core.errors import UsageError
 from app.core.toml_file import Mistake, TomlTable, Values, read_toml, yes_or_no
 from app.database.engine import Connection
-from app.finance.ledger_lines import refresh_ledger_lines
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
-from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
+from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.matching.breaks import Break, break_sentence

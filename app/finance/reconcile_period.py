@@ -3,43 +3,49 @@
 A run of everything, as of now and under the rules in force, moves the lives of breaks: it opens,
 changes, closes and reopens them. Any other run (a period, the past, rules from a file) is a look:
 it is kept with what it saw, and no break's life is touched by it.
+
+A run of many orders is matched by ranges of keys, each in a process of its own, on one snapshot:
+
+    1 cut      all keys into ranges of about as many orders, and look how far everything reaches,
+               while the processes start: neither needs the snapshot
+    2 share    one instant of the database, which every process holds from then on
+    3 match    a range: what is told of it goes to the one that writes as it is found, at the end
+               what was counted and left over
+    4 absorb   the ranges in the order of their keys, in the process that writes
+
+A process that matches only reads. One that dies ends the run, of which then nothing counts: its
+number is that of no finished run. A pool of processes, as the rebuild has, would not do: what a
+process begins with is a transaction that must stay open.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection as Pipe
+from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted, who_may
-from app.core.errors import UsageError
-from app.finance.break_store import decided_breaks, deciding_alone, steps_of
-from app.finance.ledger_lines import refresh_ledger_lines
+from app.core.errors import TallyhookError, UnreachableError, UsageError
+from app.core.process import look_seldom
+from app.database.engine import Connection
+from app.finance import break_store, ledger_line_store, matching_store, run_store
 from app.finance.match_rules import Rules, read_rules, rules_of
-from app.finance.matching_store import ImportedDates, SavedRules, in_step, rules_in_force, wait_for
-from app.finance.reconcile_ranges import Ranges, ranges_of
-from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
-from app.finance.run_store import (
-    AT_ONCE,
-    Run,
-    closing_evidence,
-    finish_run,
-    gone_breaks,
-    last_lived,
-    save_closed,
-    save_seen,
-    stretch_between,
-    take_run_number,
-)
+from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
 from app.orders.rebuild import Helpers
 from app.receiving.context import AppContext
+from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, life
 from reconcile.matching.control import FAMILIES, Control, ControlLine, Tie, control_in, control_text
-from reconcile.matching.match import Decision
+from reconcile.matching.match import Decision, Matching, Part
 from reconcile.matching.period import Period
 from reconcile.money import MAX_MINOR, Money, to_json
 
@@ -126,7 +132,7 @@ async def reconcile_period(
             work = _Work(context, number, known)
             bank = await work.first_look(snapshot, ranges, progress)
     control = await work.second_look(bank)
-    done = Run(
+    done = run_store.Run(
         number=number,
         at=at,
         as_of=known.as_of,
@@ -171,12 +177,18 @@ async def reconcile_for(
     return done
 
 
-async def _begin(context: AppContext, asked: RunRequest) -> tuple[int, Rules, SavedRules | None]:
+async def _begin(
+    context: AppContext, asked: RunRequest
+) -> tuple[int, Rules, matching_store.SavedRules | None]:
     """A number and the rules: those asked for, else those in force, now or at the instant."""
     given = None if asked.rules is None else read_rules(asked.rules)
     async with context.store.writing() as connection:
-        saved = await rules_in_force(connection, as_of=asked.as_of) if given is None else None
-        return await take_run_number(connection), given or rules_of(saved), saved
+        saved = (
+            await matching_store.rules_in_force(connection, as_of=asked.as_of)
+            if given is None
+            else None
+        )
+        return await run_store.take_run_number(connection), given or rules_of(saved), saved
 
 
 async def _made_ready(
@@ -184,14 +196,14 @@ async def _made_ready(
     asked: RunRequest,
     ranges: Ranges | None,
     progress: Callable[[int], None],
-) -> ImportedDates | None:
+) -> matching_store.ImportedDates | None:
     """Fold what is stale; while other processes start, read what needs no snapshot."""
     if asked.as_of is None:
         await refresh_ledger_lines(context, progress=progress)
     return None if ranges is None else await ranges.prepare(context)
 
 
-def _number_of(asked: RunRequest, saved: SavedRules | None) -> int | None:
+def _number_of(asked: RunRequest, saved: matching_store.SavedRules | None) -> int | None:
     if asked.rules is not None:
         return None
     return BUILT_IN if saved is None else saved.number
@@ -217,10 +229,10 @@ class _Work:
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
                 if self._take(decision):
-                    wait_for(self._save())
+                    matching_store.wait_for(self._save())
 
         if ranges is None:
-            await in_step(snapshot.connection, work)
+            await matching_store.in_step(snapshot.connection, work)
             return await snapshot.bank(self._known)
         matching = ranges.match(self._known, save=self._save_all, progress=progress)
         parts = asyncio.create_task(matching)
@@ -257,48 +269,51 @@ class _Work:
                     "kept: correct them in their file, and import it again"
                 )
             self._waiting.append(decision)
-        return len(self._waiting) == AT_ONCE
+        return len(self._waiting) == run_store.AT_ONCE
 
     async def _save(self) -> None:
         if self._waiting:
             async with self._context.store.writing() as connection:
-                await save_seen(
+                await run_store.save_seen(
                     connection, self._waiting, number=self._number, as_of=self._known.as_of
                 )
             self.breaks += len(self._waiting)
             self._waiting = []
 
 
-async def finish(context: AppContext, done: Run) -> Run:
+async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
     """Say what the run changed in the lives of breaks, and let everyone see it, dated now, after
     what people did while it was at work. Raises UsageError where another run overtook it."""
     async with context.store.reading() as connection:
-        last = await last_lived(connection)
+        last = await run_store.last_lived(connection)
         if done.lived and last is not None:
-            stretch = await stretch_between(connection, last, as_of=done.as_of, rules=done.rules)
-            async for gone in gone_breaks(connection, number=done.number, last=last):
+            stretch = await run_store.stretch_between(
+                connection, last, as_of=done.as_of, rules=done.rules
+            )
+            async for gone in run_store.gone_breaks(connection, number=done.number, last=last):
                 found = {name: seen for name, _, seen in gone}
-                cites = await closing_evidence(connection, found, stretch)
+                cites = await run_store.closing_evidence(connection, found, stretch)
                 closed = [(name, version, cites[name]) for name, version, _ in gone]
                 async with context.store.writing() as writer:
-                    await save_closed(writer, closed, number=done.number)
+                    await run_store.save_closed(writer, closed, number=done.number)
     async with context.store.writing() as connection:
-        await deciding_alone(connection)
+        await break_store.deciding_alone(connection)
         overtaken = last is not None and last.number > done.number
-        if done.lived and (overtaken or await last_lived(connection) != last):
+        if done.lived and (overtaken or await run_store.last_lived(connection) != last):
             raise UsageError("another run finished while this one was at work: run it again")
         done = replace(done, at=context.clock.now())
-        await finish_run(connection, done, last=last)
+        await run_store.finish_run(connection, done, last=last)
     return done
 
 
-async def ran(context: AppContext, done: Run) -> Ran:
+async def ran(context: AppContext, done: run_store.Run) -> Ran:
     """A finished run, with how many of its breaks nobody has accepted by now."""
     async with context.store.reading() as connection:
         accepted = 0
-        async for names in decided_breaks(connection, done.number):
+        async for names in break_store.decided_breaks(connection, done.number):
             lives = {
-                name: life(steps) for name, steps in (await steps_of(connection, names)).items()
+                name: life(steps)
+                for name, steps in (await break_store.steps_of(connection, names)).items()
             }
             accepted += sum(each.state == "accepted" for each in lives.values())
     return Ran(
@@ -315,7 +330,7 @@ async def ran(context: AppContext, done: Run) -> Ran:
     )
 
 
-def _head(found: Run | Ran) -> dict[str, Any]:
+def _head(found: run_store.Run | Ran) -> dict[str, Any]:
     """What every document of a run begins with."""
     return {
         "run": found.number,
@@ -327,7 +342,7 @@ def _head(found: Run | Ran) -> dict[str, Any]:
     }
 
 
-def listed_run(found: Run) -> dict[str, Any]:
+def listed_run(found: run_store.Run) -> dict[str, Any]:
     """A run in a list, for JSON."""
     return _head(found) | {
         "kind": "lived" if found.lived else "look",
@@ -391,3 +406,229 @@ def _matched(control: Control) -> dict[str, Any]:
         "count": sum(line.count for line in lines),
         "sums": [to_json(Money(minor=sums[each], currency=each)) for each in sorted(sums)],
     }
+
+
+# --- ranges of keys, each in a process of its own -------------------------------------------------
+
+FEW_ORDERS: Final = 50_000
+"""Orders up to which one process matches: to start another takes as long."""
+
+TOLD_AT_ONCE: Final = 500
+"""Decisions that go to the process that writes together, about two kilobytes each."""
+
+ROWS_TOLD: Final = 40_000
+"""Rows read between two words of progress: each costs both processes a tenth of a millisecond."""
+
+Progress = Callable[[int], None]
+Save = Callable[[Sequence[Decision]], Awaitable[None]]
+
+SHARED_S: Final = 5.0
+"""Seconds for all processes to hold the snapshot, which takes them milliseconds: others wait."""
+
+TOO_SLOW: Final = (
+    "a process that matches did not answer in time, and nothing of this run is kept: run it again "
+    "when the machine has less to do, or with --jobs 1"
+)
+
+DIED: Final = (
+    "a process that matches has ended before its time, and nothing of this run is kept: run it "
+    "again, with --jobs 1 if memory was short"
+)
+
+
+class Ranges:
+    """Processes that each match a range of keys."""
+
+    def __init__(self, helpers: Helpers) -> None:
+        self._made = [_started(helpers.store) for _ in range(helpers.jobs)]
+        self._ranges: list[ledger_line_store.KeyRange] = []
+
+    @property
+    def processes(self) -> list[BaseProcess]:
+        """All of them."""
+        return [process for process, _ in self._made]
+
+    async def prepare(self, context: AppContext) -> matching_store.ImportedDates:
+        """What can be done while the processes start: the ranges, and how far everything reaches
+        by now."""
+        async with context.store.reading() as connection:
+            self._ranges = await _cut(connection, len(self._made))
+            return await matching_store.imported_dates(connection, as_of=context.clock.now())
+
+    async def share(self, context: AppContext, snapshot: Snapshot) -> None:
+        """Let all of them hold this snapshot, of which nothing was read yet. Raises
+        UnreachableError where a process died."""
+        for _, pipe in self._made:
+            await _over_pipe(pipe.recv)  # it has opened the database
+        try:
+            # On SQLite nobody else writes until all hold it.
+            async with context.store.writing(), asyncio.timeout(SHARED_S):
+                name = await matching_store.share_snapshot(snapshot.connection)
+                for _, pipe in self._made:
+                    await _over_pipe(pipe.send, name)
+                for _, pipe in self._made:
+                    await _over_pipe(pipe.recv)
+        except TimeoutError:
+            raise UnreachableError(TOO_SLOW) from None
+
+    async def match(self, known: Known, *, save: Save, progress: Progress) -> list[Part]:
+        """What each range counted and left over, in the order of their keys; decisions go to `save`
+        as they are found. Raises UnreachableError where a process died."""
+        turn = asyncio.Lock()
+
+        async def one(keys: ledger_line_store.KeyRange, pipe: Pipe) -> Part:
+            await _over_pipe(pipe.send, (known, keys))
+            while not isinstance(said := await _over_pipe(pipe.recv), Part):
+                if isinstance(said, int):
+                    progress(said)
+                else:
+                    async with turn:
+                        await save(said)
+            return said
+
+        pipes = [pipe for _, pipe in self._made]
+        tasks = [
+            asyncio.create_task(one(keys, pipe))
+            for keys, pipe in zip(self._ranges, pipes, strict=False)  # some may have nothing to do
+        ]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def end(self) -> None:
+        """End all of them, whatever they do."""
+        for process in self.processes:
+            process.kill()  # it only reads; whoever waits for what it says waits no longer
+        await asyncio.to_thread(self._join)
+
+    def _join(self) -> None:
+        for process, pipe in self._made:
+            process.join()
+            pipe.close()
+
+
+async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
+    """What a process says, or what is said to it. Raises UnreachableError where it died, and as it
+    did where it failed."""
+    try:
+        said = await asyncio.to_thread(use, *words)
+    except (EOFError, OSError) as error:
+        raise UnreachableError(DIED) from error
+    if isinstance(said, Exception):
+        raise said
+    return said
+
+
+@asynccontextmanager
+async def ranges_of(
+    context: AppContext, helpers: Helpers | None, *, as_of: Instant | None
+) -> AsyncIterator[Ranges | None]:
+    """Processes for ranges, which start meanwhile; None where one is enough. Ledger lines of the
+    past are in a database that only the process has which folded them."""
+    if helpers is None or helpers.jobs < 2 or as_of is not None:
+        yield None
+        return
+    async with context.store.reading() as connection:
+        orders, _ = await matching_store.rows_to_read(connection)
+    if orders <= FEW_ORDERS:
+        yield None
+        return
+    ranges = Ranges(helpers)
+    try:
+        yield ranges
+    finally:
+        await asyncio.shield(ranges.end())
+
+
+async def _cut(connection: Connection, parts: int) -> list[ledger_line_store.KeyRange]:
+    count = await ledger_line_store.count_ledger_lines(connection)
+    places = [count * part // parts for part in range(1, parts)]
+    cuts = await ledger_line_store.keys_at(connection, places)
+    pairs = zip(["", *cuts], [*cuts, None], strict=True)
+    return [
+        ledger_line_store.KeyRange(first=first, beyond=beyond)
+        for first, beyond in pairs
+        if first != beyond
+    ]
+
+
+def _started(store: StoreSettings) -> tuple[BaseProcess, Pipe]:
+    spawning = get_context("spawn")
+    ours, theirs = spawning.Pipe()
+    process = spawning.Process(target=_serve, args=(theirs, store), daemon=True)
+    # Whoever interrupts the run tells the process that writes, which ends this one: it is deaf to
+    # that from its first moment on.
+    resource_tracker.ensure_running()  # at its first start it would let the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    theirs.close()  # so that its end is heard
+    return process, ours
+
+
+# --- in each process that matches ----------------------------------------------------------------
+
+
+def _serve(pipe: Pipe, store: StoreSettings) -> None:
+    look_seldom()
+    answer(pipe, store)
+
+
+def answer(pipe: Pipe, store: StoreSettings) -> None:
+    """Open the database, hold the snapshot, match one range, and say all of it through the pipe."""
+    try:
+        try:
+            asyncio.run(_opened_and_matched(pipe, store))
+        except TallyhookError as error:
+            pipe.send(error)
+    except (EOFError, OSError):
+        pass  # the process that writes has ended
+
+
+async def _opened_and_matched(pipe: Pipe, settings: StoreSettings) -> None:
+    async with open_store(settings, purpose="reading") as store:
+        pipe.send(None)
+        name = pipe.recv()
+        async with store.reading() as connection:
+            await matching_store.hold_snapshot(connection, name)
+            pipe.send(None)
+            known, keys = pipe.recv()
+            snapshot = Snapshot(connection=connection, takings=connection)
+            matching: Matching = known.matching()
+            rows = _RowsRead(pipe)
+
+            def work() -> None:
+                waiting: list[Decision] = []
+                for decision in snapshot.merged(matching, known, progress=rows.more, keys=keys):
+                    waiting.append(decision)
+                    if len(waiting) == TOLD_AT_ONCE:
+                        pipe.send(waiting)
+                        waiting = []
+                pipe.send(waiting)
+
+            await matching_store.in_step(connection, work)
+            rows.tell()
+            pipe.send(matching.part())
+
+
+class _RowsRead:
+    """Tells the process that writes of rows that were read, many at a time."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._untold = 0
+
+    def more(self, count: int) -> None:
+        """So many were read."""
+        self._untold += count
+        if self._untold >= ROWS_TOLD:
+            self.tell()
+
+    def tell(self) -> None:
+        """Say what was not said yet."""
+        self._pipe.send(self._untold)
+        self._untold = 0

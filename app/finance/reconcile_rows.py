@@ -1,31 +1,184 @@
-"""What one matching reads: three streams in key order, and what goes with them, on one snapshot."""
+"""What one matching reads: three streams in key order, and what goes with them, on one snapshot.
+
+One stream are the ledger lines of all orders, as of now or as of an instant that has passed. As of
+now they come from a cache that is brought up to date first: only orders of which something was said
+since, or whose time has come, are folded again. As of the past every order is folded, and the
+ledger lines wait in a scratch database until they are all there and can be read in key order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final, cast
 
 from app.core.errors import UsageError
-from app.database.engine import Connection
-from app.finance.bank_store import any_bank_line, bank_line_of, bank_lines, payouts
-from app.finance.book_line_store import book_rows
-from app.finance.break_store import hand_matches
-from app.finance.joined_store import joined_lines
-from app.finance.ledger_line_store import EVERYTHING, KeyRange, count_stale, ledger_lines_of_keys
-from app.finance.ledger_lines import Overlay, ledger_lines_now, ledger_lines_then, overlay_of
-from app.finance.matching_store import ImportedDates, coverage, rows_of, rows_to_read
-from app.finance.statement_store import statement_rows
+from app.database.engine import Connection, scratch_database
+from app.finance import (
+    bank_store,
+    book_line_store,
+    break_store,
+    ledger_line_store,
+    matching_store,
+    statement_store,
+)
+from app.orders import history_store
+from app.orders.refold import fold_or_log
+from app.receiving import due_store
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
+from reconcile.ledger.history import History
 from reconcile.matching.bank import BankLeg, BankLine, Payout
-from reconcile.matching.joined import joined_dates
+from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.match import Decision, Matching
-from reconcile.matching.period import Period, within
-from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
+from reconcile.matching.period import Period, joined_dates, within
+from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow, ledger_line_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.tally import Group
+
+# --- ledger lines ---------------------------------------------------------------------------------
+
+FEW: Final = 2_000
+"""Orders that a run folds by itself, in its own snapshot: what arrived while it prepared."""
+
+ROUNDS: Final = 5
+"""Rounds of preparation at most; under a flood of deliveries a run folds more by itself."""
+
+
+async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
+    """Fold orders whose ledger lines are missing or behind, and store them. Returns how many."""
+    total = 0
+    for _ in range(ROUNDS):
+        folded = await _refresh_once(context, progress)
+        total += folded
+        if folded <= FEW:
+            break
+    return total
+
+
+async def _refresh_once(context: AppContext, progress: Callable[[int], None]) -> int:
+    now, total = context.clock.now(), 0
+    async with context.store.reading() as connection:
+        async for stale in ledger_line_store.stale_orders(connection, now=now):
+            fresh = await _made_anew(context, connection, stale, now=now)
+            async with context.store.writing() as writer:
+                await ledger_line_store.store_ledger_lines(writer, fresh)
+            total += len(stale)
+            progress(len(stale))
+    return total
+
+
+async def is_behind(connection: Connection, order: str) -> bool:
+    """Whether evidence has come of the order, or of one that shares evidence with it, since its
+    ledger line was stored: the next run folds them together."""
+    sharing = await history_store.contested_with(connection, [order]) | {order}
+    stored = {
+        row[1]: row[11]
+        for row in (await ledger_line_store.stored_ledger_lines(connection, list(sharing))).values()
+    }
+    marks = await due_store.marks_of(connection, sharing)
+    return any(stored.get(mark.order) != mark.generation for mark in marks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """What of the cache is stale in a snapshot, made anew.
+
+    orders  whose cached ledger lines do not count
+    rows    their ledger lines as the matcher reads them, in key order; none where no evidence is
+            left
+    """
+
+    orders: frozenset[str] = frozenset()
+    rows: tuple[LedgerLineRow, ...] = ()
+
+
+async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
+    """What arrived since the cache was brought up to date, and whose time has come since."""
+    fresh: dict[str, ledger_line_store.Fresh] = {}
+    async for stale in ledger_line_store.stale_orders(connection, now=now):
+        for each in await _made_anew(context, connection, stale, now=now):
+            fresh[each.order] = each
+    made = [ledger_line_row(replace(f.taking, as_of=now)) for f in fresh.values() if f.taking]
+    return Overlay(orders=frozenset(fresh), rows=tuple(sorted(made, key=lambda row: row[:2])))
+
+
+async def _made_anew(
+    context: AppContext, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
+) -> list[ledger_line_store.Fresh]:
+    """Ledger lines of these orders, and of those that share evidence with them."""
+    generations = dict(stale)
+    sharing = await history_store.contested_with(connection, generations) - generations.keys()
+    generations |= {m.order: m.generation for m in await due_store.marks_of(connection, sharing)}
+    histories = await history_store.gather(connection, generations)
+    return [
+        _fresh(context, history, generation=generations[order], now=now)
+        for order, history in histories.items()
+    ]
+
+
+def _fresh(
+    context: AppContext, history: History, *, generation: int, now: Instant
+) -> ledger_line_store.Fresh:
+    ledger = fold_or_log(history, policy=context.policy, as_of=history.instant_at(now))
+    if ledger is None:
+        return ledger_line_store.Fresh(
+            order=history.order, generation=generation, until=now, taking=None
+        )
+    return ledger_line_store.Fresh(
+        order=history.order,
+        generation=generation,
+        until=ledger.next_decision_at,
+        taking=ledger_line_of(ledger),
+    )
+
+
+async def ledger_lines_now(
+    connection: Connection,
+    overlay: Overlay,
+    *,
+    as_of: Instant,
+    within: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
+) -> AsyncIterator[list[LedgerLineRow]]:
+    """The cached ledger lines in key order, in the form of `flat_ledger_lines`, with what is stale
+    among them replaced."""
+    stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
+    async for batch in ledger_line_store.flat_ledger_lines(connection, as_of=as_of, within=within):
+        if stale:
+            batch = [row for row in batch if row[1] not in stale]
+        last = batch[-1][0] if batch else ""
+        if waiting and waiting[0].key <= last:
+            while waiting and waiting[0].key <= last:
+                batch.append(waiting.popleft())
+            batch.sort(key=itemgetter(0))
+        yield batch
+    yield list(waiting)
+
+
+@asynccontextmanager
+async def ledger_lines_then(
+    context: AppContext, *, as_of: Instant, progress: Callable[[int], None]
+) -> AsyncIterator[Connection]:
+    """A scratch database with the ledger lines of all orders as they could have been known then."""
+    async with scratch_database() as scratch:
+        async with context.store.reading() as connection:
+            async for histories in history_store.scan(connection):
+                fresh = [_then(context, history, as_of) for history in histories]
+                await ledger_line_store.store_ledger_lines(scratch, fresh)
+                progress(len(fresh))
+        yield scratch
+
+
+def _then(context: AppContext, history: History, as_of: Instant) -> ledger_line_store.Fresh:
+    ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
+    found = None if ledger is None else ledger_line_of(ledger)
+    return ledger_line_store.Fresh(order=history.order, generation=0, until=None, taking=found)
+
+
+# --- all that one matching reads ------------------------------------------------------------------
 
 Progress = Callable[[int], None]
 
@@ -81,19 +234,19 @@ class Snapshot:
         known: Known,
         *,
         progress: Progress,
-        keys: KeyRange = EVERYTHING,
+        keys: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
         """The first look of a matching, at a range of keys. elsewhere, outside: as of `within`."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
-        lines = book_rows(self.connection, as_of=at, first=first, beyond=beyond)
-        told = statement_rows(self.connection, as_of=at, first=first, beyond=beyond)
-        takings = rows_of(cached, progress)
+        lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
+        told = statement_store.statement_rows(self.connection, as_of=at, first=first, beyond=beyond)
+        takings = matching_store.rows_of(cached, progress)
         # Bare tuples are enough for the matcher (`reconcile.matching.rows`).
-        book = cast(Iterator[BookRow], rows_of(lines, progress))
-        statements = cast(Iterator[StatementRow], rows_of(told, progress))
+        book = cast(Iterator[BookRow], matching_store.rows_of(lines, progress))
+        statements = cast(Iterator[StatementRow], matching_store.rows_of(told, progress))
         if known.period is not None:
             takings, book, statements = within(
                 known.period,
@@ -140,13 +293,13 @@ class BankSides:
 async def bank_sides(connection: Connection, *, as_of: Instant) -> BankSides | None:
     """Both sides as of an instant; None where no file of a bank was imported by then: nobody says
     what it has. Raises UsageError for more payouts or lines than MOST."""
-    if not await any_bank_line(connection, as_of=as_of):
+    if not await bank_store.any_bank_line(connection, as_of=as_of):
         return None
     lines: list[BankLine] = []
-    async for rows in bank_lines(connection, as_of=as_of):
-        lines += map(bank_line_of, rows)
+    async for rows in bank_store.bank_lines(connection, as_of=as_of):
+        lines += map(bank_store.bank_line_of, rows)
         _bounded(len(lines), "bank lines")
-    paid = await payouts(connection, as_of=as_of)
+    paid = await bank_store.payouts(connection, as_of=as_of)
     _bounded(len(paid), "payouts")
     return BankSides(payouts=paid, lines=lines)
 
@@ -191,10 +344,10 @@ def _bounded(count: int, what: str) -> None:
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
     """About how many rows a matching will fold and read, for a progress bar."""
     async with context.store.reading() as connection:
-        orders, lines = await rows_to_read(connection)
+        orders, lines = await matching_store.rows_to_read(connection)
         folded = orders
         if as_of is None:
-            folded = await count_stale(connection, now=context.clock.now())
+            folded = await ledger_line_store.count_stale(connection, now=context.clock.now())
     return folded + orders + lines
 
 
@@ -205,7 +358,7 @@ async def known_in(
     as_of: Instant | None,
     rules: MatchRules,
     period: Period | None,
-    ahead: ImportedDates | None = None,
+    ahead: matching_store.ImportedDates | None = None,
 ) -> Known:
     """What goes with a snapshot. ahead: dates that were read before it was taken."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
@@ -216,8 +369,8 @@ async def known_in(
         as_of=at,
         rules=rules,
         period=period,
-        coverage=await coverage(connection, as_of=at, ahead=ahead),
-        hands=tuple(await hand_matches(connection, as_of=at)),
+        coverage=await matching_store.coverage(connection, as_of=at, ahead=ahead),
+        hands=tuple(await break_store.hand_matches(connection, as_of=at)),
         overlay=overlay,
         joined={},
     )
@@ -226,9 +379,11 @@ async def known_in(
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
     """The dates of what a group, a decision or a payment joins."""
-    lines = await joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
+    lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
-    takings = await ledger_lines_of_keys(snapshot.takings, lines.keys, as_of=known.as_of)
+    takings = await ledger_line_store.ledger_lines_of_keys(
+        snapshot.takings, lines.keys, as_of=known.as_of
+    )
     takings = [row for row in takings if row.order not in stale]
     takings += [row for row in known.overlay.rows if row.key in lines.keys]
     return joined_dates(

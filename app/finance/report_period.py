@@ -33,9 +33,8 @@ from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
 from reconcile.periods import Calendar
-from reconcile.reporting.bank import BankView
 from reconcile.reporting.closing import adjustments, figures
-from reconcile.reporting.input import BreakSeen, OrderSeen, merged
+from reconcile.reporting.input import BankView, BreakSeen, OrderSeen, merged
 from reconcile.reporting.journal import Role, Transaction, confirmed, transactions, written_off
 from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
 from reconcile.reporting.tally import PeriodTally

@@ -3,7 +3,7 @@
     1 due      what was due last and is not done, of each entry           app.core.schedule
     2 claim    a row with a lease: of several workers one has it
     3 do       reconcile; report as of the claim's instant                scheduled_work.py
-    4 deliver  each way; each that is done is noted, with an entry of     delivering.py
+    4 deliver  each way; each that is done is noted, with an entry of     scheduled_work.py
                the trail, in one transaction
     5 end      done, or failed with a reason and when it is tried again
 
@@ -23,16 +23,7 @@ import structlog
 
 from app.core.errors import TallyhookError
 from app.core.schedule import Entry, due_time, is_late, next_time
-from app.finance.scheduled_store import (
-    KEPT,
-    ScheduledRun,
-    add_run,
-    change_run,
-    forget_runs,
-    last_runs,
-    newest_runs,
-    run_at,
-)
+from app.finance import scheduled_store
 from app.receiving.context import AppContext
 from reconcile.instants import HOUR, MINUTE, Duration, Instant, format_instant, format_known
 
@@ -54,7 +45,7 @@ async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[E
     """What is to be done now, with when it was due; entries that are new are watched from now."""
     now = context.clock.now()
     async with context.store.reading() as connection:
-        newest = await newest_runs(connection)
+        newest = await scheduled_store.newest_runs(connection)
     found = []
     for entry in entries:
         last = newest.get(entry.name)
@@ -65,7 +56,9 @@ async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[E
     return found
 
 
-def _due_of(entry: Entry, last: ScheduledRun, *, now: Instant, zone: tzinfo) -> Instant | None:
+def _due_of(
+    entry: Entry, last: scheduled_store.ScheduledRun, *, now: Instant, zone: tzinfo
+) -> Instant | None:
     """A newer time is done instead of one that failed; of one that runs the lease must be over."""
     due = due_time(entry, since=last.due_at, now=now, zone=zone)
     running = last.state == "running" and last.until is not None and now < last.until
@@ -77,9 +70,9 @@ def _due_of(entry: Entry, last: ScheduledRun, *, now: Instant, zone: tzinfo) -> 
 
 async def _watch(context: AppContext, entry: Entry, *, now: Instant) -> None:
     async with context.store.writing() as connection:
-        await add_run(
+        await scheduled_store.add_run(
             connection,
-            ScheduledRun(
+            scheduled_store.ScheduledRun(
                 name=entry.name, due_at=now, cron=entry.cron, state="seen",
                 asked=False, late=False, tries=0, as_of=now,
             ),
@@ -91,14 +84,14 @@ async def _watch(context: AppContext, entry: Entry, *, now: Instant) -> None:
 
 async def claim(
     context: AppContext, entry: Entry, *, due_at: Instant, asked: bool
-) -> ScheduledRun | None:
+) -> scheduled_store.ScheduledRun | None:
     """The row of one time, for this process to do its work; None where another has it, or has done
     it."""
     async with context.store.writing() as connection:
         now = context.clock.now()
-        before = await run_at(connection, entry.name, due_at)
+        before = await scheduled_store.run_at(connection, entry.name, due_at)
         if before is None:
-            fresh = ScheduledRun(
+            fresh = scheduled_store.ScheduledRun(
                 name=entry.name,
                 due_at=due_at,
                 cron=entry.cron,
@@ -109,8 +102,10 @@ async def claim(
                 as_of=now,
                 until=Instant(now + LEASE),
             )
-            is_ours = await add_run(connection, fresh)
-            await forget_runs(connection, before=Instant(now - KEPT))
+            is_ours = await scheduled_store.add_run(connection, fresh)
+            await scheduled_store.forget_runs(
+                connection, before=Instant(now - scheduled_store.KEPT)
+            )
             return fresh if is_ours else None
         open_again = before.state in ("running", "failed") and now >= (before.until or now)
         if not open_again:
@@ -122,35 +117,39 @@ async def claim(
             tries=before.tries + 1,
             until=Instant(now + LEASE),
         )
-        return again if await change_run(connection, again, before=before) else None
+        return again if await scheduled_store.change_run(connection, again, before=before) else None
 
 
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
-) -> ScheduledRun | None:
+) -> scheduled_store.ScheduledRun | None:
     """The row as it was claimed for this try; None where that is over, or another has it."""
     async with context.store.reading() as connection:
-        run = await run_at(connection, name, due_at)
+        run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None
 
 
-def _is_under_way(run: ScheduledRun, tries: int) -> bool:
+def _is_under_way(run: scheduled_store.ScheduledRun, tries: int) -> bool:
     return (run.state, run.tries) == ("running", tries)
 
 
 async def note_failed(
-    context: AppContext, claimed: ScheduledRun, problem: str, *, at_once: bool = False
-) -> ScheduledRun:
+    context: AppContext,
+    claimed: scheduled_store.ScheduledRun,
+    problem: str,
+    *,
+    at_once: bool = False,
+) -> scheduled_store.ScheduledRun:
     """The try has come to nothing, unless it has ended otherwise, or another has taken the work
     over. It is made again after a pause, or at once."""
     async with context.store.writing() as connection:
         now = context.clock.now()
-        run = await run_at(connection, claimed.name, claimed.due_at) or claimed
+        run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
         pause = min(FIRST_PAUSE * 4 ** min(run.tries - 1, 10), LONGEST_PAUSE)
         again = None if run.asked else Instant(now if at_once else now + pause)
         failed = replace(run, state="failed", ended_at=now, until=again, problem=problem)
         under_way = _is_under_way(run, claimed.tries)
-        if under_way and await change_run(connection, failed, before=run):
+        if under_way and await scheduled_store.change_run(connection, failed, before=run):
             log.error("a scheduled run came to nothing", component=run.name, reason=problem)
     return failed
 
@@ -159,10 +158,12 @@ class LeaseLost(TallyhookError):
     """The work took longer than its lease, and another does it."""
 
 
-async def note(context: AppContext, before: ScheduledRun, run: ScheduledRun) -> ScheduledRun:
+async def note(
+    context: AppContext, before: scheduled_store.ScheduledRun, run: scheduled_store.ScheduledRun
+) -> scheduled_store.ScheduledRun:
     """Write down how far the work is. Raises LeaseLost where another has taken it over."""
     async with context.store.writing() as connection:
-        if not await change_run(connection, run, before=before):
+        if not await scheduled_store.change_run(connection, run, before=before):
             raise LeaseLost(f"another process has taken {run.name} over")
     return run
 
@@ -174,7 +175,7 @@ async def schedule_document(context: AppContext, entries: Sequence[Entry]) -> li
     """Each entry with its last and its next time, and what became of the last."""
     now = context.clock.now()
     async with context.store.reading() as connection:
-        last = await last_runs(connection, [entry.name for entry in entries])
+        last = await scheduled_store.last_runs(connection, [entry.name for entry in entries])
     return [
         {
             "name": entry.name,
@@ -191,7 +192,7 @@ async def schedule_document(context: AppContext, entries: Sequence[Entry]) -> li
     ]
 
 
-def time_document(run: ScheduledRun | None) -> Mapping[str, Any] | None:
+def time_document(run: scheduled_store.ScheduledRun | None) -> Mapping[str, Any] | None:
     """What became of one time of an entry; None where there was none."""
     if run is None:
         return None

@@ -26,14 +26,7 @@ from app.database.statements import (
     statement,
     stream,
 )
-from app.finance.import_store import (
-    KNOWN,
-    KNOWN_AT,
-    WrittenVersions,
-    newest_published,
-    supersede,
-)
-from app.finance.staged_rows import Staged
+from app.finance import import_store, staged_rows
 from reconcile.instants import Instant
 from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.rows import Moved, paired
@@ -73,7 +66,7 @@ def line_id_of(group: _Group, ordinal: int) -> str:
 
 async def write_statement(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     """Add the versions that rows of STAGED make, as of an import.
 
     The rows are in order, and those of one source, subject and kind are all there.
@@ -83,18 +76,20 @@ async def write_statement(
 
 async def compare_statement(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     """What `write_statement` would write."""
     return (await run(connection, _decide, rows))[0]
 
 
 def _write(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     counts, fresh, behind = _decide(connection, rows)
     if behind:
         keys = (*IDENTIFYING, "ordinal", "since")
-        supersede(connection, table="statement_lines", keys=keys, rows=behind, number=number)
+        import_store.supersede(
+            connection, table="statement_lines", keys=keys, rows=behind, number=number
+        )
     insert_rows(
         connection,
         table="statement_lines",
@@ -112,13 +107,13 @@ _Fresh = list[tuple[_Group, int, tuple[Any, ...]]]
 
 def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
-) -> tuple[WrittenVersions, _Fresh, Rows]:
+) -> tuple[import_store.WrittenVersions, _Fresh, Rows]:
     """The counts, the versions to be added, and the keys of those that they supersede."""
     found = select_rows(connection, sql=_IN_FORCE, values={row[0] for row in rows})
     known: dict[Any, Rows] = defaultdict(list)
     for row in found:
         known[row[:3]].append(row)
-    counts, fresh, behind = WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
+    counts, fresh, behind = import_store.WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
     for group, told in groupby(rows, key=lambda row: row[:3]):
         lines = known.get(group)
         if lines is None:
@@ -132,9 +127,9 @@ def _decide(
 
 def _versions(
     group: _Group, told: list[tuple[Any, ...]], lines: Rows, fresh: _Fresh, behind: Rows
-) -> WrittenVersions:
+) -> import_store.WrittenVersions:
     """Find the line of each row of one group; add to what is fresh and what is behind."""
-    counts, following = WrittenVersions(), max(line[3] for line in lines) + 1
+    counts, following = import_store.WrittenVersions(), max(line[3] for line in lines) + 1
     pairs = paired(
         told=[_moved(group[1], row) for row in told],
         known=[_moved(group[1], line[5:]) for line in lines],
@@ -203,19 +198,24 @@ ROW_FIELDS: Final = statement(
 _NAMED: Final = (
     "SELECT match_key, {row} FROM statement_lines WHERE {known} AND {keys} ORDER BY match_key"
 )
-_NAMED_FROM: Final = statement(_NAMED, row=ROW_FIELDS, known=KNOWN, keys="match_key >= :first")
+_NAMED_FROM: Final = statement(
+    _NAMED, row=ROW_FIELDS, known=import_store.KNOWN, keys="match_key >= :first"
+)
 _NAMED_BETWEEN: Final = statement(
-    _NAMED, row=ROW_FIELDS, known=KNOWN, keys="match_key >= :first AND match_key < :beyond"
+    _NAMED,
+    row=ROW_FIELDS,
+    known=import_store.KNOWN,
+    keys="match_key >= :first AND match_key < :beyond",
 )
 _OF_KEYS: Final = statement(
     "SELECT match_key, {row} FROM statement_lines WHERE {known} AND match_key IN ({})",
     row=ROW_FIELDS,
-    known=KNOWN_AT,
+    known=import_store.KNOWN_AT,
 )
 _OF_SUBJECTS: Final = statement(
     "SELECT match_key, {row} FROM statement_lines WHERE {known} AND subject IN ({})",
     row=ROW_FIELDS,
-    known=KNOWN_AT,
+    known=import_store.KNOWN_AT,
 )
 
 # What events will say later of a payment is not known yet: one must have come by then.
@@ -231,7 +231,7 @@ _NAMELESS: Final = statement(
     "SELECT ({order}), {row} FROM statement_lines WHERE match_key IS NULL AND {known}",
     order=_ORDER,
     row=ROW_FIELDS,
-    known=KNOWN,
+    known=import_store.KNOWN,
 )
 
 
@@ -244,8 +244,8 @@ async def statement_rows(
     source, known_at).
     first, beyond  only keys from `first` on and before `beyond`
     """
-    number = await newest_published(connection, as_of=as_of)
-    nameless = Staged(COLUMNS, order=("key", "line_id"))
+    number = await import_store.newest_published(connection, as_of=as_of)
+    nameless = staged_rows.Staged(COLUMNS, order=("key", "line_id"))
     with closing(nameless):
         known = {"number": number, "as_of": as_of}
         async for rows in stream(connection, _NAMELESS, at_once=AT_ONCE, values=known):
@@ -303,7 +303,7 @@ async def statement_lines_of(
     as_of: Instant,
 ) -> list[StatementLine]:
     """The lines that name one of these orders, by `match_key`, or one of these payments."""
-    number = await newest_published(connection, as_of=as_of)
+    number = await import_store.newest_published(connection, as_of=as_of)
     rows = set[tuple[Any, ...]]()
     subjects = (f"p:{payment}" for payment in payments)
     for sql, wanted in ((_OF_KEYS, keys), (_OF_SUBJECTS, subjects)):

@@ -17,45 +17,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.access.operator_store import Operator
+from app.access import operator_store
 from app.access.operators import Action, author_of_import, note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, propose
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
+from app.finance import import_store, period_store
 from app.finance.closed_periods import closing_named
-from app.finance.import_store import (
-    KINDS,
-    Import,
-    ImportKind,
-    begin_import,
-    importing_alone,
-    one_import,
-    publish_import,
-    under_way,
-    withdrawal_of,
-)
 from app.finance.match_rules import rules_known
-from app.finance.period_store import closed_periods
-from app.finance.withdrawal_store import (
-    InForce,
-    in_force,
-    later_imports,
-    named_by,
-    take_back,
-)
 from app.receiving.context import AppContext
 from reconcile.instants import EARLIEST
 from reconcile.money import MAX_MINOR, Money
 
-ACTIONS: Final[Mapping[ImportKind, Action]] = {
+ACTIONS: Final[Mapping[import_store.ImportKind, Action]] = {
     "book": "records_withdrawn",
     "statement": "statement_withdrawn",
     "bank": "bank_withdrawn",
 }
 
-GROUPS: Final[Mapping[ImportKind, str]] = {
+GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
     "book": "records",
     "statement": "statement",
     "bank": "bank",
@@ -73,8 +55,8 @@ class Foreseen:
     because   why one person may not do it alone; None: they may
     """
 
-    withdrawn: Import
-    seen: InForce
+    withdrawn: import_store.Import
+    seen: import_store.InForce
     unchanged: tuple[int, ...]
     named: int
     because: str | None
@@ -124,7 +106,7 @@ class Foreseen:
 
 
 async def withdrawable(
-    context: AppContext, number: int, *, kind: ImportKind, by: str | None
+    context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
     """What `withdraw_import` would do now; nothing is written. Raises as it does."""
     async with context.store.reading() as connection:
@@ -132,10 +114,10 @@ async def withdrawable(
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
 
 
-async def withdrawn_by(context: AppContext, number: int) -> Import | None:
+async def withdrawn_by(context: AppContext, number: int) -> import_store.Import | None:
     """The import that took this one back; None: it stands."""
     async with context.store.reading() as connection:
-        return await withdrawal_of(connection, number)
+        return await import_store.withdrawal_of(connection, number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +136,7 @@ async def withdraw_import(
     context: AppContext,
     number: int,
     *,
-    kind: ImportKind,
+    kind: import_store.ImportKind,
     by: str | None,
     reason: str,
     seen_as: str = "",
@@ -168,7 +150,7 @@ async def withdraw_import(
     """
     check_reason(reason, of="an import")
     async with context.store.writing() as connection:
-        await importing_alone(connection)
+        await import_store.importing_alone(connection)
         who = await permitted(connection, by=by, action=ACTIONS[kind])
         found = await _withdrawable(connection, number, kind=kind)
         foreseen = await _foreseen(connection, found)
@@ -200,8 +182,10 @@ def _money(minor: int, currency: str) -> str:
     return f"more than {most}" if minor > MAX_MINOR else str(most)
 
 
-async def _withdrawable(connection: Connection, number: int, *, kind: ImportKind) -> Import:
-    found = await one_import(connection, number)
+async def _withdrawable(
+    connection: Connection, number: int, *, kind: import_store.ImportKind
+) -> import_store.Import:
+    found = await import_store.one_import(connection, number)
     group = GROUPS[kind]
     if found is None or found.kind != kind:
         raise NotFoundError(
@@ -212,10 +196,10 @@ async def _withdrawable(connection: Connection, number: int, *, kind: ImportKind
             f"import {number} is the withdrawal of import {found.withdraws}: to have its lines "
             "again, import the file again"
         )
-    by = await withdrawal_of(connection, number)
+    by = await import_store.withdrawal_of(connection, number)
     if by is not None:
         raise UsageError(f"import {number} was taken back already, by {by.who}: {by.reason}")
-    if await under_way(connection) is not None:
+    if await import_store.under_way(connection) is not None:
         raise UsageError(
             "an import is under way: take this one back when it is done; one that was killed is "
             "cleared away by the next import"
@@ -223,7 +207,7 @@ async def _withdrawable(connection: Connection, number: int, *, kind: ImportKind
     return found
 
 
-async def _too_much(connection: Connection, seen: InForce) -> str | None:
+async def _too_much(connection: Connection, seen: import_store.InForce) -> str | None:
     """Why one person may not take so much back alone; None where they may."""
     rules = await rules_known(connection)
     for currency, minor in sorted(seen.sums.items()):
@@ -234,15 +218,15 @@ async def _too_much(connection: Connection, seen: InForce) -> str | None:
     return None
 
 
-async def _foreseen(connection: Connection, found: Import) -> Foreseen:
-    closed = await closed_periods(connection)
+async def _foreseen(connection: Connection, found: import_store.Import) -> Foreseen:
+    closed = await period_store.closed_periods(connection)
     end = (await closing_named(connection, closed[-1].period)).month.end if closed else EARLIEST
-    seen = await in_force(connection, found, before=end)
+    seen = await import_store.in_force(connection, found, before=end)
     return Foreseen(
         withdrawn=found,
         seen=seen,
-        unchanged=await later_imports(connection, found),
-        named=await named_by(connection, author_of_import(found.number)),
+        unchanged=await import_store.later_imports(connection, found),
+        named=await import_store.named_by(connection, author_of_import(found.number)),
         because=await _too_much(connection, seen),
     )
 
@@ -251,13 +235,13 @@ async def _take_back(
     context: AppContext,
     connection: Connection,
     foreseen: Foreseen,
-    who: Operator,
+    who: operator_store.Operator,
     *,
     reason: str,
     agreed: Agreed | None = None,
 ) -> Withdrawn:
     now, found = context.clock.now(), foreseen.withdrawn
-    wanted = Import(
+    wanted = import_store.Import(
         kind=found.kind,
         file=found.file,
         sha256=found.sha256,
@@ -267,8 +251,8 @@ async def _take_back(
         withdraws=found.number,
         reason=reason,
     )
-    begun, _ = await begin_import(connection, wanted)
-    restored = await take_back(connection, found, by=begun.number)
+    begun, _ = await import_store.begin_import(connection, wanted)
+    restored = await import_store.take_back(connection, found, by=begun.number)
     done = Withdrawn(
         number=begun.number,
         restored=restored,
@@ -278,7 +262,7 @@ async def _take_back(
         named=foreseen.named,
         because=foreseen.because,
     )
-    at = await publish_import(connection, begun, now=now)
+    at = await import_store.publish_import(connection, begun, now=now)
     await note_in_trail(
         connection,
         who,
@@ -307,7 +291,7 @@ def withdrawal_kind(context: AppContext) -> ProposalKind:
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.store.writing() as connection:
-            await importing_alone(connection)
+            await import_store.importing_alone(connection)
             agreed = await agree(connection)
             foreseen = await _foreseen(connection, await _given(connection, proposal.given))
             await _take_back(
@@ -325,15 +309,15 @@ def withdrawal_kind(context: AppContext) -> ProposalKind:
     )
 
 
-async def _given(connection: Connection, given: Mapping[str, str]) -> Import:
-    (kind,) = [each for each in KINDS if each == given["kind"]]
+async def _given(connection: Connection, given: Mapping[str, str]) -> import_store.Import:
+    (kind,) = [each for each in import_store.KINDS if each == given["kind"]]
     return await _withdrawable(connection, int(given["import"]), kind=kind)
 
 
 async def _state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     """How many lines would be taken back, and their money."""
-    return _mark(await in_force(connection, await _given(connection, given)))
+    return _mark(await import_store.in_force(connection, await _given(connection, given)))
 
 
-def _mark(seen: InForce) -> str:
+def _mark(seen: import_store.InForce) -> str:
     return json.dumps([seen.lines, seen.sums], sort_keys=True)

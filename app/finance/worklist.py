@@ -1,23 +1,37 @@
-"""The worklist of breaks: what the newest run saw, filtered, ordered, and added up by currency.
+"""Lists of breaks that wait for a person: the worklist and late money.
 
-A break that nobody has decided about is open; so only the lives of those that somebody has done
-something about are read, and the whole of a break only of those that are shown.
+The worklist is what the newest run saw, filtered, ordered, and added up by currency. A break that
+nobody has decided about is open; so only the lives of those that somebody has done something about
+are read, and the whole of a break only of those that are shown.
+
+Late money is what came or went after all was over, with what is proposed and where that stands.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from app.access.proposal import Proposal
+from app.core.errors import UsageError
 from app.database.engine import Connection
-from app.finance.break_acts import SeenBreak, seen_breaks
+from app.finance.break_acts import SeenBreak, living_breaks, one_break, seen_breaks, settle_break
 from app.finance.break_store import breaks_done_about, breaks_in_run, steps_of
 from app.finance.run_store import Run, last_lived
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
-from reconcile.matching.breaks import Life, State, life
+from reconcile.matching.breaks import (
+    SETTLINGS,
+    STATES,
+    BreakCause,
+    Life,
+    Settling,
+    Standing,
+    State,
+    life,
+)
 from reconcile.money import Money
 
 TO_DO: Final[tuple[State, ...]] = ("open", "assigned")
@@ -37,7 +51,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class WorklistRequest:
     """What is looked for; None: all of it. Without a state: what is to be done."""
 
     cause: str | None = None
@@ -81,7 +95,7 @@ ORDERS: Final[dict[str, Callable[[Entry], tuple[Any, ...]]]] = {"money": _by_mon
 """The largest first, or the oldest first."""
 
 
-async def worklist(context: AppContext, asked: Asked) -> Worklist:
+async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
     """Look at the newest run that moved the lives of breaks."""
     async with context.store.reading() as connection:
         run = await last_lived(connection)
@@ -141,3 +155,75 @@ async def _entries(connection: Connection, run: int) -> list[Entry]:
                 )
             )
     return found
+
+
+# --- late money -----------------------------------------------------------------------------------
+
+LATE: Final[tuple[BreakCause, ...]] = (
+    "late_money",
+    "paid_twice",
+    "overpaid",
+    "refund_not_received",
+)
+
+_PROPOSED: Final[dict[str, Settling]] = {
+    "late_money": "accept",
+    "paid_twice": "refund",
+    "overpaid": "refund",
+    "refund_not_received": "refund",
+}
+
+
+def proposed_settling(found: SeenBreak) -> Settling:
+    """What the desk proposes. Money of an order that the shop has canceled goes back."""
+    if ("why", "canceled") in found.seen.facts:
+        return "refund"
+    return _PROPOSED[found.seen.cause]
+
+
+def standing(found: SeenBreak) -> Standing:
+    """Where its settling stands."""
+    life = found.life
+    if life.state == "closed":
+        return "closed"
+    if life.state == "accepted":
+        return "settled"
+    return "waits_for_refund" if life.settling == "refund" else "to_decide"
+
+
+async def late_items(
+    context: AppContext, *, closed: bool, after: str = ""
+) -> AsyncGenerator[list[SeenBreak]]:
+    """What is late, by id, some hundreds at a time; with what is closed, or without."""
+    states = STATES if closed else STATES[:-1]
+    async for found in living_breaks(context, causes=LATE, states=states, after=after):
+        yield found
+
+
+async def settle_late(
+    context: AppContext, name: str, *, action: str, reason: str, by: str | None
+) -> SeenBreak | Proposal:
+    """Decide what becomes of late money; what needs a second person is proposed. Raises UsageError
+    where that is not for this desk."""
+    if action not in SETTLINGS:
+        raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
+    found = await one_break(context, name)
+    if found.seen.cause not in LATE:
+        raise UsageError(
+            f"{name} is {found.seen.cause}, not late money; see `tallyhook breaks show {name}`"
+        )
+    proposal = await settle_break(context, name, action=action, reason=reason, by=by)
+    return await one_break(context, name) if proposal is None else proposal
+
+
+def late_document(found: SeenBreak) -> dict[str, Any]:
+    """For listings: what is late, the proposal and where it stands."""
+    shown = found.document(as_of=found.steps[-1].at)
+    return {
+        **{name: shown[name] for name in ("id", "cause", "order", "payment", "money")},
+        "proposed": proposed_settling(found),
+        "state": standing(found),
+        "decided": found.life.settling,
+        "because": found.life.because,
+        "cites": shown["cites"],
+    }

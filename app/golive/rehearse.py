@@ -15,9 +15,8 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
 
-from app.checkout.checkout_result import CheckoutResult
 from app.checkout.client import CheckoutClient
-from app.checkout.open_checkout import open_checkout
+from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import CheckoutRequest, Opened, SoundRequest, body_of, checked
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.ids import new_id
@@ -29,7 +28,8 @@ from app.orders.read_orders import order_document
 from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import SECOND
-from reconcile.ledger.ledger import FindingCode, Outcome
+from reconcile.ledger.ledger import Outcome
+from reconcile.ledger.vocabulary import FindingCode
 
 SIMULATED: Final = "2547000000"
 """Before the two digits that choose a scenario of the simulated provider."""

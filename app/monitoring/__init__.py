@@ -2,8 +2,6 @@
 
 __all__ = (
     "alarm_messages",
-    "alarm_owners",
-    "certificate",
     "health",
     "preflight",
     "watchdog",

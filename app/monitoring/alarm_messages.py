@@ -1,11 +1,15 @@
 """Tells whoever is called of each alarm: once when it is raised, once when it is over, by a signed
-post, by mail, or by both.
+post, by mail, or by both; and who is at it.
 
     (1) note what the watchdog sees  (2) take what is due  (3) tell it  (4) write down that it was
 
 Between (2) and (4) other processes pass it over; if this one dies there, it is told again with the
 same id. An alarm is over when no receiver has seen it for OVER_AFTER: one of them may know what
 another does not, and a restart, or an alarm that comes and goes, is no recovery.
+
+Whoever takes an alarm says that they are at it, and how far, so that two people do not do the same.
+It changes nothing about the alarm, which ends by itself when its reason does; who was at it is then
+forgotten here and stays in the trail.
 """
 
 from __future__ import annotations
@@ -17,26 +21,17 @@ from datetime import tzinfo
 from email.message import EmailMessage
 from email.utils import format_datetime
 from hashlib import sha256
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
 import httpx2
 import structlog
 
+from app.access.operators import note_in_trail, permitted
 from app.core.alarm import Alarm
-from app.core.errors import DeliveryFailed
-from app.core.local_times import local_text
+from app.core.errors import DeliveryFailed, NotFoundError
 from app.core.mail import MailServer
-from app.monitoring.alarm_message_store import (
-    AlarmMessage,
-    any_lasts,
-    claim_message,
-    delete_message,
-    messages_due,
-    put_failed,
-    put_notified,
-    put_over,
-    put_seen,
-)
+from app.core.zones import local_text
+from app.monitoring import monitoring_store
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -75,7 +70,7 @@ class AlarmNotice:
     """What is told: that an alarm is raised, or that it is over. Makes the post, whose times are
     UTC, and the mail, whose times are those of `zone`."""
 
-    message: AlarmMessage
+    message: monitoring_store.AlarmMessage
     merchant: str
     zone: tzinfo
 
@@ -192,30 +187,32 @@ class AlarmMessages:
         """Note which alarms the watchdog sees now."""  # (1)
         now = self._context.clock.now()
         async with self._context.store.reading() as connection:
-            if not lasting and not await any_lasts(connection):
+            if not lasting and not await monitoring_store.any_lasts(connection):
                 return
         async with self._context.store.writing() as connection:
             for name, alarm in lasting.items():
                 for way in self._ways:
-                    await put_seen(connection, _message(name, alarm, way=way, now=now))
-            await put_over(connection, unseen_since=now - OVER_AFTER, now=now)
+                    await monitoring_store.put_seen(
+                        connection, _message(name, alarm, way=way, now=now)
+                    )
+            await monitoring_store.put_over(connection, unseen_since=now - OVER_AFTER, now=now)
 
     async def tell_due(self) -> int:
         """Tell what is due. Returns how much of it was told."""
         now = self._context.clock.now()
         async with self._context.store.reading() as connection:
-            due = await messages_due(connection, now)
+            due = await monitoring_store.messages_due(connection, now)
         return sum([await self._tell(message, now) for message in due])
 
-    async def _tell(self, message: AlarmMessage, now: Instant) -> bool:
+    async def _tell(self, message: monitoring_store.AlarmMessage, now: Instant) -> bool:
         async with self._context.store.writing() as connection:  # (2)
-            if not await claim_message(connection, message, until=now + LEASE):
+            if not await monitoring_store.claim_message(connection, message, until=now + LEASE):
                 return False
         way = self._ways.get(message.way)
         unsaid = message.over_at is not None and message.told_at is None
         if way is None or unsaid:  # not set up any more; or over before it was told
             async with self._context.store.writing() as connection:
-                await delete_message(connection, message)
+                await monitoring_store.delete_message(connection, message)
             return False
         try:
             told = AlarmNotice(
@@ -230,23 +227,25 @@ class AlarmMessages:
             return False
         async with self._context.store.writing() as connection:  # (4)
             if message.over_at is None:
-                await put_notified(connection, message, now=self._context.clock.now())
+                await monitoring_store.put_notified(
+                    connection, message, now=self._context.clock.now()
+                )
             else:
-                await delete_message(connection, message)
+                await monitoring_store.delete_message(connection, message)
         return True
 
-    async def _try_again(self, message: AlarmMessage) -> None:
+    async def _try_again(self, message: monitoring_store.AlarmMessage) -> None:
         now = self._context.clock.now()
         async with self._context.store.writing() as connection:
             if message.over_at is not None and now - message.over_at > GIVE_UP_AFTER:
-                await delete_message(connection, message)
+                await monitoring_store.delete_message(connection, message)
                 return
             pause = min(FIRST_PAUSE * 2 ** min(message.tries, 10), LONGEST_PAUSE)
-            await put_failed(connection, message, again_at=now + pause)
+            await monitoring_store.put_failed(connection, message, again_at=now + pause)
 
 
-def _message(name: str, alarm: Alarm, *, way: str, now: Instant) -> AlarmMessage:
-    return AlarmMessage(
+def _message(name: str, alarm: Alarm, *, way: str, now: Instant) -> monitoring_store.AlarmMessage:
+    return monitoring_store.AlarmMessage(
         alarm=name,
         way=way,
         reason=alarm.reason,
@@ -255,3 +254,72 @@ def _message(name: str, alarm: Alarm, *, way: str, now: Instant) -> AlarmMessage
         seen_at=now,
         due_at=now,
     )
+
+
+# --- taking an alarm ------------------------------------------------------------------------------
+
+TakenState = Literal["looking", "waiting"]
+TAKEN_STATES: Final[tuple[TakenState, ...]] = get_args(TakenState)
+"""Somebody is at it; somebody waits for another, such as the provider."""
+
+
+async def take_alarm(
+    context: AppContext,
+    name: str,
+    *,
+    lasting: Mapping[str, Alarm],
+    state: TakenState,
+    by: str | None,
+    why: str,
+) -> None:
+    """Say that one is at an alarm that lasts. Raises NotFoundError where it does not, UsageError
+    for who may not."""
+    alarm = lasting.get(name)
+    if alarm is None:
+        raise NotFoundError(f"the alarm {name!r} does not last any more")
+    async with context.store.writing() as connection:
+        now = context.clock.now()
+        who = await permitted(connection, by=by, action="alarm_taken")
+        await monitoring_store.put_alarm_owner(
+            connection,
+            monitoring_store.AlarmOwner(
+                alarm=name, reason=alarm.reason, owner=who.name, state=state, at=now
+            ),
+        )
+        await note_in_trail(
+            connection,
+            who,
+            action="alarm_taken",
+            subject=name,
+            at=now,
+            reason=why,
+            facts={"alarm": alarm.reason, "state": state},
+        )
+
+
+async def owners_of(
+    context: AppContext, lasting: Mapping[str, Alarm]
+) -> dict[str, monitoring_store.AlarmOwner]:
+    """Who is at which of the alarms that last."""
+    async with context.store.reading() as connection:
+        found = await monitoring_store.alarm_owners(connection)
+    return {each.alarm: each for each in found if _lasts(each, lasting)}
+
+
+async def forget_owners(context: AppContext, lasting: Mapping[str, Alarm]) -> None:
+    """Forget who was at alarms that are over, or that were raised anew for another reason."""
+    async with context.store.reading() as connection:
+        over = [
+            each
+            for each in await monitoring_store.alarm_owners(connection)
+            if not _lasts(each, lasting)
+        ]
+    if over:
+        async with context.store.writing() as connection:
+            for each in over:
+                await monitoring_store.delete_alarm_owner(connection, each)
+
+
+def _lasts(taken: monitoring_store.AlarmOwner, lasting: Mapping[str, Alarm]) -> bool:
+    alarm = lasting.get(taken.alarm)
+    return alarm is not None and alarm.reason == taken.reason

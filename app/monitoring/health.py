@@ -1,8 +1,10 @@
-"""The state of the store in a few numbers; also the proof that it can be read."""
+"""The state of the store in a few numbers, which is also the proof that it can be read; and when
+the certificate of the public URL ends, as strangers see it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,20 +12,54 @@ from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database.engine import unsafe_standbys
 from app.database.facts import server_moved
 from app.database.statements import run
-from app.monitoring.monitoring_store import events_taken
-from app.orders.counter_store import outcome_counts
-from app.orders.notification_store import notification_counts
+from app.monitoring import monitoring_store
+from app.orders import counter_store, notification_store
 from app.privacy.backup_moment import last_backup
-from app.receiving.append_store import read_counts
+from app.providers.provider_client import trusted_until
+from app.receiving import append_store, due_store, inbox_store
 from app.receiving.context import AppContext
-from app.receiving.due_store import count_due, next_due
 from app.receiving.inbox_queue import FAULTS
-from app.receiving.inbox_store import BEAT, count_set_aside, counter
 from app.receiving.refusals import RefusedAges
-from app.sealing.departure_store import last_to_leave
-from app.sealing.log_queue_store import count_unsealed, log_size
+from app.sealing import departure_store, log_queue_store
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
+
+# --- the certificate ------------------------------------------------------------------------------
+
+AGAIN_S: Final = 86_400.0
+"""Seconds from an answer to the next look: certificates are renewed weeks before they end."""
+
+UNANSWERED_S: Final = 3_600.0
+"""Seconds to the next look where nobody answered."""
+
+Look = Callable[[str], Awaitable[Instant | None]]
+
+
+class PublicCertificate:
+    """What was last seen of it by this process.
+
+    ends  EARLIEST where strangers do not trust it; None where nobody has answered yet
+    """
+
+    def __init__(self, url: str, *, look: Look = trusted_until) -> None:
+        """look: see `trusted_until`."""
+        self._url, self._look = url, look
+        self.ends: Instant | None = None
+
+    async def look(self) -> int:
+        """Look once. Returns whether somebody answered; what was seen before stays if not."""
+        ends = await self._look(self._url)
+        if ends is not None:
+            self.ends = ends
+        return int(ends is not None)
+
+
+def rest(answered: int) -> float:
+    """Seconds to the next look."""
+    return AGAIN_S if answered else UNANSWERED_S
+
+
+# --- the store ------------------------------------------------------------------------------------
 
 COUNTED: Final = 100_000
 """Orders that are due, notifications, and what waits to be sealed are counted up to here whenever
@@ -80,7 +116,7 @@ async def refusal(context: AppContext) -> str | None:
     if store.poison is not None:
         raise StorePoisoned(store.poison)
     async with store.reading() as connection:
-        await next_due(connection)
+        await due_store.next_due(connection)
     if store.queue.stalled is not None:
         return store.queue.stalled  # the check would wait, too
     try:
@@ -113,7 +149,7 @@ async def reader_behind(
     if not elsewhere:
         return None
     async with context.store.reading() as connection:
-        seen = await run(connection, counter, BEAT)
+        seen = await run(connection, inbox_store.counter, inbox_store.BEAT)
     silent = (now - seen) // SECOND
     if seen and silent >= limit_s:
         return f"no `tallyhook worker` has read for {silent} s: see that one runs"
@@ -126,7 +162,7 @@ async def everything_refused(context: AppContext, ages: RefusedAges) -> str | No
     asked = ages.asked_about(now)
     if asked:
         async with context.store.reading() as connection:
-            ages.found(asked, await events_taken(connection, asked))
+            ages.found(asked, await monitoring_store.events_taken(connection, asked))
     return ages.everything_refused(now)
 
 
@@ -149,11 +185,14 @@ async def overview(context: AppContext) -> Overview:
     """Raises StoreUnavailable or StorePoisoned where the store cannot be read."""
     store = context.store
     async with store.reading() as connection:
-        counts = dict.fromkeys(OUTCOMES, 0) | await outcome_counts(connection)
-        due = await count_due(connection, now=context.clock.now(), enough=COUNTED)
-        aside = await run(connection, count_set_aside)
-        notifications = await notification_counts(connection, enough=COUNTED)
-        sealed = await log_size(connection), await count_unsealed(connection, enough=COUNTED)
+        counts = dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection)
+        due = await due_store.count_due(connection, now=context.clock.now(), enough=COUNTED)
+        aside = await run(connection, inbox_store.count_set_aside)
+        notifications = await notification_store.notification_counts(connection, enough=COUNTED)
+        sealed = (
+            await log_queue_store.log_size(connection),
+            await log_queue_store.count_unsealed(connection, enough=COUNTED),
+        )
     unread = await store.inbox.backlog()
     return Overview(
         outcomes=counts,
@@ -173,12 +212,21 @@ async def store_state(context: AppContext) -> StoreState:
     queue = store.queue.depth  # before a look that a write which is held up holds up, too
     refuses = await refusal(context)
     async with store.reading() as connection:
-        counts = dict.fromkeys(OUTCOMES, 0) | await outcome_counts(connection)
-        due = await count_due(connection, now=context.clock.now(), enough=COUNTED)
-        aside, read = await run(connection, count_set_aside), await run(connection, read_counts)
-        notifications = await notification_counts(connection, enough=COUNTED)
-        sealed = await log_size(connection), await count_unsealed(connection, enough=COUNTED)
-        left, backup = await last_to_leave(connection), await last_backup(connection)
+        counts = dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection)
+        due = await due_store.count_due(connection, now=context.clock.now(), enough=COUNTED)
+        aside, read = (
+            await run(connection, inbox_store.count_set_aside),
+            await run(connection, append_store.read_counts),
+        )
+        notifications = await notification_store.notification_counts(connection, enough=COUNTED)
+        sealed = (
+            await log_queue_store.log_size(connection),
+            await log_queue_store.count_unsealed(connection, enough=COUNTED),
+        )
+        left, backup = (
+            await departure_store.last_to_leave(connection),
+            await last_backup(connection),
+        )
     unread = await store.inbox.backlog()
     return StoreState(
         due=due,

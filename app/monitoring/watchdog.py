@@ -22,27 +22,15 @@ from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.statements import run
 from app.evidence.witnesses import CONTRADICTING, PROBLEMS, Witnesses, cosigned_size
-from app.finance.scheduled_store import failed_runs
-from app.monitoring.alarm_messages import AlarmMessages
-from app.monitoring.alarm_owners import forget_owners
+from app.finance import scheduled_store
+from app.monitoring import monitoring_store
+from app.monitoring.alarm_messages import AlarmMessages, forget_owners
 from app.monitoring.health import COUNTED, everything_refused
-from app.monitoring.monitoring_store import (
-    deliveries_between,
-    last_delivery,
-    paid_until,
-    sessions_since,
-    tied_since,
-    unreadable_since,
-)
-from app.orders.counter_store import finding_counts
-from app.orders.hold_store import count_held
-from app.orders.notification_store import Away, away, notification_counts
-from app.receiving import unread
+from app.orders import counter_store, hold_store, notification_store
+from app.receiving import inbox_store, unread
 from app.receiving.context import AppContext
-from app.receiving.inbox_store import count_set_aside
 from app.receiving.refusals import RefusedAges
-from app.sealing.departure_store import witness_states
-from app.sealing.log_store import heads_after
+from app.sealing import departure_store, log_store
 from reconcile.instants import (
     DAY,
     EARLIEST,
@@ -54,7 +42,7 @@ from reconcile.instants import (
     format_instant,
     plain_instant,
 )
-from reconcile.ledger.ledger import FindingCode
+from reconcile.ledger.vocabulary import FindingCode
 
 EXPECTED: Final = 10
 """Deliveries that usually come in a stretch of the day, from which on none at all is no chance: of
@@ -255,32 +243,36 @@ async def _silence(watched: Watched) -> Alarm | None:
 async def _heard(context: AppContext) -> Arrivals:
     now = context.clock.now()
     async with context.store.reading() as connection:
-        last = await last_delivery(connection)
+        last = await monitoring_store.last_delivery(connection)
         start = now - LONGEST if last is None else last
         end = min(now, start + LONGEST)
         usual = [
-            await deliveries_between(
+            await monitoring_store.deliveries_between(
                 connection, start - days * DAY, end - days * DAY, enough=EXPECTED
             )
             for days in range(1, DAYS + 1)
         ]
-        sessions = await sessions_since(connection, start, enough=SESSIONS)
+        sessions = await monitoring_store.sessions_since(connection, start, enough=SESSIONS)
     return Arrivals(now=now, last=last, usual=usual, sessions=sessions)
 
 
 async def _unreadable(watched: Watched) -> Alarm | None:
     start = watched.context.clock.now() - unread.WINDOW
     async with watched.context.store.reading() as connection:
-        return unread.unread(await unreadable_since(connection, start, enough=unread.ENOUGH))
+        return unread.unread(
+            await monitoring_store.unreadable_since(connection, start, enough=unread.ENOUGH)
+        )
 
 
 async def _no_order(watched: Watched) -> Alarm | None:
     now = watched.context.clock.now()
     until = now - PATIENCE
     async with watched.context.store.reading() as connection:
-        rows = await paid_until(connection, until, looked_at=LOOKED_AT)
-        tied = await tied_since(connection, until, looked_at=LOOKED_AT)
-        came = await deliveries_between(connection, EARLIEST, until, enough=LOOKED_AT)
+        rows = await monitoring_store.paid_until(connection, until, looked_at=LOOKED_AT)
+        tied = await monitoring_store.tied_since(connection, until, looked_at=LOOKED_AT)
+        came = await monitoring_store.deliveries_between(
+            connection, EARLIEST, until, enough=LOOKED_AT
+        )
     paid = map(Paid._make, rows)
     return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_since=tied))
 
@@ -293,14 +285,14 @@ async def _shop_away(watched: Watched) -> Alarm | None:
     if watched.destination is None:
         return None
     async with watched.context.store.reading() as connection:
-        health = await away(connection, watched.destination)
-        waiting, dead = await notification_counts(connection, enough=COUNTED)
+        health = await notification_store.away(connection, watched.destination)
+        waiting, dead = await notification_store.notification_counts(connection, enough=COUNTED)
     if health is None or watched.context.clock.now() - health.since < SHOP_PATIENCE:
         return None
     return shop_away(health, waiting=waiting, dead=dead)
 
 
-def shop_away(health: Away, *, waiting: int, dead: int) -> Alarm:
+def shop_away(health: notification_store.Away, *, waiting: int, dead: int) -> Alarm:
     """The alarm on a shop that takes none of `waiting` notifications; `dead` were given up."""
     given_up = f", {dead:,} given up" if dead else ""
     return Alarm(
@@ -317,7 +309,7 @@ def shop_away(health: Away, *, waiting: int, dead: int) -> Alarm:
 
 async def _held(watched: Watched) -> Alarm | None:
     async with watched.context.store.reading() as connection:
-        count = await count_held(connection)
+        count = await hold_store.count_held(connection)
     if not count:
         return None
     orders = counted(count, "order is", "orders are")
@@ -332,7 +324,7 @@ async def _held(watched: Watched) -> Alarm | None:
 
 async def _unread_money(watched: Watched) -> Alarm | None:
     async with watched.context.store.reading() as connection:
-        count = (await finding_counts(connection, (UNREAD_MONEY,)))[UNREAD_MONEY]
+        count = (await counter_store.finding_counts(connection, (UNREAD_MONEY,)))[UNREAD_MONEY]
     if not count:
         return None
     orders = counted(count, "order has", "orders have")
@@ -360,7 +352,7 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 async def _poisoned(watched: Watched) -> Alarm | None:
     async with watched.context.store.reading() as connection:
-        count = await run(connection, count_set_aside)
+        count = await run(connection, inbox_store.count_set_aside)
     if not count:
         return None
     deliveries = counted(count, "accepted delivery is", "accepted deliveries are")
@@ -376,7 +368,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
     if not watched.scheduled:
         return None
     async with watched.context.store.reading() as connection:
-        failed = await failed_runs(connection, watched.scheduled)
+        failed = await scheduled_store.failed_runs(connection, watched.scheduled)
     if not failed:
         return None
     each = "; ".join(
@@ -403,9 +395,9 @@ async def _witnesses(watched: Watched) -> Alarm | None:
     if witnesses is None:
         return None
     async with watched.context.store.reading() as connection:
-        states = await witness_states(connection)
+        states = await departure_store.witness_states(connection)
         size = await cosigned_size(connection, witnesses)
-        waiting = await heads_after(connection, size, limit=1)
+        waiting = await log_store.heads_after(connection, size, limit=1)
     own = {witness.key.name: states.get(witness.name) for witness in witnesses.each}
     failing = {name: each for name, each in own.items() if each and each.problem and each.since}
     told = "; ".join(f"{name}: {PROBLEMS[str(each.problem)]}" for name, each in failing.items())
@@ -555,7 +547,7 @@ class Watchdog:
     async def _count_findings(self) -> None:
         counted = self.findings
         async with self._watched.context.store.reading() as connection:
-            self.findings = await finding_counts(connection, WATCHED)
+            self.findings = await counter_store.finding_counts(connection, WATCHED)
         for code, count in self.findings.items():
             if count > counted[code]:
                 log.warning("orders to look at", finding=code, count=count)

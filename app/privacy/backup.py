@@ -24,34 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from app.access import session_store
 from app.access.operators import note_in_trail, owner
-from app.access.session_store import end_everything
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
 from app.database.engine import Connection, is_sqlite, sqlite_path
 from app.database.facts import note_server
 from app.database.schema import SUFFIX as MADE
-from app.orders.published_store import first_after_restore, go_on_from, head_of
-from app.privacy.backup_store import (
-    Contents,
-    InForce,
-    Progress,
-    Replaced,
-    alone,
-    copied,
-    found_in,
-    in_force,
-    in_place,
-    laid_beside,
-    put_in_place,
-    replaced_by,
-    url_of_copy,
-)
+from app.orders import published_store
+from app.privacy import backup_store
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
+from app.receiving import inbox_file_store, inbox_store
 from app.receiving.context import AppContext
-from app.receiving.inbox_file_store import SUFFIX as INBOX
-from app.receiving.inbox_file_store import identity_at
-from app.receiving.inbox_store import adopt, adopt_if_other
 from app.receiving.store import Store, StoreSettings, open_store
 from reconcile.instants import SECOND, Instant
 
@@ -63,7 +47,11 @@ _POSTGRESQL: Final = (
 )
 
 _OURS: Final = (
-    *(f"{file}{name}" for file in ("", INBOX) for name in ("", "-wal", "-shm", "-journal")),
+    *(
+        f"{file}{name}"
+        for file in ("", inbox_file_store.SUFFIX)
+        for name in ("", "-wal", "-shm", "-journal")
+    ),
     *(".serving", ".writing", ".waiting", ".reading", MADE),
 )
 """The files of a database: no backup may take their place."""
@@ -84,8 +72,13 @@ async def rewrite(context: AppContext) -> None:
 
 
 async def back_up(
-    url: str, target: Path, *, environment: str | None, replace: bool, progress: Progress
-) -> Contents:
+    url: str,
+    target: Path,
+    *,
+    environment: str | None,
+    replace: bool,
+    progress: backup_store.Progress,
+) -> backup_store.Contents:
     """Copy the database at `url` to `target`, which exists afterwards whole or not at all.
 
     Raises UsageError where `target` exists and may not be replaced, or is the database itself;
@@ -94,13 +87,13 @@ async def back_up(
     source = file_of(url, instead=_POSTGRESQL)
     _check_target(source, target, replace=replace)
 
-    def work(watched: Progress) -> Contents:
-        with copied(source, target, progress=watched) as (part, contents):
+    def work(watched: backup_store.Progress) -> backup_store.Contents:
+        with backup_store.copied(source, target, progress=watched) as (part, contents):
             if environment not in (None, contents.environment):
                 raise ConfigurationError(
                     [f"TALLYHOOK_ENVIRONMENT: this database belongs to {contents.environment}"]
                 )
-            put_in_place(part, target)
+            backup_store.put_in_place(part, target)
         return contents
 
     return await in_thread(work, progress)
@@ -126,7 +119,9 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
         raise UsageError(f"{target} exists; name another file, or say --force to replace it")
 
 
-async def in_thread(work: Callable[[Progress], Result], progress: Progress) -> Result:
+async def in_thread(
+    work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
+) -> Result:
     """Run blocking work; when we are told to end, so is it, at its next step."""
     ended = False
 
@@ -210,7 +205,7 @@ class Followed:
 class Restored:
     """What stands in the database's place now, and where the one before it is kept, if any."""
 
-    contents: Contents
+    contents: backup_store.Contents
     kept: Path | None
     followed: Followed
     erased: Replayed
@@ -233,7 +228,7 @@ async def restore(
     replace: bool,
     clock: Clock,
     erase_again: Callable[[Store], Awaitable[Replayed]],
-    progress: Progress,
+    progress: backup_store.Progress,
 ) -> Restored:
     """Put `backup` in the place of the database at `url`; the one that was there is kept beside it.
 
@@ -245,24 +240,30 @@ async def restore(
     """
     database = file_of(url, instead=_RESTORED_BY_POSTGRESQL)
     _check_backup(database, backup, replace=replace)
-    async with alone(database):  # 1
+    async with backup_store.alone(database):  # 1
         with ExitStack() as stack:
             part, contents = await in_thread(  # 2
                 lambda watched: stack.enter_context(
-                    laid_beside(backup, database, environment=environment, progress=watched)
+                    backup_store.laid_beside(
+                        backup, database, environment=environment, progress=watched
+                    )
                 ),
                 progress,
             )
             now = clock.now()
-            settings = StoreSettings(url=url_of_copy(url, part), environment=environment)
-            with found_in(backup):
+            settings = StoreSettings(
+                url=backup_store.url_of_copy(url, part), environment=environment
+            )
+            with backup_store.found_in(backup):
                 async with open_store(settings, purpose="alone") as store:  # 3
                     erased = await erase_again(store)  # 4
-                    replaced = replaced_by(database, now=now)
-                    await store.writer.commit(adopt_if_other, identity_at(database))
+                    replaced = backup_store.replaced_by(database, now=now)
+                    await store.writer.commit(
+                        inbox_store.adopt_if_other, inbox_file_store.identity_at(database)
+                    )
                     followed = await follow_on(store, at=now, replaced=replaced)  # 5
             keep_as = f"{database.name}.replaced-{now // SECOND}"
-            kept = in_place(part, database, keep_as=keep_as)  # 6
+            kept = backup_store.in_place(part, database, keep_as=keep_as)  # 6
     return Restored(contents=contents, kept=kept, followed=followed, erased=erased)
 
 
@@ -277,7 +278,9 @@ async def after_restore(
     return await follow_on(context.store, at=context.clock.now(), replaced=None), erased
 
 
-async def follow_on(store: Store, *, at: Instant, replaced: Replaced | None) -> Followed:
+async def follow_on(
+    store: Store, *, at: Instant, replaced: backup_store.Replaced | None
+) -> Followed:
     """What every restored database needs before its first start, in one transaction.
 
     1 numbers    revisions go on beyond every number that was ever given
@@ -288,8 +291,8 @@ async def follow_on(store: Store, *, at: Instant, replaced: Replaced | None) -> 
     """
     async with store.writing() as connection:
         head, first = await _go_on(connection, at=at, replaced=replaced)  # 1
-        await end_everything(connection)  # 2
-        may, gone = _compared(await in_force(connection, now=at), replaced)  # 3
+        await session_store.end_everything(connection)  # 2
+        may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
         await note_server(connection)  # 4
         await note_in_trail(  # 5
             connection,
@@ -309,7 +312,7 @@ async def adopt_inbox(context: AppContext) -> int:
     store = context.store
     if store.path is None:
         raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
-    await store.writer.commit(adopt, identity_at(store.path))
+    await store.writer.commit(inbox_store.adopt, inbox_file_store.identity_at(store.path))
     async with store.writing() as connection:
         await note_in_trail(
             connection,
@@ -322,25 +325,33 @@ async def adopt_inbox(context: AppContext) -> int:
 
 
 async def _go_on(
-    connection: Connection, *, at: Instant, replaced: Replaced | None
+    connection: Connection, *, at: Instant, replaced: backup_store.Replaced | None
 ) -> tuple[int, int]:
-    head = await head_of(connection)
-    first = first_after_restore(head, at, given=0 if replaced is None else replaced.head)
-    await go_on_from(connection, first)
+    head = await published_store.head_of(connection)
+    first = published_store.first_after_restore(
+        head, at, given=0 if replaced is None else replaced.head
+    )
+    await published_store.go_on_from(connection, first)
     return head, first
 
 
-def _compared(now: InForce, replaced: Replaced | None) -> tuple[People, People | None]:
+def _compared(
+    now: backup_store.InForce, replaced: backup_store.Replaced | None
+) -> tuple[People, People | None]:
     """Who is to be looked at, and who is gone."""
     if replaced is None:
         return _named(now), None
     before = replaced.in_force
-    again = InForce(tokens=now.tokens - before.tokens, operators=now.operators - before.operators)
-    gone = InForce(tokens=before.tokens - now.tokens, operators=before.operators - now.operators)
+    again = backup_store.InForce(
+        tokens=now.tokens - before.tokens, operators=now.operators - before.operators
+    )
+    gone = backup_store.InForce(
+        tokens=before.tokens - now.tokens, operators=before.operators - now.operators
+    )
     return _named(again), _named(gone)
 
 
-def _named(people: InForce) -> People:
+def _named(people: backup_store.InForce) -> People:
     tokens, operators = (
         tuple(sorted(each[0] for each in some)) for some in (people.tokens, people.operators)
     )

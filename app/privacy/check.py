@@ -42,49 +42,25 @@ from app.core.text import counted
 from app.database.facts import damage
 from app.database.mapping import delivery_of, event_row
 from app.database.statements import run
-from app.finance.ledger_line_store import Fresh, row_of, stored_ledger_lines
-from app.finance.ledger_lines import is_behind
-from app.orders.counter_store import differing_tallies
-from app.orders.history_store import Range, gather, ranges, scan
-from app.orders.index_store import Reread, index_again
-from app.orders.ledger_store import latest_positions, ledger_row
-from app.orders.listing_store import differing_listings
-from app.orders.policy_version_store import noted_policy, rules_of
-from app.orders.published_store import feed_gaps
+from app.finance import ledger_line_store
+from app.finance.reconcile_rows import is_behind
+from app.orders import (
+    counter_store,
+    history_store,
+    index_store,
+    ledger_store,
+    listing_store,
+    policy_version_store,
+    published_store,
+)
 from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, Helpers, in_order, in_process
 from app.orders.refold import CLAIM, decided
 from app.orders.reindex import renormalize
-from app.privacy.consistency_store import (
-    cached_rows,
-    differences,
-    ledgers_without_history,
-    lonely_duplicates,
-    phones_not_noted,
-    rows_to_check,
-    scratch_index,
-)
-from app.privacy.layers_store import (
-    Step,
-    count_bodies,
-    count_orders,
-    odd_attachments,
-    odd_bodies,
-    odd_wholes,
-    prove_deliveries,
-    prove_index,
-    prove_log,
-    prove_marks,
-    prove_orders,
-    prove_revisions,
-    rows_to_prove,
-)
-from app.privacy.replay_erasures import journal_state
+from app.privacy import consistency_store, layers_store, replay_erasures
 from app.providers.source import Source
+from app.receiving import delivery_log_store, due_store, inbox_store
 from app.receiving.context import AppContext
-from app.receiving.delivery_log_store import RawDelivery, raw_deliveries
-from app.receiving.due_store import Due, marks_of
 from app.receiving.header_codec import read_headers
-from app.receiving.inbox_store import count_set_aside
 from app.receiving.store import open_store
 from app.receiving.verify import digest_of
 from reconcile.instants import NO_TIME, Instant
@@ -108,12 +84,12 @@ def waits_after(context: AppContext, now: Instant) -> Instant:
     return now + (CLAIM if context.store.shared else NO_TIME)
 
 
-async def check_orders(context: AppContext, orders: Range) -> tuple[int, list[str]]:
+async def check_orders(context: AppContext, orders: history_store.Range) -> tuple[int, list[str]]:
     """Fold every order of a range, on one snapshot. Returns how many there are, and what does not
     fit, a sentence each."""
     count, checking = 0, Orders(context)
     async with context.store.reading() as connection:
-        async for histories in scan(connection, orders):
+        async for histories in history_store.scan(connection, orders):
             await checking.compare(connection, histories)
             count += len(histories)
     return count, checking.problems
@@ -129,10 +105,10 @@ class Orders:
     async def compare(self, connection: Any, histories: Sequence[History]) -> None:
         """Orders that are not due: one that is, is behind, and known to be."""
         orders = [history.order for history in histories]
-        marks = {mark.order: mark for mark in await marks_of(connection, orders)}
-        cached = await cached_rows(connection, orders)
-        published = await latest_positions(connection, orders)
-        takings = await stored_ledger_lines(connection, orders)
+        marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
+        cached = await consistency_store.cached_rows(connection, orders)
+        published = await ledger_store.latest_positions(connection, orders)
+        takings = await ledger_line_store.stored_ledger_lines(connection, orders)
         now = self.context.clock.now()  # after the snapshot began: what came before it is due
         beyond = waits_after(self.context, now)
         for history in histories:
@@ -147,11 +123,19 @@ class Orders:
                     await self._compare_ledger_line(connection, ledger, mark, takings[order])
 
     def _compare_order(
-        self, ledger: Ledger, mark: Due, cached: tuple[Any, ...] | None, published: Position | None
+        self,
+        ledger: Ledger,
+        mark: due_store.Due,
+        cached: tuple[Any, ...] | None,
+        published: Position | None,
     ) -> None:
         order = ledger.order
-        wanted = decided(ledger, published, rules=rules_of(policy_text(self.context.policy)))
-        if cached is not None and _without_instant(cached) != _without_instant(ledger_row(wanted)):
+        wanted = decided(
+            ledger, published, rules=policy_version_store.rules_of(policy_text(self.context.policy))
+        )
+        if cached is not None and _without_instant(cached) != _without_instant(
+            ledger_store.ledger_row(wanted)
+        ):
             self.problems.append(f"the ledger of {order} is not what its history gives")
         if wanted.revision is not None:
             self.problems.append(
@@ -161,15 +145,15 @@ class Orders:
             self.problems.append(f"the due mark of {order} is not at its history's next decision")
 
     async def _compare_ledger_line(
-        self, connection: Any, ledger: Ledger, mark: Due, row: tuple[Any, ...]
+        self, connection: Any, ledger: Ledger, mark: due_store.Due, row: tuple[Any, ...]
     ) -> None:
-        given = Fresh(
+        given = ledger_line_store.Fresh(
             order=ledger.order,
             generation=mark.generation,
             until=ledger.next_decision_at,
             taking=ledger_line_of(ledger),
         )
-        right = given.taking is not None and row == row_of(given)
+        right = given.taking is not None and row == ledger_line_store.row_of(given)
         if not right and not await is_behind(connection, ledger.order):
             self.problems.append(f"the ledger line of {ledger.order} is not what its history gives")
 
@@ -211,8 +195,8 @@ class Rebuilding:
 class Rebuilder:
     """How both are done while the processes are there."""
 
-    read: Callable[[Sequence[RawDelivery]], Awaitable[list[Reread]]]
-    fold: Callable[[Range], Awaitable[tuple[int, list[str]]]]
+    read: Callable[[Sequence[delivery_log_store.RawDelivery]], Awaitable[list[index_store.Reread]]]
+    fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]
 
 
 @asynccontextmanager
@@ -222,10 +206,12 @@ async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[R
     if again.helpers is None:
         sources = again.sources()
 
-        async def read_here(deliveries: Sequence[RawDelivery]) -> list[Reread]:
+        async def read_here(
+            deliveries: Sequence[delivery_log_store.RawDelivery],
+        ) -> list[index_store.Reread]:
             return [renormalize(each, sources, environment=environment) for each in deliveries]
 
-        async def fold_here(orders: Range) -> tuple[int, list[str]]:
+        async def fold_here(orders: history_store.Range) -> tuple[int, list[str]]:
             return await check_orders(context, orders)
 
         yield Rebuilder(read_here, fold_here)
@@ -246,7 +232,9 @@ async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[R
                 "--jobs 1 if memory was short"
             ) from error
 
-    async def read_there(deliveries: Sequence[RawDelivery]) -> list[Reread]:
+    async def read_there(
+        deliveries: Sequence[delivery_log_store.RawDelivery],
+    ) -> list[index_store.Reread]:
         found = await elsewhere(_read_elsewhere, list(map(_sent, deliveries)), environment)
         return [_reread(each, said) for each, said in zip(deliveries, found, strict=True)]
 
@@ -280,7 +268,7 @@ def _begin(again: Rebuilding, policy: Policy) -> None:
 
 # Deliveries and events go from process to process as tuples: as the values that they are, each
 # takes longer on its way than to be read.
-_FIELDS: Final = tuple(each.name for each in fields(RawDelivery))
+_FIELDS: Final = tuple(each.name for each in fields(delivery_log_store.RawDelivery))
 _sent: Final = attrgetter(*_FIELDS)
 
 Said = tuple[tuple[Any, ...] | None, str | None, bytes | None]
@@ -290,13 +278,13 @@ Said = tuple[tuple[Any, ...] | None, str | None, bytes | None]
 def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[Said]:
     sources, found = _process[0].sources(), []
     for each in sent:
-        delivery = RawDelivery(**dict(zip(_FIELDS, each, strict=True)))
+        delivery = delivery_log_store.RawDelivery(**dict(zip(_FIELDS, each, strict=True)))
         reread = renormalize(delivery, sources, environment=environment)
         found.append((_row(reread), reread.problem, reread.customer))
     return found
 
 
-def _row(reread: Reread) -> tuple[Any, ...] | None:
+def _row(reread: index_store.Reread) -> tuple[Any, ...] | None:
     if reread.event is None:
         return None
     at = reread.delivery
@@ -305,17 +293,17 @@ def _row(reread: Reread) -> tuple[Any, ...] | None:
     )
 
 
-def _reread(delivery: RawDelivery, said: Said) -> Reread:
+def _reread(delivery: delivery_log_store.RawDelivery, said: Said) -> index_store.Reread:
     row, problem, customer = said
     event = None if row is None else delivery_of(row).event
-    return Reread(delivery=delivery, event=event, problem=problem, customer=customer)
+    return index_store.Reread(delivery=delivery, event=event, problem=problem, customer=customer)
 
 
-def _fold_elsewhere(orders: Range) -> tuple[int, list[str]]:
+def _fold_elsewhere(orders: history_store.Range) -> tuple[int, list[str]]:
     return asyncio.run(_opened(_process[0], orders))
 
 
-async def _opened(process: _Process, orders: Range) -> tuple[int, list[str]]:
+async def _opened(process: _Process, orders: history_store.Range) -> tuple[int, list[str]]:
     assert process.again.helpers is not None
     async with open_store(process.again.helpers.store, purpose="reading") as store:
         context = AppContext(store=store, policy=process.policy, clock=SystemClock())
@@ -419,7 +407,7 @@ class _Check:
         self._progress = progress
         self._report = Report(deep=again is not None)
         self._others = False
-        self._rules = rules_of(policy_text(context.policy))
+        self._rules = policy_version_store.rules_of(policy_text(context.policy))
 
     async def run(self) -> Report:
         file = asyncio.ensure_future(self._damage())  # 1, in a thread of its own
@@ -443,24 +431,24 @@ class _Check:
         if self._report.found:
             return
         async with self._context.store.reading() as connection:
-            rows = await rows_to_prove(connection)
+            rows = await layers_store.rows_to_prove(connection)
             # After the snapshot began: what came before it is due by now.
             now = self._context.clock.now()
             if self._again is not None:
-                rows += await rows_to_check(connection)
+                rows += await consistency_store.rows_to_check(connection)
             self._ahead(rows)
             await self._prove(connection, now=now)  # 2 to 5
             if self._again is not None:
                 await self._build_again(connection, self._again, now=now)
-            self._add(await lonely_duplicates(connection))
-            self._add(await odd_wholes(connection))
-            self._add(await odd_attachments(connection))
-            async for sentences in prove_revisions(connection):
+            self._add(await consistency_store.lonely_duplicates(connection))
+            self._add(await layers_store.odd_wholes(connection))
+            self._add(await layers_store.odd_attachments(connection))
+            async for sentences in layers_store.prove_revisions(connection):
                 self._add(sentences)
-            self._add(await feed_gaps(connection))
-            self._add(await differing_tallies(connection))
-            self._add(await differing_listings(connection))
-            self._add(await prove_log(connection, limit=MAX_PROBLEMS))  # 6
+            self._add(await published_store.feed_gaps(connection))
+            self._add(await counter_store.differing_tallies(connection))
+            self._add(await listing_store.differing_listings(connection))
+            self._add(await layers_store.prove_log(connection, limit=MAX_PROBLEMS))  # 6
         await self._erasures()  # 7
 
     async def _damage(self) -> list[str]:
@@ -475,7 +463,7 @@ class _Check:
         file = store.inbox_file
         found = await file.damage() if file is not None and file.is_there() else []
         async with store.reading() as connection:
-            aside = await run(connection, count_set_aside)
+            aside = await run(connection, inbox_store.count_set_aside)
         if aside:
             are = "delivery is" if aside == 1 else "deliveries are"
             found.append(
@@ -489,7 +477,7 @@ class _Check:
             self._report.add(problem)
 
     async def _erasures(self) -> None:
-        state = await journal_state(self._context)
+        state = await replay_erasures.journal_state(self._context)
         if state.problem is not None:
             self._report.add(state.problem)
         if state.pending:
@@ -503,25 +491,25 @@ class _Check:
 
     async def _prove(self, connection: Any, *, now: Instant) -> None:
         await self._digests(connection)  # 2
-        await self._go_through(prove_deliveries(connection))  # 2, 3
-        await self._go_through(prove_index(connection))  # 3
+        await self._go_through(layers_store.prove_deliveries(connection))  # 2, 3
+        await self._go_through(layers_store.prove_index(connection))  # 3
         await self._look_at_policy(connection)
-        self._add(await prove_marks(connection))  # 5
+        self._add(await layers_store.prove_marks(connection))  # 5
         if not self._others:
-            proving = prove_orders(
+            proving = layers_store.prove_orders(
                 connection, claimed=waits_after(self._context, now), rules=self._rules
             )
             await self._go_through(proving)  # 4, 5
-        self._report.bodies, self._report.pruned = await count_bodies(connection)
-        self._report.orders = await count_orders(connection)
+        self._report.bodies, self._report.pruned = await layers_store.count_bodies(connection)
+        self._report.orders = await layers_store.count_orders(connection)
 
     async def _digests(self, connection: Any) -> None:
-        async for bodies in odd_bodies(connection):
+        async for bodies in layers_store.odd_bodies(connection):
             for odd in bodies:
                 if digest_of(odd.body, read_headers(odd.headers).url) != odd.digest:
                     self._report.add(f"the body of {odd.delivery_id} does not have its digest")
 
-    async def _go_through(self, steps: AsyncIterator[Step]) -> None:
+    async def _go_through(self, steps: AsyncIterator[layers_store.Step]) -> None:
         async for rows, sentences in steps:
             self._add(sentences)
             self._progress(rows)
@@ -535,24 +523,32 @@ class _Check:
             await self._ledgers(connection, doing, ahead)  # 4
 
     async def _index(self, connection: Any, doing: Rebuilder, ahead: int, *, now: Instant) -> None:
-        async with scratch_index(connection) as scratch:
-            bodies = raw_deliveries(connection, at_once=AT_ONCE)
+        async with consistency_store.scratch_index(connection) as scratch:
+            bodies = delivery_log_store.raw_deliveries(connection, at_once=AT_ONCE)
             async for rereads in in_order(bodies, doing.read, ahead=ahead):
-                verdicts = await index_again(scratch, rereads, now=now)
+                verdicts = await index_store.index_again(scratch, rereads, now=now)
                 for reread, verdict in zip(rereads, verdicts, strict=True):
                     given = None if reread.event is None else reread.event.event_id
                     self._check_delivery(reread.delivery, verdict, given)
                 self._progress(len(rereads))
-            async for sentence in differences(connection, scratch, self._progress):
+            async for sentence in consistency_store.differences(
+                connection, scratch, self._progress
+            ):
                 self._report.add(sentence)
-            missing = 0 if self._phones_go else await phones_not_noted(connection, scratch)
+            missing = (
+                0
+                if self._phones_go
+                else await consistency_store.phones_not_noted(connection, scratch)
+            )
         if missing:
             self._report.add(
                 f"{counted(missing, 'customer is', 'customers are')} not found by the phone number "
                 "that a body names; `tallyhook reindex` notes them"
             )
 
-    def _check_delivery(self, delivery: RawDelivery, verdict: str, event_id: str | None) -> None:
+    def _check_delivery(
+        self, delivery: delivery_log_store.RawDelivery, verdict: str, event_id: str | None
+    ) -> None:
         same = verdict == delivery.verdict or {verdict, delivery.verdict} <= _READ
         if not same or event_id != delivery.event_id:
             self._report.add(f"the verdict of {delivery.delivery_id} is not what its body gives")
@@ -562,17 +558,21 @@ class _Check:
     async def _ledgers(self, connection: Any, doing: Rebuilder, ahead: int) -> None:
         if self._others:
             return
-        folding = in_order(ranges(connection, events=EVENTS_AT_ONCE), doing.fold, ahead=ahead)
+        folding = in_order(
+            history_store.ranges(connection, events=EVENTS_AT_ONCE), doing.fold, ahead=ahead
+        )
         async for count, problems in folding:
             self._add(problems)
             self._progress(count)
         gone = Orders(self._context)
-        async for orders in ledgers_without_history(connection):
-            await gone.compare(connection, list((await gather(connection, orders)).values()))
+        async for orders in consistency_store.ledgers_without_history(connection):
+            await gone.compare(
+                connection, list((await history_store.gather(connection, orders)).values())
+            )
         self._add(gone.problems)
 
     async def _look_at_policy(self, connection: Any) -> None:
-        noted = await noted_policy(connection)
+        noted = await policy_version_store.noted_policy(connection)
         if noted is not None and noted != policy_text(self._context.policy):
             self._others = True
             self._report.add(_OTHER_POLICY)

@@ -15,64 +15,22 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from app.access.operator_store import Operator
+from app.access import operator_store
 from app.access.operators import note_in_trail
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import hint_pattern, masked_phone, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
-from app.evidence.attachment_store import AttachmentRecord, let_attachments_go
-from app.finance.bank_store import rewrite_bank_texts
-from app.finance.book_line_store import LineKey, empty_lines, lines_with
+from app.evidence import attachment_store
+from app.finance import bank_store, book_line_store
+from app.orders import history_store, pending_session_store, retention_store
 from app.orders.customers import phones_of
-from app.orders.history_store import gather
-from app.orders.pending_session_store import pending_sessions_of
-from app.orders.retention_store import drop_rejections, prune, sizes_of
-from app.privacy.erase_rules import (
-    ErasureRules,
-    KeptData,
-    kept_order,
-    kept_since,
-    kept_unknown,
-    left_to_settle,
-)
-from app.privacy.erase_store import (
-    TABLES,
-    deliveries_that_hold,
-    drop_requests,
-    empty_wholes,
-    orders_asked_for,
-    owners,
-    rejections_that_hold,
-    rewrite_reasons,
-    unread_beside,
-    with_wholes,
-)
-from app.privacy.erase_texts import (
-    BankText,
-    attachments_with,
-    bank_lines_with,
-    bare_reasons,
-    texts_that_stay,
-    texts_that_wait,
-)
+from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
-from app.privacy.prune import Settled, prune_orders
 from app.providers.source import Source
+from app.receiving import due_store, inbox_store, phone_store
 from app.receiving.context import AppContext
-from app.receiving.due_store import marks_of
-from app.receiving.inbox_store import next_suspects
-from app.receiving.phone_store import (
-    PhoneNote,
-    a_note,
-    deliveries_by_phone,
-    drop_notes,
-    has_other_keys,
-    notes_of,
-    orders_by_phone,
-)
-from app.sealing.log_queue_store import mark_read_again
-from app.sealing.order_store import forget_order
+from app.sealing import log_queue_store, order_store
 from reconcile.instants import Instant
 from reconcile.ledger.fold import fold, last_heard
 from reconcile.ledger.history import History
@@ -87,7 +45,7 @@ class Judging:
     """By what is judged, and when. `staying`: an order that stays, if any does. `until`: what came
     after it is not asked about; None: all is."""
 
-    rules: ErasureRules
+    rules: erase_rules.ErasureRules
     now: Instant
     staying: str | None
     until: Instant | None = None
@@ -102,9 +60,9 @@ class JudgedDeliveries:
     """Ids of what may go, and what stays."""
 
     going: list[str] = field(default_factory=list)
-    kept: list[KeptData] = field(default_factory=list)
+    kept: list[erase_rules.KeptData] = field(default_factory=list)
 
-    def add(self, name: str, kept: KeptData | None) -> None:
+    def add(self, name: str, kept: erase_rules.KeptData | None) -> None:
         """One more."""
         if kept is None:
             self.going.append(name)
@@ -117,16 +75,16 @@ async def judge_strays(
 ) -> JudgedDeliveries:
     """Those of the deliveries that have no order: one that was read is kept as an event."""
     judged = JudgedDeliveries()
-    for owned in await owners(connection, deliveries):
+    for owned in await erase_store.owners(connection, deliveries):
         if owned.order is not None or owned.pruned or not by.asks(owned.received_at):
             continue
         name, heard = owned.delivery_id, owned.received_at
         if owned.unread:
-            kept = kept_unknown(
+            kept = erase_rules.kept_unknown(
                 name, heard, by.rules, why="unread", beside=by.staying, as_of=by.now
             )
         else:
-            kept = kept_since(name, heard, by.rules, as_of=by.now)
+            kept = erase_rules.kept_since(name, heard, by.rules, as_of=by.now)
         judged.add(name, kept)
     return judged
 
@@ -136,9 +94,9 @@ async def judge_refused(
 ) -> JudgedDeliveries:
     """Refused deliveries in which the pattern finds something."""
     judged = JudgedDeliveries()
-    for name, heard in await rejections_that_hold(connection, [named]):
+    for name, heard in await erase_store.rejections_that_hold(connection, [named]):
         if by.asks(heard):
-            kept = kept_unknown(
+            kept = erase_rules.kept_unknown(
                 name, heard, by.rules, why="refused", beside=by.staying, as_of=by.now
             )
             judged.add(name, None if kept is None else replace(kept, place="rejections.body"))
@@ -147,29 +105,31 @@ async def judge_refused(
 
 async def kept_wholes(
     connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
-) -> dict[str, KeptData]:
+) -> dict[str, erase_rules.KeptData]:
     """What must stay since it came in one body with an event that is not read yet: that is read
     from the whole body, which would go.
 
     brought  orders and stray deliveries, each with the deliveries of which the bodies would go
     going    stray deliveries that go, and so wait for nothing
     """
-    unread = await unread_beside(connection, chain.from_iterable(brought.values()))
-    found, gone = dict[str, KeptData](), set(going)
+    unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
+    found, gone = dict[str, erase_rules.KeptData](), set(going)
     for what, deliveries in brought.items():
         others = set[str]().union(*(unread.get(each, ()) for each in deliveries)) - gone
         if others:
-            found[what] = KeptData(what=what, why="beside_unread", detail=min(others))
+            found[what] = erase_rules.KeptData(what=what, why="beside_unread", detail=min(others))
     return found
 
 
-async def judge_set_aside(connection: Connection, named: re.Pattern[str]) -> list[KeptData]:
+async def judge_set_aside(
+    connection: Connection, named: re.Pattern[str]
+) -> list[erase_rules.KeptData]:
     """Accepted deliveries that nothing could read, and that hold what the pattern finds."""
     found = []
-    for one in await run(connection, next_suspects, aside=True, limit=MOST_ASIDE):
+    for one in await run(connection, inbox_store.next_suspects, aside=True, limit=MOST_ASIDE):
         if named.search(one.record.decode("utf-8", "replace")):
             name = f"row {one.seq}" if one.item is None else one.item.delivery_id
-            found.append(KeptData(what=name, why="set_aside", place="suspects.record"))
+            found.append(erase_rules.KeptData(what=name, why="set_aside", place="suspects.record"))
     return found
 
 
@@ -208,20 +168,20 @@ class Erasure:
 
     subject: str
     phones: list[str] = field(repr=False, default_factory=list)
-    orders: list[Settled] = field(default_factory=list)
+    orders: list[prune.Settled] = field(default_factory=list)
     deliveries: list[str] = field(default_factory=list)
     brought: dict[str, list[str]] = field(default_factory=dict)
-    notes: list[PhoneNote] = field(repr=False, default_factory=list)
+    notes: list[phone_store.PhoneNote] = field(repr=False, default_factory=list)
     rejections: list[str] = field(default_factory=list)
-    book_lines: list[LineKey] = field(default_factory=list)
-    bank_lines: list[BankText] = field(repr=False, default_factory=list)
-    attachments: list[AttachmentRecord] = field(repr=False, default_factory=list)
+    book_lines: list[book_line_store.LineKey] = field(default_factory=list)
+    bank_lines: list[erase_texts.BankText] = field(repr=False, default_factory=list)
+    attachments: list[attachment_store.AttachmentRecord] = field(repr=False, default_factory=list)
     reasons: int = 0
     staying: dict[str, list[str]] = field(default_factory=dict)
     stays: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
     requests: int = 0
-    kept: list[KeptData] = field(default_factory=list)
+    kept: list[erase_rules.KeptData] = field(default_factory=list)
     dry_run: bool = False
     by_index: bool = False
     tidied: bool = False
@@ -282,7 +242,7 @@ class ErasureFinder:
         self,
         context: AppContext,
         sources: Mapping[str, Source],
-        rules: ErasureRules,
+        rules: erase_rules.ErasureRules,
         progress: Callable[[int], None],
         *,
         until: Instant | None = None,
@@ -309,9 +269,12 @@ class ErasureFinder:
         by_index = held is None and not everywhere and await self._indexed(connection)
         erasure = Erasure(subject=masked_phone(digits), phones=[digits], by_index=by_index)
         written = written_pattern(digits)
-        orders, strays = set(await orders_asked_for(connection, digits)), set(held or ())
+        orders, strays = (
+            set(await erase_store.orders_asked_for(connection, digits)),
+            set(held or ()),
+        )
         if held is None:
-            looking = deliveries_that_hold(
+            looking = erase_store.deliveries_that_hold(
                 connection, written, hint_pattern(digits), unreadable=by_index
             )
             async for looked, found in looking:
@@ -321,8 +284,12 @@ class ErasureFinder:
             digest = self._context.phone_key.digest(digits)
             await self._by_digest(connection, digest, orders, strays)
         await self._of_both(connection, erasure, orders, strays, written)
-        erasure.book_lines = await lines_with(connection, phones=[digits], until=self._until)
-        erasure.bank_lines = await bank_lines_with(connection, [written], until=self._until)
+        erasure.book_lines = await book_line_store.lines_with(
+            connection, phones=[digits], until=self._until
+        )
+        erasure.bank_lines = await erase_texts.bank_lines_with(
+            connection, [written], until=self._until
+        )
         return await self._checked(connection, erasure)
 
     async def _indexed(self, connection: Connection) -> bool:
@@ -332,8 +299,8 @@ class ErasureFinder:
         return (
             key is not None
             and all(source.profile.customer.phone for source in self._sources.values())
-            and await a_note(connection) is not None
-            and not await has_other_keys(connection, key.name)
+            and await phone_store.a_note(connection) is not None
+            and not await phone_store.has_other_keys(connection, key.name)
         )
 
     async def of_digest(self, connection: Connection, digest: bytes) -> Erasure:
@@ -347,8 +314,8 @@ class ErasureFinder:
     async def _by_digest(
         self, connection: Connection, digest: bytes, orders: set[str], strays: set[str]
     ) -> None:
-        orders.update(await orders_by_phone(connection, digest, limit=MOST_ORDERS + 1))
-        strays.update(await deliveries_by_phone(connection, digest))
+        orders.update(await phone_store.orders_by_phone(connection, digest, limit=MOST_ORDERS + 1))
+        strays.update(await phone_store.deliveries_by_phone(connection, digest))
 
     async def _of_both(
         self,
@@ -358,7 +325,7 @@ class ErasureFinder:
         strays: set[str],
         written: re.Pattern[str],
     ) -> None:
-        for owned in await owners(connection, strays):
+        for owned in await erase_store.owners(connection, strays):
             if owned.order is not None:
                 orders.add(owned.order)
         if len(orders) > MOST_ORDERS:
@@ -376,27 +343,36 @@ class ErasureFinder:
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
         await self._judge_unknown(connection, erasure, set(), named)
-        erasure.book_lines = await lines_with(
+        erasure.book_lines = await book_line_store.lines_with(
             connection, keys=[match_key(order)], until=self._until
         )
         patterns = [written_pattern(phone) for phone in erasure.phones]
-        erasure.bank_lines = await bank_lines_with(connection, patterns, until=self._until)
+        erasure.bank_lines = await erase_texts.bank_lines_with(
+            connection, patterns, until=self._until
+        )
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
         """With its notes, and without the orders of which nothing is left."""
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
-        notes = await notes_of(connection, things)
+        notes = await phone_store.notes_of(connection, things)
         erasure.notes = [note for note in notes if self._until is None or note[3] <= self._until]
         held = {note[2] for note in erasure.notes}
-        held |= {row.order for row in await pending_sessions_of(connection, list(erasure.brought))}
-        held |= await with_wholes(connection, brought)
+        held |= {
+            row.order
+            for row in await pending_session_store.pending_sessions_of(
+                connection, list(erasure.brought)
+            )
+        }
+        held |= await erase_store.with_wholes(connection, brought)
         for order, deliveries in erasure.brought.items():
-            said = len(await bare_reasons(connection, deliveries, erasure.phones))
+            said = len(await erase_texts.bare_reasons(connection, deliveries, erasure.phones))
             erasure.reasons += said
             held |= {order} if said else set()
-        erasure.reasons += len(await bare_reasons(connection, erasure.deliveries, erasure.phones))
+        erasure.reasons += len(
+            await erase_texts.bare_reasons(connection, erasure.deliveries, erasure.phones)
+        )
         erasure.attachments = await self._attachments(connection, erasure)
         held |= {each.order for each in erasure.attachments}
         erasure.orders = [
@@ -407,23 +383,27 @@ class ErasureFinder:
         if not any(erasure.counts().values()):
             raise NotFoundError(f"nothing is kept of {erasure.subject}")
         all_of_them = {**erasure.staying, **erasure.brought}
-        erasure.stays = await texts_that_stay(connection, all_of_them, erasure.phones)
-        erasure.waits = await texts_that_wait(connection, erasure.staying, erasure.phones)
+        erasure.stays = await erase_texts.texts_that_stay(connection, all_of_them, erasure.phones)
+        erasure.waits = await erase_texts.texts_that_wait(
+            connection, erasure.staying, erasure.phones
+        )
         return erasure
 
     async def _attachments(
         self, connection: Connection, erasure: Erasure
-    ) -> list[AttachmentRecord]:
+    ) -> list[attachment_store.AttachmentRecord]:
         """Of orders that go, and of others that name the number; those of orders that stay are
         needed, such as for a dispute, and stay with them."""
         written = [written_pattern(phone) for phone in erasure.phones]
-        found = await attachments_with(connection, erasure.brought, written, until=self._until)
+        found = await erase_texts.attachments_with(
+            connection, erasure.brought, written, until=self._until
+        )
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         return [each for each in found if each.order not in staying]
 
     async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
-        histories = await gather(connection, orders)
-        marks = {mark.order: mark for mark in await marks_of(connection, orders)}
+        histories = await history_store.gather(connection, orders)
+        marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         now = self._context.clock.now()
         for order in orders:
             history, mark = histories[order], marks.get(order)
@@ -437,22 +417,24 @@ class ErasureFinder:
                     if self._until is None or delivery.received_at <= self._until
                 }
             )
-            to_do = await left_to_settle(connection, history, ledger)
-            kept = kept_order(history, ledger, self._rules, to_do=to_do)
+            to_do = await erase_rules.left_to_settle(connection, history, ledger)
+            kept = erase_rules.kept_order(history, ledger, self._rules, to_do=to_do)
             if kept is not None:
                 erasure.kept.append(kept)
                 erasure.staying[order] = ids
                 continue
             if any(written_pattern(phone).search(order) for phone in erasure.phones):
-                kept = KeptData(what=order, why="in_the_reference", place="events.order_ref")
+                kept = erase_rules.KeptData(
+                    what=order, why="in_the_reference", place="events.order_ref"
+                )
                 erasure.kept.append(kept)
             erasure.brought[order] = ids
             erasure.orders.append(
-                Settled(
+                prune.Settled(
                     order=order,
                     outcome=ledger.outcome,
                     last_heard=last_heard(history),
-                    sizes=await sizes_of(connection, ids),
+                    sizes=await retention_store.sizes_of(connection, ids),
                     mark=mark,
                 )
             )
@@ -495,7 +477,12 @@ class Erasing:
     """Empties what was found. `until`: as of what it was found by."""
 
     def __init__(
-        self, context: AppContext, who: Operator, reason: str, *, until: Instant | None = None
+        self,
+        context: AppContext,
+        who: operator_store.Operator,
+        reason: str,
+        *,
+        until: Instant | None = None,
     ) -> None:
         self._context = context
         self._who = who
@@ -505,48 +492,54 @@ class Erasing:
     async def run(self, erasure: Erasure) -> None:
         """Empty it, in short transactions."""
         erasure.reasons = 0  # from here on: those that went
-        gone = {each.order: each for each in await prune_orders(self._context, erasure.orders)}
+        gone = {
+            each.order: each for each in await prune.prune_orders(self._context, erasure.orders)
+        }
         for each in erasure.orders:
             if each.order not in gone:
-                erasure.kept.append(KeptData(what=each.order, why="changed"))
+                erasure.kept.append(erase_rules.KeptData(what=each.order, why="changed"))
         changed = {each.order for each in erasure.orders} - gone.keys()
         stayed = {each: erasure.brought[each] for each in changed}
         erasure.staying |= stayed
         async with self._context.store.reading() as connection:
-            erasure.waits += await texts_that_wait(connection, stayed, erasure.phones)
+            erasure.waits += await erase_texts.texts_that_wait(connection, stayed, erasure.phones)
         erasure.attachments = [each for each in erasure.attachments if each.order not in changed]
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
             await self._let_go(erasure, settled)
         for part in _parts(erasure.deliveries):
             async with self._context.store.writing() as connection:
-                await prune(connection, part, now=self._context.clock.now())
+                await retention_store.prune(connection, part, now=self._context.clock.now())
                 await self._let_say(connection, erasure, part)
-                await empty_wholes(connection, part)
-                await drop_notes(connection, _notes_of(erasure, part))
+                await erase_store.empty_wholes(connection, part)
+                await phone_store.drop_notes(connection, _notes_of(erasure, part))
         for part in _parts(erasure.rejections):
             async with self._context.store.writing() as connection:
-                await drop_rejections(connection, part)
+                await retention_store.drop_rejections(connection, part)
         for lines in _parts(erasure.book_lines):
             async with self._context.store.writing() as connection:
-                await empty_lines(connection, lines)
+                await book_line_store.empty_lines(connection, lines)
         for files in _parts(erasure.attachments):
             async with self._context.store.writing() as connection:
                 names = [each.attachment_id for each in files]
-                await let_attachments_go(connection, names, now=self._context.clock.now())
+                await attachment_store.let_attachments_go(
+                    connection, names, now=self._context.clock.now()
+                )
         for texts in _parts(erasure.bank_lines):
             async with self._context.store.writing() as connection:
-                await rewrite_bank_texts(connection, texts)
+                await bank_store.rewrite_bank_texts(connection, texts)
 
-    async def _let_go(self, erasure: Erasure, settled: Settled) -> None:
+    async def _let_go(self, erasure: Erasure, settled: prune.Settled) -> None:
         deliveries = erasure.brought[settled.order]
         async with self._context.store.writing() as connection:
             await self._let_say(connection, erasure, deliveries)
-            await empty_wholes(connection, deliveries)
-            await drop_notes(connection, _notes_of(erasure, [settled.order, *deliveries]))
+            await erase_store.empty_wholes(connection, deliveries)
+            await phone_store.drop_notes(
+                connection, _notes_of(erasure, [settled.order, *deliveries])
+            )
             if self._until is None or settled.last_heard <= self._until:
-                erasure.requests += await drop_requests(connection, [settled.order])
-            await forget_order(connection, settled.order)
+                erasure.requests += await erase_store.drop_requests(connection, [settled.order])
+            await order_store.forget_order(connection, settled.order)
             if settled.order != erasure.subject:
                 await note_in_trail(
                     connection,
@@ -561,10 +554,10 @@ class Erasing:
     async def _let_say(
         self, connection: Connection, erasure: Erasure, deliveries: Sequence[str]
     ) -> None:
-        reasons = await bare_reasons(connection, deliveries, erasure.phones)
-        await rewrite_reasons(connection, reasons)
+        reasons = await erase_texts.bare_reasons(connection, deliveries, erasure.phones)
+        await erase_store.rewrite_reasons(connection, reasons)
         if reasons:
-            await run(connection, mark_read_again, deliveries)
+            await run(connection, log_queue_store.mark_read_again, deliveries)
         erasure.reasons += len(reasons)
 
     async def tidy(self) -> bool:
@@ -572,13 +565,13 @@ class Erasing:
         store = self._context.store
         inbox = await store.tidy_inbox()
         for _ in range(TRIES):
-            if await store.writer.tidy(TABLES):
+            if await store.writer.tidy(erase_store.TABLES):
                 return inbox
             await anyio.sleep(PAUSE_S)
         return False
 
 
-def _notes_of(erasure: Erasure, things: list[str]) -> list[PhoneNote]:
+def _notes_of(erasure: Erasure, things: list[str]) -> list[phone_store.PhoneNote]:
     wanted = set(things)
     return [note for note in erasure.notes if note[2] in wanted]
 

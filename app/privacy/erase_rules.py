@@ -19,7 +19,8 @@ from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, NO_TIME, Duration, Instant, format_instant
 from reconcile.ledger.fold import FINAL, last_heard
 from reconcile.ledger.history import History
-from reconcile.ledger.ledger import FindingCode, Ledger
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import match_key
 from reconcile.matching.breaks import BreakCause
 

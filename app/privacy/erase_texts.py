@@ -8,20 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from app.core.masking import Masking, masked_words, written_pattern
 from app.database.engine import Connection
-from app.evidence.attachment_store import (
-    AttachmentRecord,
-    attachments_after,
-    living_attachments,
-)
-from app.finance.bank_store import ERASED, BankKey, BankTexts, bank_texts
-from app.orders.pending_session_store import pending_sessions_of
-from app.orders.retention_store import sizes_of
-from app.privacy.erase_store import OfWhom, kept_texts, reasons_of, wholes_of
-from app.receiving.phone_store import notes_of
+from app.evidence import attachment_store
+from app.finance import bank_store
+from app.orders import pending_session_store, retention_store
+from app.privacy import erase_store
+from app.receiving import phone_store
 from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
-BankText = tuple[BankKey, BankTexts]
+BankText = tuple[bank_store.BankKey, bank_store.BankTexts]
 """A line of a bank, and its texts."""
 
 
@@ -31,7 +26,7 @@ async def bare_reasons(
     """The reasons of events in which a number stands, as they are without it, by the event's row:
     one of the customer's, also as a part of a word, and whatever may be one."""
     masking = Masking(phones)
-    found = await reasons_of(connection, deliveries)
+    found = await erase_store.reasons_of(connection, deliveries)
     bare = [(row, masked_words(masking.text(reason))) for row, reason in found]
     return [each for each in bare if each not in found]
 
@@ -44,7 +39,7 @@ async def bank_lines_with(
     found: list[BankText] = []
     if not written:
         return found
-    async for lines in bank_texts(connection, until=until):
+    async for lines in bank_store.bank_texts(connection, until=until):
         for key, texts in lines:
             bare = [_without(text, written) for text in texts]
             if bare != list(texts):
@@ -54,7 +49,7 @@ async def bank_lines_with(
 
 def _without(text: str, written: Sequence[re.Pattern[str]]) -> str:
     for each in written:
-        text = each.sub(ERASED, text)
+        text = each.sub(bank_store.ERASED, text)
     return text
 
 
@@ -64,12 +59,15 @@ async def attachments_with(
     written: Sequence[re.Pattern[str]],
     *,
     until: Instant | None,
-) -> list[AttachmentRecord]:
+) -> list[attachment_store.AttachmentRecord]:
     """What is attached to these orders and their breaks; and whatever else has one of these numbers
     in its name, or in what is said of it. The files themselves are not read."""
-    found = {each.attachment_id: each for each in await living_attachments(connection, orders)}
+    found = {
+        each.attachment_id: each
+        for each in await attachment_store.living_attachments(connection, orders)
+    }
     after = ""
-    while written and (rows := await attachments_after(connection, after)):
+    while written and (rows := await attachment_store.attachments_after(connection, after)):
         after = rows[-1].attachment_id
         for each in rows:
             if any(pattern.search(each.details or "") for pattern in written):
@@ -88,12 +86,12 @@ async def texts_that_stay(
     found, written = Counter[str](), [written_pattern(each) for each in phones]
     if not written:
         return found
-    whom = OfWhom(
+    whom = erase_store.OfWhom(
         orders=list(brought),
         keys=[match_key(each) for each in brought],
         deliveries=[each for ids in brought.values() for each in ids],
     )
-    async for place, texts in kept_texts(connection, whom):
+    async for place, texts in erase_store.kept_texts(connection, whom):
         found[place] += sum(any(each.search(text) for each in written) for text in texts)
     return +found
 
@@ -107,12 +105,14 @@ async def texts_that_wait(
     """
     found = Counter[str]()
     for order, deliveries in staying.items():
-        found["deliveries.body"] += len(await sizes_of(connection, deliveries))
-        found["envelopes.body"] += len(await wholes_of(connection, deliveries))
+        found["deliveries.body"] += len(await retention_store.sizes_of(connection, deliveries))
+        found["envelopes.body"] += len(await erase_store.wholes_of(connection, deliveries))
         found["events.reason"] += len(await bare_reasons(connection, deliveries, phones))
-        found["phones.digest"] += len(await notes_of(connection, {order, *deliveries}))
-        found["unanswered.request"] += len(await pending_sessions_of(connection, [order]))
-    attached = await living_attachments(connection, staying)
+        found["phones.digest"] += len(await phone_store.notes_of(connection, {order, *deliveries}))
+        found["unanswered.request"] += len(
+            await pending_session_store.pending_sessions_of(connection, [order])
+        )
+    attached = await attachment_store.living_attachments(connection, staying)
     found["attachments.details"] = len(attached)
     found["attachment_files.body"] = len({each.sha256 for each in attached})
     return +found

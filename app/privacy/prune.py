@@ -21,20 +21,18 @@ from typing import Any, Final
 
 import structlog
 
-from app.access.operator_store import Operator
+from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, who_may
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.text import counted
 from app.evidence.seal import CheckpointSigner, seal_all
-from app.finance.book_line_store import LineKey, empty_lines, old_lines
-from app.orders.history_store import gather
-from app.orders.retention_store import drop_rejections, old_rejections, prune, sizes_of, unpruned
-from app.privacy.erase_store import owners
+from app.finance import book_line_store
+from app.orders import history_store, retention_store
+from app.privacy import erase_store
 from app.providers.source import Source
+from app.receiving import due_store, phone_store
 from app.receiving.context import AppContext
-from app.receiving.due_store import Due, marks_of, unchanged
-from app.receiving.phone_store import PhoneNote, drop_notes, old_notes
-from app.sealing.log_queue_store import without_leaf
+from app.sealing import log_queue_store
 from reconcile.instants import DAY, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold, is_settled, last_heard
 from reconcile.ledger.history import History
@@ -150,21 +148,23 @@ async def prune_others(
     async for rejections in _old_rejections(context, retention):
         if not dry_run:
             async with context.store.writing() as connection:
-                await drop_rejections(connection, rejections)
+                await retention_store.drop_rejections(connection, rejections)
         yield "rejections", len(rejections)
     async for notes in _old_notes(context, retention):
         if not dry_run:
             async with context.store.writing() as connection:
-                await drop_notes(connection, notes)
+                await phone_store.drop_notes(connection, notes)
         yield "phones", len(notes)
     async for lines in _old_lines(context, retention):
         if not dry_run:
             async with context.store.writing() as connection:
-                await empty_lines(connection, lines)
+                await book_line_store.empty_lines(connection, lines)
         yield "book_phones", len(lines)
 
 
-async def note_pruning(context: AppContext, who: Operator, gone: Mapping[str, int]) -> None:
+async def note_pruning(
+    context: AppContext, who: operator_store.Operator, gone: Mapping[str, int]
+) -> None:
     """Add to the trail what was deleted, if anything was."""
     facts = {name: count for name, count in gone.items() if count}
     if facts:
@@ -186,7 +186,7 @@ async def _old_rejections(context: AppContext, retention: Retention) -> AsyncIte
     before, after = context.clock.now() - retention.rejections, ""
     while True:
         async with context.store.reading() as connection:
-            found = await old_rejections(
+            found = await retention_store.old_rejections(
                 connection, before=before, after=after, limit=OTHERS_AT_ONCE
             )
         if not found:
@@ -195,33 +195,43 @@ async def _old_rejections(context: AppContext, retention: Retention) -> AsyncIte
         after = found[-1]
 
 
-async def _old_notes(context: AppContext, retention: Retention) -> AsyncIterator[list[PhoneNote]]:
+async def _old_notes(
+    context: AppContext, retention: Retention
+) -> AsyncIterator[list[phone_store.PhoneNote]]:
     """Digests of phone numbers of orders that have been settled for longer than they are kept."""
     quiet, after = retention.phones, None
     while quiet is not None:
         now = context.clock.now()
         async with context.store.reading() as connection:
-            page = await old_notes(
+            page = await phone_store.old_notes(
                 connection, before=now - quiet, after=after, limit=OTHERS_AT_ONCE
             )
             if not page:
                 return
-            owned = await owners(connection, [note[2] for note in page if note[1] == "delivery"])
+            owned = await erase_store.owners(
+                connection, [note[2] for note in page if note[1] == "delivery"]
+            )
             orders = {each.delivery_id: each.order for each in owned}
             orders |= {note[2]: note[2] for note in page if note[1] == "order"}
-            histories = await gather(connection, {each for each in orders.values() if each})
+            histories = await history_store.gather(
+                connection, {each for each in orders.values() if each}
+            )
             ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
         yield [note for note in page if orders.get(note[2]) in ended]
         after = page[-1]
 
 
-async def _old_lines(context: AppContext, retention: Retention) -> AsyncIterator[list[LineKey]]:
+async def _old_lines(
+    context: AppContext, retention: Retention
+) -> AsyncIterator[list[book_line_store.LineKey]]:
     """Versions of lines of order books that were imported longer ago than their phones are kept."""
-    after: LineKey | None = None
+    after: book_line_store.LineKey | None = None
     while retention.book_phones is not None:
         before = context.clock.now() - retention.book_phones
         async with context.store.reading() as connection:
-            found = await old_lines(connection, before=before, after=after, limit=OTHERS_AT_ONCE)
+            found = await book_line_store.old_lines(
+                connection, before=before, after=after, limit=OTHERS_AT_ONCE
+            )
         if not found:
             return
         yield found
@@ -246,7 +256,7 @@ class Settled:
     outcome: Outcome
     last_heard: Instant
     sizes: Mapping[str, int]
-    mark: Due
+    mark: due_store.Due
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -369,18 +379,22 @@ async def settled_orders(
     while quiet is not None:
         now = context.clock.now()
         async with context.store.reading() as connection:
-            page = await unpruned(connection, after=after, limit=PAGE)
+            page = await retention_store.unpruned(connection, after=after, limit=PAGE)
             if not page or page[0].received_at > now - quiet:
                 return
             orders = {each.order for each in page if each.order is not None}
-            marks = [m for m in await marks_of(connection, orders) if m.due_at is None]
-            histories = await gather(connection, [mark.order for mark in marks])
+            marks = [m for m in await due_store.marks_of(connection, orders) if m.due_at is None]
+            histories = await history_store.gather(connection, [mark.order for mark in marks])
             ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
             ids = {order: _ids(histories[order]) for order in ended}
             if not unsealed_too:
-                waiting = await without_leaf(connection, chain.from_iterable(ids.values()))
+                waiting = await log_queue_store.without_leaf(
+                    connection, chain.from_iterable(ids.values())
+                )
                 ids = {order: some for order, some in ids.items() if waiting.isdisjoint(some)}
-            sizes = await sizes_of(connection, [each for some in ids.values() for each in some])
+            sizes = await retention_store.sizes_of(
+                connection, [each for some in ids.values() for each in some]
+            )
         yield (
             len(page),
             [
@@ -409,10 +423,12 @@ async def prune_orders(context: AppContext, settled: Sequence[Settled]) -> list[
     for part in _portions(settled):
         async with context.store.writing() as connection:
             marks = {each.order: each.mark for each, _, _ in part if each.order in left}
-            standing = {mark.order for mark in await unchanged(connection, list(marks.values()))}
+            standing = {
+                mark.order for mark in await due_store.unchanged(connection, list(marks.values()))
+            }
             left = {o: each for o, each in left.items() if o in standing or o not in marks}
             ids = [delivery for each, delivery, _ in part if each.order in standing]
-            await prune(connection, ids, now=context.clock.now())
+            await retention_store.prune(connection, ids, now=context.clock.now())
     return list(left.values())
 
 

@@ -24,34 +24,7 @@ from app.core.errors import ConfigurationError, NotFoundError
 from app.core.masking import written_pattern
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
-from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
-from app.privacy.erase_rules import ErasureRules, KeptData
-from app.privacy.erase_store import (
-    Text,
-    carried_out,
-    delivery_texts,
-    journal_name,
-    known_digests,
-    known_phones,
-    known_references,
-    note_carried_out,
-    note_journal,
-    rejection_texts,
-)
-from app.privacy.erasure_journal import (
-    ErasureJournal,
-    JournalKey,
-    JournalLine,
-    Kind,
-    key_path_of,
-    lines_of,
-    make_journal,
-    problem,
-    read_journal,
-    read_key,
-    set_aside,
-    write_again,
-)
+from app.privacy import erase_finding, erase_rules, erase_store, erasure_journal
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
@@ -88,8 +61,8 @@ class Erased:
 
 async def find_erased(
     connection: Connection,
-    lines: Sequence[JournalLine],
-    key: JournalKey,
+    lines: Sequence[erasure_journal.JournalLine],
+    key: erasure_journal.JournalKey,
     *,
     countries: Iterable[str],
     progress: Callable[[int], None],
@@ -100,20 +73,20 @@ async def find_erased(
     """
     wanted, codes = _Wanted(lines, key), sorted(set(countries))
     found = Erased()
-    async for texts in delivery_texts(connection):
+    async for texts in erase_store.delivery_texts(connection):
         _note_phones(found, wanted, (each.whole() for each in texts), codes)
         progress(len(texts))
-    async for texts in rejection_texts(connection):
+    async for texts in erase_store.rejection_texts(connection):
         _note_phones(found, wanted, (each.whole() for each in texts), codes)
         for each in texts:
             _note_orders(found, wanted, _NAME.findall(each.whole()))
         progress(len(texts))
-    async for some in known_phones(connection):
+    async for some in erase_store.known_phones(connection):
         _note_phones(found, wanted, some, codes)
-    async for references in known_references(connection):
+    async for references in erase_store.known_references(connection):
         _note_orders(found, wanted, references)
         progress(len(references))
-    async for digests in known_digests(connection):
+    async for digests in erase_store.known_digests(connection):
         for digest in digests:
             at = wanted.at("phone_note", digest.hex())
             if at is not None:
@@ -147,7 +120,7 @@ def _note_orders(found: Erased, wanted: _Wanted, references: Iterable[str]) -> N
 async def _look(connection: Connection, found: Erased, progress: Callable[[int], None]) -> None:
     looking = _Looking(found.phones)
     found.held = {digits: set() for digits in found.phones}
-    async for texts in delivery_texts(connection):
+    async for texts in erase_store.delivery_texts(connection):
         for each in texts:
             for digits in looking.held_in(each):
                 found.held[digits].add(each.id)
@@ -157,7 +130,9 @@ async def _look(connection: Connection, found: Erased, progress: Callable[[int],
 class _Wanted:
     """The journal's digests, by kind, with the last instant of each."""
 
-    def __init__(self, lines: Iterable[JournalLine], key: JournalKey) -> None:
+    def __init__(
+        self, lines: Iterable[erasure_journal.JournalLine], key: erasure_journal.JournalKey
+    ) -> None:
         self._key = key
         self._last: dict[str, dict[str, Instant]] = {}
         self._seen: dict[str, set[str]] = {}
@@ -165,11 +140,11 @@ class _Wanted:
             of_kind = self._last.setdefault(line.kind, {})
             of_kind[line.digest] = max(line.at, of_kind.get(line.digest, line.at))
 
-    def any(self, kind: Kind) -> bool:
+    def any(self, kind: erasure_journal.Kind) -> bool:
         """Whether there is a line of this kind."""
         return kind in self._last
 
-    def at(self, kind: Kind, subject: str) -> Instant | None:
+    def at(self, kind: erasure_journal.Kind, subject: str) -> Instant | None:
         """When a subject was last erased; None where it never was."""
         if kind not in self._last:
             return None
@@ -193,7 +168,7 @@ class _Looking:
             known = (digits, written_pattern(digits))
             self._by_end.setdefault(digits[-HINT:], []).append(known)
 
-    def held_in(self, each: Text) -> Iterator[str]:
+    def held_in(self, each: erase_store.Text) -> Iterator[str]:
         """The numbers that stand in the headers or in the body."""
         text = each.whole()
         for end in _ends(text) & self._by_end.keys():
@@ -254,27 +229,27 @@ async def begin_journal(context: AppContext) -> None:
     if path is None:
         return
     async with context.store.reading() as connection:
-        if await journal_name(connection) is not None:
+        if await erase_store.journal_name(connection) is not None:
             return
-    journal = make_journal(path, at=context.clock.now())
+    journal = erasure_journal.make_journal(path, at=context.clock.now())
     # Also on a disk with little room: a start goes on there.
     async with context.store.writer.transaction() as connection:
         await _be_with(connection, journal)
 
 
 async def _be_with(
-    connection: Connection, journal: ErasureJournal, *, instead: bool = False
+    connection: Connection, journal: erasure_journal.ErasureJournal, *, instead: bool = False
 ) -> None:
     first = journal.lines[0]
-    await note_journal(connection, journal.name, instead=instead)
-    await note_carried_out(connection, journal.name, [(first.number, first.text)])
+    await erase_store.note_journal(connection, journal.name, instead=instead)
+    await erase_store.note_carried_out(connection, journal.name, [(first.number, first.text)])
 
 
-async def fitting_journal(context: AppContext) -> ErasureJournal:
+async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
     """The journal of this database. Raises ConfigurationError where it is not at its place, with
     its key, and as this database knows it."""
     if context.erasure_journal is None:
-        raise problem(
+        raise erasure_journal.problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
             "it, on a disk that no restore of the database puts back"
         )
@@ -282,19 +257,24 @@ async def fitting_journal(context: AppContext) -> ErasureJournal:
     return await _fitting(context, context.erasure_journal)
 
 
-async def _fitting(context: AppContext, path: Path) -> ErasureJournal:
-    journal = read_journal(path)
+async def _fitting(context: AppContext, path: Path) -> erasure_journal.ErasureJournal:
+    journal = erasure_journal.read_journal(path)
     if journal is None:
-        raise problem(
+        raise erasure_journal.problem(
             f"there is no journal of erasures at {path}; put the copies of it and of its key "
-            f"({key_path_of(path).name}) back"
+            f"({erasure_journal.key_path_of(path).name}) back"
         )
     async with context.store.reading() as connection:
-        name, copy = await journal_name(connection), await carried_out(connection)
+        name, copy = (
+            await erase_store.journal_name(connection),
+            await erase_store.carried_out(connection),
+        )
     if name not in (None, journal.name):
-        raise problem(f"{path} is another database's journal of erasures; put this one's back")
+        raise erasure_journal.problem(
+            f"{path} is another database's journal of erasures; put this one's back"
+        )
     if copy != [line.text for line in journal.lines[: len(copy)]]:
-        raise problem(
+        raise erasure_journal.problem(
             f"{path} lacks erasures that were carried out in this database: it is an older copy of "
             "the journal; put the newest back"
         )
@@ -323,13 +303,13 @@ async def journal_state(context: AppContext) -> JournalState:
     """Look at the journal, and change nothing."""
     path = context.erasure_journal
     async with context.store.reading() as connection:
-        begun = await journal_name(connection) is not None
-        known = len(await carried_out(connection))
+        begun = await erase_store.journal_name(connection) is not None
+        known = len(await erase_store.carried_out(connection))
     if path is None:
         without = "is not set, and this database is with a journal of erasures; name its file"
         return JournalState(path=None, begun=begun, problem=without if begun else None)
     try:
-        if not begun and read_journal(path) is None:
+        if not begun and erasure_journal.read_journal(path) is None:
             return JournalState(path=path, begun=False)
         journal = await _fitting(context, path)
     except ConfigurationError as error:
@@ -338,13 +318,13 @@ async def journal_state(context: AppContext) -> JournalState:
     return JournalState(path=path, begun=begun, pending=pending, torn=journal.torn)
 
 
-async def is_pending(context: AppContext, *, kind: Kind, subject: str) -> bool:
+async def is_pending(context: AppContext, *, kind: erasure_journal.Kind, subject: str) -> bool:
     """Whether the journal has this subject, in its normal form, in a line that is not carried out
     in this database. Raises ConfigurationError where the journal is not as it must be."""
     path = context.erasure_journal
     async with context.store.reading() as connection:
-        begun = await journal_name(connection) is not None
-        known = len(await carried_out(connection))
+        begun = await erase_store.journal_name(connection) is not None
+        known = len(await erase_store.carried_out(connection))
     if path is None or not begun:
         return False
     journal = await _fitting(context, path)
@@ -365,7 +345,7 @@ class Replayed:
     lines: int = 0
     subjects: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    kept: list[KeptData] = field(default_factory=list)
+    kept: list[erase_rules.KeptData] = field(default_factory=list)
     tidied: bool = True
     copied: bool = False
     unread: int = 0
@@ -403,7 +383,7 @@ class ErasureReplay:
         context: AppContext,
         *,
         sources: Mapping[str, Source],
-        rules: ErasureRules,
+        rules: erase_rules.ErasureRules,
         progress: Callable[[int], None],
         seal: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
@@ -413,7 +393,9 @@ class ErasureReplay:
         self._progress = progress
         self._seal = seal
 
-    async def replay(self, lines: Sequence[JournalLine], key: JournalKey) -> Replayed:
+    async def replay(
+        self, lines: Sequence[erasure_journal.JournalLine], key: erasure_journal.JournalKey
+    ) -> Replayed:
         """Find, and erase by the same rules as when it was asked for."""
         replayed = Replayed(lines=len(lines))
         if not lines:
@@ -436,11 +418,13 @@ class ErasureReplay:
             await self._erase(step, at, replayed)
             self._progress(1)
         if replayed.subjects:
-            replayed.tidied = await Erasing(self.context, SERVICE, REASON).tidy()
+            replayed.tidied = await erase_finding.Erasing(self.context, SERVICE, REASON).tidy()
         return replayed
 
     async def _erase(self, step: _Step, at: Instant, replayed: Replayed) -> None:
-        finding = ErasureFinder(self.context, self._sources, self._rules, self._progress, until=at)
+        finding = erase_finding.ErasureFinder(
+            self.context, self._sources, self._rules, self._progress, until=at
+        )
         try:
             async with self.context.store.reading() as connection:
                 erasure = await step(finding, connection)
@@ -458,13 +442,13 @@ class ErasureReplay:
                 reason=REASON,
                 facts=erasure.counts(),
             )
-        await Erasing(self.context, SERVICE, REASON, until=at).run(erasure)
+        await erase_finding.Erasing(self.context, SERVICE, REASON, until=at).run(erasure)
         replayed.subjects += 1
         replayed.counts.update(erasure.counts())
         replayed.kept += erasure.kept
 
 
-_Step = Callable[[ErasureFinder, Connection], Awaitable[Erasure]]
+_Step = Callable[[erase_finding.ErasureFinder, Connection], Awaitable[erase_finding.Erasure]]
 
 
 def _of_phone(phone: str, held: set[str]) -> _Step:
@@ -480,20 +464,27 @@ def _of_order(order: str) -> _Step:
 
 
 async def carry_out(
-    again: ErasureReplay, journal: ErasureJournal, *, done: Sequence[JournalLine] = ()
+    again: ErasureReplay,
+    journal: erasure_journal.ErasureJournal,
+    *,
+    done: Sequence[erasure_journal.JournalLine] = (),
 ) -> None:
     """Carry out what was not ended of the journal, but for `done`, which just was."""
     context, numbers = again.context, {line.number for line in done}
     async with context.store.reading() as connection:
-        pending = journal.lines[len(await carried_out(connection)) :]
+        pending = journal.lines[len(await erase_store.carried_out(connection)) :]
     await again.replay([line for line in pending if line.number not in numbers], journal.key)
     await _note(context, journal, pending)
 
 
-async def _note(context: AppContext, journal: ErasureJournal, lines: Sequence[JournalLine]) -> None:
+async def _note(
+    context: AppContext,
+    journal: erasure_journal.ErasureJournal,
+    lines: Sequence[erasure_journal.JournalLine],
+) -> None:
     async with context.store.writing() as connection:
         rows = [(line.number, line.text) for line in lines]
-        await note_carried_out(connection, journal.name, rows)
+        await erase_store.note_carried_out(connection, journal.name, rows)
 
 
 # --- after a restore ------------------------------------------------------------------------------
@@ -516,15 +507,17 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
     context = again.context
     path = context.erasure_journal
     async with context.store.reading() as connection:
-        if path is None and await journal_name(connection) is None:
+        if path is None and await erase_store.journal_name(connection) is None:
             return Replayed()  # PostgreSQL, and nobody was ever erased
     try:
         if path is None:
-            raise problem("is not set, and this database is with a journal; name its file")
+            raise erasure_journal.problem(
+                "is not set, and this database is with a journal; name its file"
+            )
         journal = await _fitting(context, path)
     except ConfigurationError as error:
         if without is None:
-            raise problem(f"{_sentence(error)}; {_OR_WITHOUT}") from error
+            raise erasure_journal.problem(f"{_sentence(error)}; {_OR_WITHOUT}") from error
         if path is None:
             raise
         return await _without(again, path, without)
@@ -552,15 +545,15 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     reason = checked_reason(without.reason, [])
     await who_may(context, by=without.by, action=action)
     async with context.store.reading() as connection:
-        copy = await carried_out(connection)
+        copy = await erase_store.carried_out(connection)
     now = context.clock.now()
     lines = _readable(copy, path)
-    set_aside(path, at=now)
+    erasure_journal.set_aside(path, at=now)
     if lines:
-        write_again(path, lines)
+        erasure_journal.write_again(path, lines)
     else:
-        set_aside(key_path_of(path), at=now)
-    journal = make_journal(path, at=now)
+        erasure_journal.set_aside(erasure_journal.key_path_of(path), at=now)
+    journal = erasure_journal.make_journal(path, at=now)
     async with context.store.writing() as connection:
         who = await permitted(connection, by=without.by, action=action)
         await _be_with(connection, journal, instead=True)
@@ -574,10 +567,10 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     return replayed
 
 
-def _readable(copy: Sequence[str], path: Path) -> list[JournalLine]:
+def _readable(copy: Sequence[str], path: Path) -> list[erasure_journal.JournalLine]:
     """The copy's lines; none where the key is not there, or is not theirs."""
     try:
-        key = read_key(path)
-        return [] if key is None else lines_of(copy, key)
+        key = erasure_journal.read_key(path)
+        return [] if key is None else erasure_journal.lines_of(copy, key)
     except ConfigurationError:
         return []

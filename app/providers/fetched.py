@@ -13,19 +13,7 @@ from typing import Any, Final
 
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.dates import DATES
-from app.providers.fields import Facts, Find, compile_locations, order_named, required_text
-from app.providers.reader import (
-    GIVES_BACK,
-    MEANT_AS_SAID,
-    STATES_NO_SUM,
-    Words,
-    amount_unit,
-    is_only_a_sum,
-    read_amount,
-)
-from app.providers.schemes import UNSIGNED
-from app.providers.sections import Profile
+from app.providers import dates, fields, reader, schemes, sections
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
@@ -67,30 +55,32 @@ def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> b
 class AnswerReader:
     """Reads the answers that one source's provider gave."""
 
-    def __init__(self, source: str, profile: Profile, *, own_orders: bool = False) -> None:
+    def __init__(self, source: str, profile: sections.Profile, *, own_orders: bool = False) -> None:
         rule = profile.fetch_back
         assert rule is not None
         self._source = source
         self._own_orders = own_orders
-        self._claims = Words(rule.claims or profile.claims)
-        self._kind = compile_locations(rule.kind)
-        self._payment = compile_locations(rule.payment)
-        self._session = compile_locations(rule.session)
-        self._order = compile_locations(rule.order)
-        self._movement = compile_locations(rule.movement)
-        self._capture = compile_locations(rule.capture)
+        self._claims = reader.Words(rule.claims or profile.claims)
+        self._kind = fields.compile_locations(rule.kind)
+        self._payment = fields.compile_locations(rule.payment)
+        self._session = fields.compile_locations(rule.session)
+        self._order = fields.compile_locations(rule.order)
+        self._movement = fields.compile_locations(rule.movement)
+        self._capture = fields.compile_locations(rule.capture)
         self._dated_as_event = rule.dated_as_event
-        self._occurred_at = compile_locations(rule.occurred_at)
-        self._date, self._zone = DATES[profile.event.dates], profile.event.zone
-        self._amount = compile_locations(rule.amount)
-        self._refund = compile_locations(rule.refund)
-        self._refunded_total = compile_locations(rule.refunded_total)
-        self._currency = compile_locations(rule.currency)
+        self._occurred_at = fields.compile_locations(rule.occurred_at)
+        self._date, self._zone = dates.DATES[profile.event.dates], profile.event.zone
+        self._amount = fields.compile_locations(rule.amount)
+        self._refund = fields.compile_locations(rule.refund)
+        self._refunded_total = fields.compile_locations(rule.refunded_total)
+        self._currency = fields.compile_locations(rule.currency)
         asked = "{payment}" in (rule.body or "") or all("{payment}" in each for each in rule.url)
-        self._payment_is_proven = profile.signature.mac != UNSIGNED or bool(rule.payment) or asked
+        self._payment_is_proven = (
+            profile.signature.mac != schemes.UNSIGNED or bool(rule.payment) or asked
+        )
         self._states_order, self._states_session = bool(rule.order), bool(rule.session)
         self._states_amount = bool(rule.amount)
-        self._unit = amount_unit(profile.amounts.unit, profile.amounts.decimals)
+        self._unit = reader.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
     def read(self, kept: bytes, *, digest: str) -> Event:
         """The event of one kept answer. Raises Unreadable.
@@ -112,14 +102,14 @@ class AnswerReader:
                 **references,
             )
         facts = self._facts(document["answer"], digest)
-        kind = required_text(self._kind(facts), "the answer's kind")
+        kind = fields.required_text(self._kind(facts), "the answer's kind")
         claim: ClaimKind = self._claims.meaning(kind)
         references |= self._own_references(claim, facts, references)
-        total = None if claim in STATES_NO_SUM else self._price(self._refunded_total, facts)
+        total = None if claim in reader.STATES_NO_SUM else self._price(self._refunded_total, facts)
         money = self._money(claim, facts, about, is_sum=total is not None)
-        if claim in GIVES_BACK:
+        if claim in reader.GIVES_BACK:
             references["movement"] = self._stated(self._movement, facts) or references["movement"]
-        if is_only_a_sum(claim, money, total):
+        if reader.is_only_a_sum(claim, money, total):
             references["movement"] = None
         return Event(
             source=self._source,
@@ -137,13 +127,13 @@ class AnswerReader:
         )
 
     def _own_references(
-        self, claim: ClaimKind, facts: Facts, asked: dict[str, str | None]
+        self, claim: ClaimKind, facts: fields.Facts, asked: dict[str, str | None]
     ) -> dict[str, str | None]:
         """Payment, session and order that the answer is about. Raises Unreadable.
 
         asked  those of the event that was asked about, which anyone may have written
         """
-        final = claim not in SAYS_NOTHING_FINAL | MEANT_AS_SAID
+        final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_SAID
         # Of a payment that nobody signed, and neither question nor answer names, the session is all
         # that the answer is about: anyone can have written another's payment beside their own.
         own = asked["payment"] if self._payment_is_proven or not final else None
@@ -154,36 +144,36 @@ class AnswerReader:
         order = self._stated(self._order, facts)
         # Of money that goes back an answer often names the payment only: it cannot make paid what
         # is not.
-        if order is None and self._states_order and final and claim not in GIVES_BACK:
+        if order is None and self._states_order and final and claim not in reader.GIVES_BACK:
             raise Unreadable("the answer does not say which order it is about")
         if order is not None:
-            references["order"] = order_named(order, self._source, own=self._own_orders)
+            references["order"] = fields.order_named(order, self._source, own=self._own_orders)
         return references
 
-    def _facts(self, answer: str, digest: str) -> Facts:
+    def _facts(self, answer: str, digest: str) -> fields.Facts:
         body = answer.encode()
         document = parse(body)
-        return Facts(document, root=document, headers=(), body=body, url="", digest=digest)
+        return fields.Facts(document, root=document, headers=(), body=body, url="", digest=digest)
 
-    def _stated(self, find: Find, facts: Facts) -> str | None:
+    def _stated(self, find: fields.Find, facts: fields.Facts) -> str | None:
         value = find(facts)
-        return None if value is None else required_text(value, "a reference of the answer")
+        return None if value is None else fields.required_text(value, "a reference of the answer")
 
-    def _captured(self, facts: Facts, about: dict[str, Any]) -> str | None:
+    def _captured(self, facts: fields.Facts, about: dict[str, Any]) -> str | None:
         return self._stated(self._capture, facts) or about.get("capture")
 
-    def _instant(self, facts: Facts, about: dict[str, Any]) -> Instant | None:
+    def _instant(self, facts: fields.Facts, about: dict[str, Any]) -> Instant | None:
         if self._dated_as_event:
             return about.get("occurred_at")
         value = self._occurred_at(facts)
         return None if value is None else self._date(value, "the answer's date", self._zone)
 
     def _money(
-        self, claim: ClaimKind, facts: Facts, about: dict[str, Any], *, is_sum: bool
+        self, claim: ClaimKind, facts: fields.Facts, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
         """The answer's own amount. A profile without one says that the request fixed it: then it is
         the asked event's word, and where the shop named the amount of the session, that."""
-        if claim in GIVES_BACK:
+        if claim in reader.GIVES_BACK:
             given_back = self._price(self._refund, facts)
             if given_back is not None or (is_sum and claim == "refunded"):
                 return given_back
@@ -191,15 +181,19 @@ class AnswerReader:
             return _money_of(about["money"])
         return self._price(self._amount, facts)
 
-    def _states(self, claim: ClaimKind, facts: Facts) -> bool:
+    def _states(self, claim: ClaimKind, facts: fields.Facts) -> bool:
         """Whether the answer's money is its own."""
-        return self._states_amount or (claim in GIVES_BACK and self._refund(facts) is not None)
+        return self._states_amount or (
+            claim in reader.GIVES_BACK and self._refund(facts) is not None
+        )
 
-    def _price(self, find: Find, facts: Facts) -> Money | None:
+    def _price(self, find: fields.Find, facts: fields.Facts) -> Money | None:
         value = find(facts)
         if value is None:
             return None
-        return read_amount(self._unit, value, self._currency(facts), name="the answer's amount")
+        return reader.read_amount(
+            self._unit, value, self._currency(facts), name="the answer's amount"
+        )
 
 
 def _written(money: Money | None) -> list[Any] | None:

@@ -15,15 +15,7 @@ from typing import Any, Final
 
 from app.core.reading import Unreadable
 from app.core.references import MAX_REFERENCE, fault_of
-from app.providers.paths import Path, Where, compile_path, take
-from app.providers.request import Headers, Pairs, header_values, parse_pairs
-from app.providers.template import (
-    TemplateGroup,
-    TemplateReference,
-    Token,
-    compile_filters,
-    read_template,
-)
+from app.providers import paths, request, template
 
 # --- what the locations of one event look at ------------------------------------------------------
 
@@ -39,7 +31,14 @@ class Facts:
     __slots__ = ("_form", "_query", "body", "digest", "document", "headers", "root", "url")
 
     def __init__(
-        self, document: Any, *, root: Any, headers: Headers, body: bytes, url: str, digest: str
+        self,
+        document: Any,
+        *,
+        root: Any,
+        headers: request.Headers,
+        body: bytes,
+        url: str,
+        digest: str,
     ) -> None:
         self.document = document
         self.root = root
@@ -47,22 +46,22 @@ class Facts:
         self.body = body
         self.url = url
         self.digest = digest
-        self._form: Pairs | None = None
-        self._query: Pairs | None = None
+        self._form: request.Pairs | None = None
+        self._query: request.Pairs | None = None
 
     @property
-    def form(self) -> Pairs:
+    def form(self) -> request.Pairs:
         """The body's fields, decoded."""
         if self._form is None:
-            self._form = parse_pairs(self.body)
+            self._form = request.parse_pairs(self.body)
         return self._form
 
     @property
-    def query(self) -> Pairs:
+    def query(self) -> request.Pairs:
         """The query's fields, decoded."""
         if self._query is None:
             text = self.url.partition("#")[0].partition("?")[2]
-            self._query = parse_pairs(text.encode("latin-1", "replace"))
+            self._query = request.parse_pairs(text.encode("latin-1", "replace"))
         return self._query
 
     def whole(self) -> Facts:
@@ -96,7 +95,7 @@ _ID = re.compile(rf"[!-~]{{1,{MAX_ID}}}")
 
 
 def _json(text: str) -> Find:
-    path = compile_path(text)
+    path = paths.compile_path(text)
     if all(type(step) is str for step in path):
         return _members(text, path)
 
@@ -114,7 +113,7 @@ def _json(text: str) -> Find:
 _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
     str: ((dict,), "an object"),
     int: ((list,), "a list"),
-    Where: ((list, dict), "a list or an object"),
+    paths.Where: ((list, dict), "a list or an object"),
 }
 
 
@@ -122,10 +121,10 @@ def _checked_step(value: Any, step: Any, text: str) -> Any:
     kinds, word = _HOLDS[type(step)]
     if type(value) not in kinds:
         raise Unreadable(f"what should hold {text} is not {word}")
-    return take(value, step)
+    return paths.take(value, step)
 
 
-def _members(text: str, path: Path) -> Find:
+def _members(text: str, path: paths.Path) -> Find:
     """Names only, which nearly every location is: a third of the time."""
 
     def find(facts: Facts) -> Any:
@@ -147,7 +146,7 @@ def _root(text: str) -> Find:
 
 
 def _header(name: str) -> Find:
-    values = header_values(name)
+    values = request.header_values(name)
 
     def find(facts: Facts) -> str | None:
         found = values(facts.headers)
@@ -211,7 +210,7 @@ def compile_location(text: str) -> Find:
 
 def _composite(text: str) -> Find:
     """Texts joined; None where a reference without `?` is absent."""
-    parts = tuple(_part(token) for token in read_template(text))
+    parts = tuple(_part(token) for token in template.read_template(text))
 
     def find(facts: Facts) -> str | None:
         pieces = []
@@ -225,8 +224,8 @@ def _composite(text: str) -> Find:
     return find
 
 
-def _part(token: Token) -> Callable[[Facts], str | None]:
-    if isinstance(token, TemplateGroup):
+def _part(token: template.Token) -> Callable[[Facts], str | None]:
+    if isinstance(token, template.TemplateGroup):
         raise ValueError("has a group [ ], which only signed content may have")
     if isinstance(token, str):
         literal = token
@@ -234,8 +233,8 @@ def _part(token: Token) -> Callable[[Facts], str | None]:
     return _reference(token)
 
 
-def _reference(reference: TemplateReference) -> Callable[[Facts], str | None]:
-    find, filters = compile_location(reference.text), compile_filters(reference.filters)
+def _reference(reference: template.TemplateReference) -> Callable[[Facts], str | None]:
+    find, filters = compile_location(reference.text), template.compile_filters(reference.filters)
     absent = "" if reference.optional else None
 
     def part(facts: Facts) -> str | None:

@@ -14,12 +14,9 @@ from typing import Final
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.core.errors import ConfigurationError
+from app.providers import encodings, keys, schemes, sections
 from app.providers.doctor import Account, Patient
-from app.providers.encodings import SECRET_ENCODINGS
-from app.providers.keys import KeyRing, scheme_of
 from app.providers.request import Refusal, Request
-from app.providers.schemes import NAMED, SCHEMES, UNSIGNED, load_key
-from app.providers.sections import Profile
 from app.providers.source import Source
 from app.providers.verification import Verifier
 from reconcile.instants import EARLIEST, MILLISECOND, Instant, parse_instant
@@ -98,23 +95,23 @@ def _genuine(
     return refusal is None
 
 
-def _signer(profile: Profile, secret: str) -> SigningKey:
+def _signer(profile: sections.Profile, secret: str) -> SigningKey:
     public = public_key(profile, secret)
     return SigningKey(fingerprint=fingerprint(public or secret.encode("utf-8")), public=public)
 
 
-def public_key(profile: Profile, secret: str) -> bytes | None:
+def public_key(profile: sections.Profile, secret: str) -> bytes | None:
     """The public half in PEM of a secret that is an asymmetric key; None for any other."""
     mac = profile.signature.mac
-    if mac == UNSIGNED:
+    if mac == schemes.UNSIGNED:
         return None
-    if mac.startswith(NAMED):
+    if mac.startswith(schemes.NAMED):
         # 32 bytes of a shared secret could be taken for a key: only what says that it is one.
         if not secret.strip().startswith("-----BEGIN"):
             return None
         encoding = "public_key"
     else:
-        scheme, encoding = scheme_of(profile, secret)
+        scheme, encoding = keys.scheme_of(profile, secret)
         if not scheme.asymmetric:
             return None
     return public_pem(secret, encoding=encoding)
@@ -123,7 +120,7 @@ def public_key(profile: Profile, secret: str) -> bytes | None:
 def public_pem(secret: str, *, encoding: str) -> bytes | None:
     """The public half of an asymmetric key in PEM; None where it is none."""
     try:
-        public = load_key(SECRET_ENCODINGS[encoding](secret)).public
+        public = schemes.load_key(encodings.SECRET_ENCODINGS[encoding](secret)).public
     except ValueError:
         return None
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -132,9 +129,9 @@ def public_pem(secret: str, *, encoding: str) -> bytes | None:
 def covered(account: Account, patient: Patient) -> Covered:
     """What the request's signature is over, as its profile says; nothing where code says it."""
     rule = account.profile.signature
-    if rule.mac == UNSIGNED or rule.mac.startswith(NAMED) or rule.per_item:
+    if rule.mac == schemes.UNSIGNED or rule.mac.startswith(schemes.NAMED) or rule.per_item:
         return Covered()
-    verifier = Verifier(account.profile, KeyRing())
+    verifier = Verifier(account.profile, keys.KeyRing())
     url = account.address + patient.url if patient.url.startswith("/") else patient.url
     request = Request(patient.headers, patient.body, method=patient.method, url=url)
     request.field = account.profile.request.field
@@ -144,7 +141,7 @@ def covered(account: Account, patient: Patient) -> Covered:
         if isinstance(stamp, bytes):
             request.timestamp = stamp
             signed_at = _moment(stamp, verifier)
-    scheme = SCHEMES[rule.mac]
+    scheme = schemes.SCHEMES[rule.mac]
     if not scheme.covers or "secret" in verifier.template.names:
         return Covered(signed_at=signed_at)
     content = verifier.template.fill(request)
@@ -174,20 +171,20 @@ _BINDING: Final[Mapping[str, str]] = {"paypal": "webhook_id"}
 
 
 def key_identities(
-    profile: Profile, secrets: Sequence[str] | Mapping[str, str]
+    profile: sections.Profile, secrets: Sequence[str] | Mapping[str, str]
 ) -> frozenset[bytes]:
     """A digest for each key; equal ones are the same key, under whatever profile."""
-    if profile.signature.mac == UNSIGNED:
+    if profile.signature.mac == schemes.UNSIGNED:
         return frozenset()
     named = secrets if isinstance(secrets, Mapping) else {}
-    part = _BINDING.get(profile.signature.mac.removeprefix(NAMED))
+    part = _BINDING.get(profile.signature.mac.removeprefix(schemes.NAMED))
     texts = list(named.values()) if named else list(secrets)
     if part is not None:
         texts = [text for name, text in named.items() if name == part]
     return frozenset(digest for text in texts for digest in _identities(profile, text))
 
 
-def _identities(profile: Profile, secret: str) -> Iterator[bytes]:
+def _identities(profile: sections.Profile, secret: str) -> Iterator[bytes]:
     public = public_key(profile, secret) or _json_web_key(profile, secret)
     if public is not None:
         yield _digest(b"public", public)
@@ -200,22 +197,22 @@ def _identities(profile: Profile, secret: str) -> Iterator[bytes]:
         yield _digest(b"shared", decoded)
 
 
-def _json_web_key(profile: Profile, secret: str) -> bytes | None:
+def _json_web_key(profile: sections.Profile, secret: str) -> bytes | None:
     """Of a named scheme, a key written as JSON."""
-    if not (profile.signature.mac.startswith(NAMED) and secret.lstrip().startswith("{")):
+    if not (profile.signature.mac.startswith(schemes.NAMED) and secret.lstrip().startswith("{")):
         return None
     return public_pem(secret, encoding="public_key")
 
 
-def _decoded(profile: Profile, secret: str) -> bytes | None:
+def _decoded(profile: sections.Profile, secret: str) -> bytes | None:
     mac = profile.signature.mac
-    if mac.startswith(NAMED):
-        mark, encoding = _NAMED_ENCODINGS.get(mac.removeprefix(NAMED), ("", "text"))
+    if mac.startswith(schemes.NAMED):
+        mark, encoding = _NAMED_ENCODINGS.get(mac.removeprefix(schemes.NAMED), ("", "text"))
         secret = secret.removeprefix(mark)
     else:
-        encoding = scheme_of(profile, secret)[1]
+        encoding = keys.scheme_of(profile, secret)[1]
     try:
-        return SECRET_ENCODINGS[encoding](secret)
+        return encodings.SECRET_ENCODINGS[encoding](secret)
     except ValueError:
         return None
 

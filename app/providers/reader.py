@@ -16,24 +16,8 @@ from typing import Any, Final
 from app.core.masking import masked_words
 from app.core.phone_key import PhoneKey
 from app.core.reading import NOBODYS, Belonging, Reading, Unreadable
-from app.providers.dates import DATES
-from app.providers.documents import DOCUMENTS, BodyItem, items_of
-from app.providers.fields import (
-    MAX_TEXT,
-    Facts,
-    Find,
-    as_text,
-    compile_locations,
-    event_id,
-    holding,
-    order_named,
-    plain_name,
-    required_text,
-)
-from app.providers.paths import compile_path
+from app.providers import dates, documents, fields, paths, request, sections
 from app.providers.phones import phone_digits
-from app.providers.request import Headers
-from app.providers.sections import AmountsRule, Claims, Locations, Profile
 from reconcile.instants import Instant
 from reconcile.ledger.events import ClaimKind, Event, Standing
 from reconcile.money import Money, MoneyError, from_major, money
@@ -129,7 +113,7 @@ class Words:
 
     __slots__ = ("_exact", "_otherwise", "_prefixes")
 
-    def __init__(self, claims: Claims, *, otherwise: ClaimKind = "unrecognized") -> None:
+    def __init__(self, claims: sections.Claims, *, otherwise: ClaimKind = "unrecognized") -> None:
         self._otherwise = otherwise
         self._exact = {word: meaning for word, meaning in claims if not word.endswith("*")}
         prefixes = [(word[:-1], meaning) for word, meaning in claims if word.endswith("*")]
@@ -181,14 +165,14 @@ class Field:
 
     __slots__ = ("_locations", "find", "name")
 
-    def __init__(self, locations: Locations) -> None:
+    def __init__(self, locations: sections.Locations) -> None:
         self._locations = locations
-        self.find: Find = compile_locations(locations)
-        self.name = plain_name(locations)
+        self.find: fields.Find = fields.compile_locations(locations)
+        self.name = fields.plain_name(locations)
 
-    def name_in(self, facts: Facts) -> str:
+    def name_in(self, facts: fields.Facts) -> str:
         """What a sentence calls it in this body, which may have it in the second place or third."""
-        return plain_name(holding(self._locations, facts))
+        return fields.plain_name(fields.holding(self._locations, facts))
 
 
 class Price:
@@ -196,13 +180,19 @@ class Price:
 
     __slots__ = ("_amount", "_currency", "_order_currency", "_read")
 
-    def __init__(self, rule: AmountsRule, *, amount: Locations, currency: Locations) -> None:
+    def __init__(
+        self,
+        rule: sections.AmountsRule,
+        *,
+        amount: sections.Locations,
+        currency: sections.Locations,
+    ) -> None:
         self._read = amount_unit(rule.unit, rule.decimals)
         self._amount = Field(amount)
-        self._currency = compile_locations(currency)
-        self._order_currency = compile_locations(rule.order_currency)
+        self._currency = fields.compile_locations(currency)
+        self._order_currency = fields.compile_locations(rule.order_currency)
 
-    def read(self, facts: Facts) -> Money | None:
+    def read(self, facts: fields.Facts) -> Money | None:
         """Exact money; None where no amount is stated. Raises Unreadable."""
         value = self._amount.find(facts)
         if value is None:
@@ -222,7 +212,7 @@ class Reader:
     def __init__(
         self,
         source: str,
-        profile: Profile,
+        profile: sections.Profile,
         phone_key: PhoneKey | None = None,
         *,
         own_orders: bool = False,
@@ -234,8 +224,8 @@ class Reader:
         self._phone_key = phone_key if profile.customer.phone else None
         self._request = profile.request
         self._words = words
-        self._document = DOCUMENTS[profile.request.body]
-        self._items = compile_path(event.items, each=True) if event.items else None
+        self._document = documents.DOCUMENTS[profile.request.body]
+        self._items = paths.compile_path(event.items, each=True) if event.items else None
         # Of a provider that moves no money nothing is left to be explained.
         otherwise: ClaimKind = "ignored" if profile.verifies_only else "unrecognized"
         self._claims = Words(profile.claims, otherwise=otherwise)
@@ -244,7 +234,7 @@ class Reader:
         self._accounts = accounts if profile.account.where else None
         self._own_orders = own_orders
         self._id, self._kind = Field(event.id), Field(event.kind)
-        self._occurred_at, self._date = Field(event.occurred_at), DATES[event.dates]
+        self._occurred_at, self._date = Field(event.occurred_at), dates.DATES[event.dates]
         self._zone = event.zone
         self._order, self._session = Field(event.order), Field(event.session)
         self._payment, self._movement = Field(event.payment), Field(event.movement)
@@ -266,12 +256,14 @@ class Reader:
         )
         self._ordered = Price(amounts, amount=amounts.order, currency=amounts.order_currency)
 
-    def read(self, body: bytes, *, digest: str, headers: Headers, url: str = "") -> Reading:
+    def read(self, body: bytes, *, digest: str, headers: request.Headers, url: str = "") -> Reading:
         """What the body says. Raises Unreadable with one sentence."""
         document = self._document(self._request, body)
-        facts = Facts(document, root=document, headers=headers, body=body, url=url, digest=digest)
+        facts = fields.Facts(
+            document, root=document, headers=headers, body=body, url=url, digest=digest
+        )
         if self._items is not None:
-            return self._several(facts, items_of(document, body, self._items))
+            return self._several(facts, documents.items_of(document, body, self._items))
         if type(document) is not dict:
             raise Unreadable("the body is not a JSON object")
         environment = self._environment_of(facts)
@@ -283,7 +275,7 @@ class Reader:
             customers=self._customers([facts]),
         )
 
-    def belonging(self, body: bytes, *, headers: Headers, url: str = "") -> Belonging:
+    def belonging(self, body: bytes, *, headers: request.Headers, url: str = "") -> Belonging:
         """Whose event a body is, and of which environment; nothing else of it is read. Never
         raises: what cannot be read names no account, and its environment is for `read` to judge."""
         if self._accounts is None and not self._names_environments:
@@ -306,19 +298,19 @@ class Reader:
             foreign=foreign,
         )
 
-    def _are_foreign(self, several: list[Facts]) -> bool:
+    def _are_foreign(self, several: list[fields.Facts]) -> bool:
         """Whether one of these events names another account, or none. Raises Unreadable."""
         if self._accounts is None:
             return False
-        named = {as_text(self._account.find(each), "account") for each in several}
+        named = {fields.as_text(self._account.find(each), "account") for each in several}
         return not named or not named <= self._accounts
 
-    def phones(self, body: bytes, *, headers: Headers, url: str = "") -> list[str]:
+    def phones(self, body: bytes, *, headers: request.Headers, url: str = "") -> list[str]:
         """The customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""
         found = [self._digits(each) for each in self._each(body, headers, url)]
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
-    def respond_by(self, body: bytes, *, headers: Headers, url: str = "") -> Instant | None:
+    def respond_by(self, body: bytes, *, headers: request.Headers, url: str = "") -> Instant | None:
         """Until when a dispute that a body tells of may be answered; None where it does not say, or
         tells of several. Raises Unreadable."""
         said = [self._respond_by.find(each) for each in self._each(body, headers, url)]
@@ -327,31 +319,33 @@ class Reader:
         }
         return found.pop() if len(found) == 1 else None
 
-    def _each(self, body: bytes, headers: Headers, url: str) -> list[Facts]:
+    def _each(self, body: bytes, headers: request.Headers, url: str) -> list[fields.Facts]:
         """What the locations of each event in a body look at. Raises Unreadable."""
         document = self._document(self._request, body)
-        facts = Facts(document, root=document, headers=headers, body=body, url=url, digest="")
+        facts = fields.Facts(
+            document, root=document, headers=headers, body=body, url=url, digest=""
+        )
         if self._items is None:
             return [facts]
-        items = items_of(document, body, self._items)
+        items = documents.items_of(document, body, self._items)
         return [facts.of(item.document, digest=item.digest) for item in items]
 
-    def _digits(self, facts: Facts) -> str | None:
+    def _digits(self, facts: fields.Facts) -> str | None:
         return phone_digits(self._phone.find(facts), self._country)
 
-    def _customers(self, several: list[Facts]) -> tuple[bytes | None, ...]:
+    def _customers(self, several: list[fields.Facts]) -> tuple[bytes | None, ...]:
         if self._phone_key is None:
             return ()
         return tuple([self._customer(self._phone_key, facts) for facts in several])
 
-    def _customer(self, key: PhoneKey, facts: Facts) -> bytes | None:
+    def _customer(self, key: PhoneKey, facts: fields.Facts) -> bytes | None:
         try:
             digits = self._digits(facts)
         except Unreadable:  # what only the search is poorer for makes no event unreadable
             return None
         return None if digits is None else key.digest(digits)
 
-    def _several(self, facts: Facts, items: list[BodyItem]) -> Reading:
+    def _several(self, facts: fields.Facts, items: list[documents.BodyItem]) -> Reading:
         """Each event by itself: one that cannot be read takes no other with it."""
         foreign = self._are_foreign([facts.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []
@@ -381,9 +375,9 @@ class Reader:
             customers=self._customers(read),
         )
 
-    def _event(self, facts: Facts) -> Event:
-        identity = event_id(self._id.find(facts), self._id.name)
-        kind = required_text(self._kind.find(facts), self._kind.name)
+    def _event(self, facts: fields.Facts) -> Event:
+        identity = fields.event_id(self._id.find(facts), self._id.name)
+        kind = fields.required_text(self._kind.find(facts), self._kind.name)
         claim = self._claims.meaning(kind)
         try:
             return self._detailed(identity, kind, claim, facts)
@@ -401,7 +395,7 @@ class Reader:
             standing=self._standing,
         )
 
-    def _detailed(self, identity: str, kind: str, claim: ClaimKind, facts: Facts) -> Event:
+    def _detailed(self, identity: str, kind: str, claim: ClaimKind, facts: fields.Facts) -> Event:
         ordered = self._ordered.read(facts)
         unconfirmed = self._standing != "said" and claim not in MEANT_AS_SAID
         unsummed = unconfirmed or claim in STATES_NO_SUM
@@ -427,16 +421,18 @@ class Reader:
             standing=self._standing,
         )
 
-    def _reason_in(self, facts: Facts) -> str | None:
+    def _reason_in(self, facts: fields.Facts) -> str | None:
         reason = _text(self._reason, facts)
         return None if reason is None else self._words(reason)
 
-    def _order_of(self, facts: Facts) -> str | None:
+    def _order_of(self, facts: fields.Facts) -> str | None:
         order = _text(self._order, facts)
-        return None if order is None else order_named(order, self._source, own=self._own_orders)
+        return (
+            None if order is None else fields.order_named(order, self._source, own=self._own_orders)
+        )
 
     def _money(
-        self, claim: ClaimKind, ordered: Money | None, facts: Facts, *, is_sum: bool
+        self, claim: ClaimKind, ordered: Money | None, facts: fields.Facts, *, is_sum: bool
     ) -> Money | None:
         if claim in GIVES_BACK:
             given_back = self._given_back.read(facts)
@@ -445,7 +441,7 @@ class Reader:
         paid = self._paid.read(facts)
         return ordered if paid is None and claim in COVERS_ORDER else paid
 
-    def _instant(self, facts: Facts) -> Instant | None:
+    def _instant(self, facts: fields.Facts) -> Instant | None:
         value = self._occurred_at.find(facts)
         if value is None:
             return None
@@ -454,7 +450,7 @@ class Reader:
         except Unreadable:
             return self._date(value, self._occurred_at.name_in(facts), self._zone)
 
-    def _environment_of(self, facts: Facts) -> str | None:
+    def _environment_of(self, facts: fields.Facts) -> str | None:
         value = self._environment.find(facts)
         if value is None:
             return UNSTATED if self._names_environments else None
@@ -471,14 +467,19 @@ def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) ->
     return claim == "refunded" and money is None and total is not None
 
 
-def _text(field: Field, facts: Facts) -> str | None:
+def _text(field: Field, facts: fields.Facts) -> str | None:
     value = field.find(facts)
     if value is None:
         return None
     # Nearly every text passes here; what does not is judged, and named, in full.
-    if type(value) is str and 0 < len(value) <= MAX_TEXT and value.isprintable() and value[0] > " ":
+    if (
+        type(value) is str
+        and 0 < len(value) <= fields.MAX_TEXT
+        and value.isprintable()
+        and value[0] > " "
+    ):
         return value
-    return required_text(value, field.name_in(facts))
+    return fields.required_text(value, field.name_in(facts))
 
 
 def _stated(environment: str | None) -> str | None:

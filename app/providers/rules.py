@@ -15,16 +15,10 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 from pydantic import Field, PlainValidator, create_model
 
 from app.core.toml_file import EMPTY, Mistake, TomlTable, Values
-from app.providers.dates import DATES, UNITS, ZONE
-from app.providers.encodings import ENCODINGS, FORMATS, SECRET_ENCODINGS
+from app.providers import dates, encodings, paths, reader, schemes, template
 from app.providers.fields import LOCATIONS, compile_location
 from app.providers.named.contract import NAMED
-from app.providers.paths import compile_path, compile_place
-from app.providers.reader import AMOUNT_UNITS
 from app.providers.request import header_values
-from app.providers.schemes import NAMED as NAMED_PREFIX
-from app.providers.schemes import SCHEMES, UNSIGNED
-from app.providers.template import compile_template
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.money import EXPONENTS
 
@@ -90,7 +84,7 @@ def one_of(known: Iterable[str]) -> Callable[[Any], str]:
 
 def mac(value: Any) -> str:
     """A scheme of the engine, `none`, or `named:NAME`."""
-    known = (*SCHEMES, UNSIGNED, *(NAMED_PREFIX + name for name in NAMED))
+    known = (*schemes.SCHEMES, schemes.UNSIGNED, *(schemes.NAMED + name for name in NAMED))
     return one_of(known)(value)
 
 
@@ -139,18 +133,18 @@ def timestamp_place(value: Any) -> str:
     kind, _, name = text(value).partition(":")
     if kind == "signature" and name:
         return words(value)
-    return compiled(compile_place)(value)
+    return compiled(paths.compile_place)(value)
 
 
 def items_path(value: Any) -> str:
     """A path that may hold one `[*]`."""
-    compile_path(text(value), each=True)
+    paths.compile_path(text(value), each=True)
     return str(value)
 
 
 def json_path(value: Any) -> str:
     """A path into a JSON document, to one value."""
-    return compiled(compile_path)(value)
+    return compiled(paths.compile_path)(value)
 
 
 def address_path(value: Any) -> str:
@@ -169,7 +163,7 @@ def token_pattern(value: Any) -> str:
 
 def zone(value: Any) -> str:
     """An offset from UTC."""
-    if not ZONE.fullmatch(text(value)):
+    if not dates.ZONE.fullmatch(text(value)):
         raise ValueError("must be an offset from UTC such as +03:00")
     return str(value)
 
@@ -307,11 +301,11 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "signature": {
         "mac": Rule(mac),
         "key": Rule(one_of(KEYS), None),
-        "where": Rule(compiled(compile_place), None),
-        "format": Rule(one_of(FORMATS), "plain"),
-        "encoding": Rule(one_of(ENCODINGS), None),
-        "signed": Rule(compiled(compile_template), None),
-        "signed_also": Rule(compiled(compile_template), None),
+        "where": Rule(compiled(paths.compile_place), None),
+        "format": Rule(one_of(encodings.FORMATS), "plain"),
+        "encoding": Rule(one_of(encodings.ENCODINGS), None),
+        "signed": Rule(compiled(template.compile_template), None),
+        "signed_also": Rule(compiled(template.compile_template), None),
         "label": Rule(words, None),
         "prefix": Rule(words, None),
         "separator": Rule(words, None),
@@ -327,13 +321,13 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "undocumented": Rule(flag, False),
     },
     "secret": {
-        "encoding": Rule(one_of(SECRET_ENCODINGS), None),
+        "encoding": Rule(one_of(encodings.SECRET_ENCODINGS), None),
         "least_bytes": Rule(integer(1, 64), 24),
-        "key_id": Rule(compiled(compile_place), None),
+        "key_id": Rule(compiled(paths.compile_place), None),
     },
     "timestamp": {
         "where": Rule(timestamp_place),
-        "unit": Rule(one_of(UNITS), "s"),
+        "unit": Rule(one_of(dates.UNITS), "s"),
         "past_s": Rule(_tolerance, 300),
         "future_s": Rule(_tolerance, 300),
     },
@@ -361,7 +355,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "id": Rule(locations, ()),
         "kind": Rule(locations, ()),
         "occurred_at": Rule(locations, ()),
-        "dates": Rule(one_of(DATES), "rfc3339"),
+        "dates": Rule(one_of(dates.DATES), "rfc3339"),
         "zone": Rule(zone, "+00:00"),
         "order": Rule(locations, ()),
         "session": Rule(locations, ()),
@@ -381,7 +375,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "live": Rule(text, "live"),
     },
     "amounts": {
-        "unit": Rule(one_of(AMOUNT_UNITS), None),
+        "unit": Rule(one_of(reader.AMOUNT_UNITS), None),
         "payment": Rule(locations, ()),
         "payment_currency": Rule(locations, ()),
         "refund": Rule(locations, ()),
@@ -422,7 +416,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "reference": Rule(json_path, "reference"),
         "checkout_url": Rule(json_path, "checkout_url"),
         "expires_at": Rule(json_path, "expires_at"),
-        "dates": Rule(one_of(DATES), "rfc3339"),
+        "dates": Rule(one_of(dates.DATES), "rfc3339"),
         "order": Rule(json_path, "order.reference"),
         "key_lifetime_s": Rule(integer(60, 30 * 24 * 3600), 24 * 3600),
         "live_tokens": Rule(listed(token_pattern), ("live_*", "*_live_*")),

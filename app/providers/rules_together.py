@@ -9,18 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.core.toml_file import Mistake, Values
-from app.providers.encodings import FORMATS
-from app.providers.paths import EACH, Path, Where, compile_path
-from app.providers.questions import REFERENCES, credentials_named
-from app.providers.schemes import NAMED, SCHEMES, UNSIGNED
-from app.providers.template import (
-    TemplateGroup,
-    TemplateReference,
-    Token,
-    compile_template,
-    read_template,
-    references,
-)
+from app.providers import encodings, paths, questions, schemes, template
 
 # --- which locations of a profile its signature covers --------------------------------------------
 
@@ -51,17 +40,19 @@ class SignatureCoverage:
     """
 
     def __init__(self, signed: str | None, *, items: str | None, per_item: bool) -> None:
-        found = [] if signed is None else references(read_template(signed))
+        found = [] if signed is None else template.references(template.read_template(signed))
         self._everything = signed is None
         self._signed = [each for each in found if not _TOO_WEAK & set(each.filters)]
-        self._items: Path = compile_path(items, each=True) if items and not per_item else ()
+        self._items: paths.Path = (
+            paths.compile_path(items, each=True) if items and not per_item else ()
+        )
 
     def covers(self, location: str) -> bool:
         """Whether nothing at this location can be changed without the signature failing."""
         if self._everything:
             return True
         if "{" in location:
-            named = references(read_template(location))
+            named = template.references(template.read_template(location))
             return all(self._covers(each.name, each.argument) for each in named)
         kind, _, name = location.partition(":")
         return self._covers(kind, name)
@@ -74,17 +65,17 @@ class SignatureCoverage:
         if kind == "text" or (kind in _OF_BODY and self.covers_body()):
             return True
         if kind in ("json", "root"):
-            path = compile_path(name)
+            path = paths.compile_path(name)
             return self._covers_path(self._items + path if kind == "json" else path)
         if kind == "query" and any(_is_whole_query(each) for each in self._signed):
             return True
         return any(each.name == kind and each.argument == name for each in self._signed)
 
-    def _covers_path(self, path: Path) -> bool:
-        if EACH in path:
+    def _covers_path(self, path: paths.Path) -> bool:
+        if paths.EACH in path:
             return False
         for place, step in enumerate(path):
-            if isinstance(step, Where) and not self._is_signed(path):
+            if isinstance(step, paths.Where) and not self._is_signed(path):
                 # Of one object: both the member that is asked and what is then taken are signed.
                 asked = (*path[:place], step.name)
                 return self._covers_path(asked) and self._covers_path(
@@ -92,20 +83,20 @@ class SignatureCoverage:
                 )
         return self._is_signed(path)
 
-    def _is_signed(self, path: Path) -> bool:
+    def _is_signed(self, path: paths.Path) -> bool:
         for each in self._signed:
             if each.name in _PREFIXES | {"json"} and each.argument:
-                signed = compile_path(each.argument)
+                signed = paths.compile_path(each.argument)
                 if path == signed or (each.name in _PREFIXES and path[: len(signed)] == signed):
                     return True
         return False
 
 
-def _is_whole_body(reference: TemplateReference) -> bool:
+def _is_whole_body(reference: template.TemplateReference) -> bool:
     return reference.name in _WHOLE_BODY or (reference.name in _PREFIXES and not reference.argument)
 
 
-def _is_whole_query(reference: TemplateReference) -> bool:
+def _is_whole_query(reference: template.TemplateReference) -> bool:
     return reference.name in _WHOLE_QUERY or (reference.name == "query" and not reference.argument)
 
 
@@ -144,8 +135,8 @@ class Joins:
 
     def ambiguous(self, signed: str) -> str | None:
         """The first ambiguous join, as a sentence calls it; None where there is none."""
-        tokens = read_template(signed)
-        for each in references(tokens):
+        tokens = template.read_template(signed)
+        for each in template.references(tokens):
             if each.name in _JOINS_ITS_FIELDS:
                 return f"the fields of {{{each.text}}}"
         for left, right in _neighbours(tokens):
@@ -153,13 +144,13 @@ class Joins:
                 return f"{{{left.text}}} and {{{right.text}}}"
         return None
 
-    def _is_told(self, left: TemplateReference, right: TemplateReference) -> bool:
+    def _is_told(self, left: template.TemplateReference, right: template.TemplateReference) -> bool:
         """Whether the one always ends, or the other always begins, where everyone can see it."""
         if self._is_closed(left) or self._is_closed(right) or left.name == "method":
             return True
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
-    def _is_closed(self, reference: TemplateReference) -> bool:
+    def _is_closed(self, reference: template.TemplateReference) -> bool:
         """Whether its bounds are in itself: a secret, a digest, or the JSON document, of which no
         part, and nothing longer, is a document too."""
         if reference.filters:
@@ -167,7 +158,7 @@ class Joins:
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
         return reference.name == "secret" or document
 
-    def _counts(self, reference: TemplateReference) -> bool:
+    def _counts(self, reference: template.TemplateReference) -> bool:
         if reference.name in _MEMBERS and reference.argument:
             return True
         return reference.name in _WHOLE or reference.text in self._counting
@@ -178,28 +169,32 @@ def _counting(values: dict[str, Any]) -> Iterator[str]:
     for _, locations in what_counts(values):
         for location in locations:
             if "{" in location:
-                yield from (each.text for each in references(read_template(location)))
+                yield from (
+                    each.text for each in template.references(template.read_template(location))
+                )
             else:
                 yield location
 
 
-def _neighbours(tokens: tuple[Token, ...]) -> Iterator[tuple[TemplateReference, TemplateReference]]:
+def _neighbours(
+    tokens: tuple[template.Token, ...],
+) -> Iterator[tuple[template.TemplateReference, template.TemplateReference]]:
     """Every two references that may stand side by side, with no literal between them."""
-    found: list[tuple[TemplateReference, TemplateReference]] = []
+    found: list[tuple[template.TemplateReference, template.TemplateReference]] = []
     _walk(tokens, set(), found)
     yield from dict.fromkeys(found)
 
 
 def _walk(
-    tokens: tuple[Token, ...],
-    before: set[TemplateReference],
-    found: list[tuple[TemplateReference, TemplateReference]],
-) -> set[TemplateReference]:
+    tokens: tuple[template.Token, ...],
+    before: set[template.TemplateReference],
+    found: list[tuple[template.TemplateReference, template.TemplateReference]],
+) -> set[template.TemplateReference]:
     """The references that what follows may stand beside."""
     for token in tokens:
         if isinstance(token, str):
             before = set()
-        elif isinstance(token, TemplateGroup):  # it may vanish as a whole
+        elif isinstance(token, template.TemplateGroup):  # it may vanish as a whole
             before = before | _walk(token.tokens, before, found)
         else:
             found.extend((each, token) for each in sorted(before, key=lambda each: each.text))
@@ -246,7 +241,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
         yield Mistake(
             "fetch_back.dated_as_event", "needs event.occurred_at, and no fetch_back.occurred_at"
         )
-    if values["signature"]["mac"] == UNSIGNED and values["event"]["items"]:
+    if values["signature"]["mac"] == schemes.UNSIGNED and values["event"]["items"]:
         yield Mistake("event.items", "means many questions for one request that anyone can send")
     for key in ("order", "session"):
         if values["event"][key] and not rule[key] and not _asked_by(rule, key):
@@ -288,17 +283,17 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
                 return "must not hold a credential; put it into a header or the body"
             if not _CREDENTIAL.fullmatch(name):
                 return "has a credential whose name is not lower case letters, digits or _"
-        if re.fullmatch(r"[a-z_]+", name) and name not in REFERENCES:
-            return f"has an unknown reference; known are {{{'}, {'.join(REFERENCES)}}}"
+        if re.fullmatch(r"[a-z_]+", name) and name not in questions.REFERENCES:
+            return f"has an unknown reference; known are {{{'}, {'.join(questions.REFERENCES)}}}"
     return None
 
 
 def setup_is_of_this_profile(values: Values) -> Iterable[Mistake]:
     """What is told of credentials and secrets is of those that the profile has."""
     setup, rule = values["setup"], values["fetch_back"]
-    if setup["secret"] and values["signature"]["mac"] == UNSIGNED:
+    if setup["secret"] and values["signature"]["mac"] == schemes.UNSIGNED:
         yield Mistake("setup.secret", "means nothing with signature.mac none, which has no secret")
-    known = credentials_named(rule) if rule is not None else set()
+    known = questions.credentials_named(rule) if rule is not None else set()
     for name, _ in setup["credentials"]:
         if name not in known:
             has = f"asks with {', '.join(sorted(known))}" if known else "asks with none"
@@ -314,7 +309,7 @@ def handshake_is_safe(values: Values) -> Iterable[Mistake]:
         yield Mistake("handshake.equals", "is needed, or equals_secret = true, but not both")
     if rule["method"] == "GET" and not rule["equals_secret"]:
         yield Mistake("handshake.equals_secret", "must be true with method GET, which is unsigned")
-    if rule["method"] == "POST" and values["signature"]["mac"] == UNSIGNED:
+    if rule["method"] == "POST" and values["signature"]["mac"] == schemes.UNSIGNED:
         yield Mistake("handshake.method", "POST is answered to signed requests only")
     if rule["method"] == "OPTIONS" and not rule["answer"].startswith("header:"):
         yield Mistake("handshake.answer", "must be header:NAME with method OPTIONS")
@@ -336,12 +331,12 @@ def settle(values: Values) -> None:
         if signature["encoding"] is None:
             signature["encoding"] = _ENCODINGS.get(mac, "hex")
         if values["secret"]["encoding"] is None:
-            asymmetric = mac in SCHEMES and SCHEMES[mac].asymmetric
+            asymmetric = mac in schemes.SCHEMES and schemes.SCHEMES[mac].asymmetric
             values["secret"]["encoding"] = "public_key" if asymmetric else "text"
     with suppress(KeyError):
         signature, mac = values["signature"], values["signature"]["mac"]
         published = _is_public(signature) and not values["verifies_only"]
-        if signature["key"] is None and mac != UNSIGNED and not published:
+        if signature["key"] is None and mac != schemes.UNSIGNED and not published:
             signature["key"] = "merchant"
     with suppress(KeyError):
         if values["amounts"]["unit"] is None and not _priced(values):
@@ -357,7 +352,7 @@ _PUBLIC_NAMED: Final = frozenset({"named:paypal", "named:plaid", "named:rfc9421"
 
 def _is_public(signature: Values) -> bool:
     """Whether requests are verified with a key that the provider publishes."""
-    scheme = SCHEMES.get(signature["mac"])
+    scheme = schemes.SCHEMES.get(signature["mac"])
     return signature["mac"] in _PUBLIC_NAMED or (scheme is not None and scheme.asymmetric)
 
 
@@ -368,8 +363,8 @@ def _priced(values: Values) -> bool:
 def _scheme_has_its_keys(values: Values) -> Iterable[Mistake]:
     signature = values["signature"]
     mac = signature["mac"]
-    scheme = SCHEMES.get(mac)
-    if signature["options"] and not mac.startswith(NAMED):
+    scheme = schemes.SCHEMES.get(mac)
+    if signature["options"] and not mac.startswith(schemes.NAMED):
         yield Mistake("signature.options", "means something with mac named:NAME only")
     if scheme is None or mac == "basic":
         return
@@ -383,7 +378,7 @@ def _scheme_has_its_keys(values: Values) -> Iterable[Mistake]:
 
 def _unsigned_has_no_keys(values: Values) -> Iterable[Mistake]:
     signature = values["signature"]
-    if signature["mac"] in SCHEMES:
+    if signature["mac"] in schemes.SCHEMES:
         return
     for key in ("where", "signed", "signed_also", "label", "prefix", "separator"):
         if signature[key] is not None:
@@ -395,7 +390,7 @@ def _unsigned_has_no_keys(values: Values) -> Iterable[Mistake]:
 def _key_says_whose_it_is(values: Values) -> Iterable[Mistake]:
     key, account = values["signature"]["key"], values["account"]
     told = [account["where"], account["undocumented"], values["confirm"]]
-    if key is None and values["signature"]["mac"] != UNSIGNED:
+    if key is None and values["signature"]["mac"] != schemes.UNSIGNED:
         yield Mistake(
             "signature.key",
             "is missing: say merchant where the provider made this key for your account alone, "
@@ -429,10 +424,10 @@ def _format_has_its_words(values: Values) -> Iterable[Mistake]:
     signature = values["signature"]
     name = signature["format"]
     for key in ("label", "prefix", "separator"):
-        needed = key in FORMATS[name].needs
+        needed = key in encodings.FORMATS[name].needs
         if needed and signature[key] is None:
             yield Mistake(f"signature.{key}", f"is missing; format {name} needs it")
-        if not needed and signature[key] is not None and signature["mac"] in SCHEMES:
+        if not needed and signature[key] is not None and signature["mac"] in schemes.SCHEMES:
             yield Mistake(f"signature.{key}", f"means nothing with format {name}")
 
 
@@ -440,10 +435,10 @@ def _second_scheme_has_a_label(values: Values) -> Iterable[Mistake]:
     also = values["signature"]["also"]
     if also is None:
         return
-    if "label" not in FORMATS[values["signature"]["format"]].needs:
+    if "label" not in encodings.FORMATS[values["signature"]["format"]].needs:
         yield Mistake("signature.also", "needs a format with labels, or nothing tells them apart")
     for key, rule in (("signature.mac", values["signature"]), ("signature.also.mac", also)):
-        if rule["mac"] not in SCHEMES or not SCHEMES[rule["mac"]].covers:
+        if rule["mac"] not in schemes.SCHEMES or not schemes.SCHEMES[rule["mac"]].covers:
             yield Mistake(key, "must be a scheme that signs content, beside [signature.also]")
     if also["label"] == values["signature"]["label"]:
         yield Mistake("signature.also.label", "must differ from signature.label")
@@ -578,7 +573,7 @@ def _forms(values: Values) -> list[tuple[str, str]]:
 def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
     """What each form of the signed content covers, under its key."""
     signature = values["signature"]
-    named = signature["mac"].startswith(NAMED)
+    named = signature["mac"].startswith(schemes.NAMED)
     forms = _forms(values) or [("mac", "")]
     items, per_item = values["event"]["items"], signature["per_item"]
     return [
@@ -589,7 +584,7 @@ def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
 
 def _signed_names(values: Values) -> frozenset[str]:
     """The references that are in every form."""
-    names = [compile_template(form).names for _, form in _forms(values)]
+    names = [template.compile_template(form).names for _, form in _forms(values)]
     return frozenset.intersection(*names) if names else frozenset()
 
 

@@ -14,15 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from app.providers.paths import (
-    canonical,
-    compact,
-    compile_path,
-    find,
-    joined_values,
-    plain_text,
-    slices,
-)
+from app.providers import paths
 from app.providers.request import Pairs, Refusal, Request, header_values, php_urlencode, write_pairs
 
 # --- the language of templates --------------------------------------------------------------------
@@ -207,11 +199,11 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pa
     """References to a member of the JSON, or to all of it, that `write` makes a text."""
 
     def make(name: str) -> Part:
-        path = compile_path(name) if name else ()
+        path = paths.compile_path(name) if name else ()
         absent = _absent(f"{what} {name}".strip())
 
         def part(request: Request) -> bytes | Refusal:
-            value = find(request.document, path)
+            value = paths.find(request.document, path)
             text = None if value is None else write(value)
             return absent if text is None else text.encode("utf-8", "replace")
 
@@ -221,12 +213,12 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pa
 
 
 def _raw(name: str) -> Part:
-    path, absent = compile_path(name), _absent(f"member {name}")
+    path, absent = paths.compile_path(name), _absent(f"member {name}")
 
     def part(request: Request) -> bytes | Refusal:
         if request.document is None:
             return absent
-        found = slices(request.json_bytes.decode("utf-8"), path)
+        found = paths.slices(request.json_bytes.decode("utf-8"), path)
         return found[0].encode("utf-8") if found else absent
 
     return part
@@ -260,11 +252,11 @@ REFERENCES: Final[Mapping[str, Meaning]] = {
     "query": Meaning(_query, "may"),
     "form": Meaning(_form_field, "must"),
     "body_or_query": Meaning(_body_or_query, "no"),
-    "json": Meaning(_member("member", plain_text), "must"),
+    "json": Meaning(_member("member", paths.plain_text), "must"),
     "raw": Meaning(_raw, "must"),
-    "compact": Meaning(_member("JSON", compact), "may"),
-    "canonical": Meaning(_member("JSON", canonical), "may"),
-    "values": Meaning(_member("object", joined_values), "may"),
+    "compact": Meaning(_member("JSON", paths.compact), "may"),
+    "canonical": Meaning(_member("JSON", paths.canonical), "may"),
+    "values": Meaning(_member("object", paths.joined_values), "may"),
     "form_received": Meaning(_fields(list, write_pairs), "may"),
     "form_sorted": Meaning(_fields(sorted, write_pairs), "may"),
     "form_joined": Meaning(_fields(sorted, _joined), "may"),

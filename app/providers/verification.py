@@ -22,14 +22,7 @@ from app.providers.dates import UNITS, Timestamp
 from app.providers.documents import expand
 from app.providers.encodings import ENCODINGS, FORMATS, Layout
 from app.providers.keys import KeyRing, compile_keys
-from app.providers.named.contract import (
-    SIGN_THE_ADDRESS,
-    Arrived,
-    NamedVerifier,
-    Secrets,
-    Signed,
-    factory_of,
-)
+from app.providers.named import contract
 from app.providers.paths import MAX_ITEMS, Path, Place, compact, compile_path, compile_place, slices
 from app.providers.request import Headers, Refusal, Request, parse_pairs, write_pairs
 from app.providers.schemes import NAMED, UNSIGNED, Key
@@ -262,9 +255,9 @@ class Draft:
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
         return Request(headers, self.body, method=self.method, url=self.url)
 
-    def signed(self) -> Signed:
+    def signed(self) -> contract.Signed:
         """What is to be sent."""
-        return Signed(headers=self.headers, body=self.body, url=self.url)
+        return contract.Signed(headers=self.headers, body=self.body, url=self.url)
 
 
 def _with_field(pairs: bytes, name: str, value: bytes) -> bytes:
@@ -295,7 +288,9 @@ class RequestSigner:
         self._made_up = tuple(_made_up(profile, verifier))
         self._also = profile.signature.also
 
-    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+    def sign(
+        self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
+    ) -> contract.Signed:
         """Raises ConfigurationError where this profile, or this body, cannot be signed."""
         draft = Draft(body, method=method, url=url)
         for place in self._made_up:
@@ -378,11 +373,13 @@ class SourceVerifier(Protocol):
         """None where the request is genuine as of `now`. Never raises."""
         ...
 
-    def payload(self, arrived: Arrived) -> bytes:
+    def payload(self, arrived: contract.Arrived) -> bytes:
         """The document that says what happened. Raises Unreadable."""
         ...
 
-    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+    def sign(
+        self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
+    ) -> contract.Signed:
         """The request as the provider itself would send it. Raises ConfigurationError."""
         ...
 
@@ -395,7 +392,7 @@ class Declared:
         self.sign = RequestSigner(profile, verifier).sign
         self.signs_address = "url" in verifier.template.names
 
-    def payload(self, arrived: Arrived) -> bytes:
+    def payload(self, arrived: contract.Arrived) -> bytes:
         """The body itself."""
         return arrived.body
 
@@ -411,19 +408,21 @@ class Unsigned:
         """Anyone is heard; the profile's rules see to it that nobody is believed."""
         return None
 
-    def payload(self, arrived: Arrived) -> bytes:
+    def payload(self, arrived: contract.Arrived) -> bytes:
         """The body itself."""
         return arrived.body
 
-    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+    def sign(
+        self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
+    ) -> contract.Signed:
         """The body, with nothing added."""
-        return Signed(headers=[], body=body, url=url)
+        return contract.Signed(headers=[], body=body, url=url)
 
 
 class ByName:
     """A scheme that needs code."""
 
-    def __init__(self, verifier: NamedVerifier, *, signs_address: bool) -> None:
+    def __init__(self, verifier: contract.NamedVerifier, *, signs_address: bool) -> None:
         self.payload = verifier.payload
         self.sign = verifier.sign
         self._verify = verifier.verify
@@ -433,14 +432,14 @@ class ByName:
         self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
     ) -> Refusal | None:
         """What the named verifier says."""
-        return self._verify(Arrived(method, url, headers, body), now=now)
+        return self._verify(contract.Arrived(method, url, headers, body), now=now)
 
 
 _UNSIGNED: Final = Unsigned()
 
 
 def compile_verifier(
-    source: str, profile: Profile, secrets: Secrets, *, strict: bool
+    source: str, profile: Profile, secrets: contract.Secrets, *, strict: bool
 ) -> SourceVerifier:
     """The one that the profile's mac calls for. Raises ConfigurationError with every problem."""
     mac = profile.signature.mac
@@ -449,7 +448,7 @@ def compile_verifier(
     if mac.startswith(NAMED):
         _refuse_blank(source, secrets)
         name = mac.removeprefix(NAMED)
-        verifier = factory_of(name)(source, _options(profile), secrets)
+        verifier = contract.factory_of(name)(source, _options(profile), secrets)
         return ByName(verifier, signs_address=_signs_address(name, profile))
     keys = compile_keys(source, profile, secrets, strict=strict)
     return Declared(profile, Verifier(profile, keys))
@@ -462,7 +461,7 @@ _OF_THE_ADDRESS: Final = frozenset({"@authority", "@scheme", "@target-uri"})
 def _signs_address(name: str, profile: Profile) -> bool:
     required = _options(profile).get("required")
     covered = set(required) if isinstance(required, list) else set()
-    return name in SIGN_THE_ADDRESS or bool(covered & _OF_THE_ADDRESS)
+    return name in contract.SIGN_THE_ADDRESS or bool(covered & _OF_THE_ADDRESS)
 
 
 def _options(profile: Profile) -> dict[str, object]:
@@ -471,7 +470,7 @@ def _options(profile: Profile) -> dict[str, object]:
     return {name: [*value] if type(value) is tuple else value for name, value in pairs}
 
 
-def _refuse_blank(source: str, secrets: Secrets) -> None:
+def _refuse_blank(source: str, secrets: contract.Secrets) -> None:
     texts = [*secrets.listed, *secrets.named.values()]
     if not texts or not all(type(text) is str and text.strip() for text in texts):
         raise ConfigurationError([f"source {source}: has no secret, or an empty or blank one"])

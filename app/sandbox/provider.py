@@ -18,16 +18,8 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from app.core.clock import Clock
-from app.sandbox.scenarios import Copy, ScenarioStep, scenario_of
-from app.sandbox.sessions import (
-    IdempotencyKeys,
-    RefusalError,
-    Session,
-    SessionRequest,
-    open_session,
-)
+from app.sandbox import scenarios, sessions, webhook_sender
 from app.sandbox.settings import SandboxSettings
-from app.sandbox.webhook_sender import Parcel, Sleep, WebhookSender
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.money import Money, major_text, to_json
 
@@ -68,7 +60,7 @@ class OrderTruth:
     """One order: its money as first asked for, its latest session, and all that happened."""
 
     money: Money
-    session: Session
+    session: sessions.Session
     happenings: list[Happening] = field(default_factory=list)
 
     def entry(self) -> dict[str, Any]:
@@ -162,14 +154,14 @@ class TruthBook:
         self._orders: dict[str, OrderTruth] = {}
         self._texts: dict[str, str] = {}
 
-    def opened(self, session: Session) -> None:
+    def opened(self, session: sessions.Session) -> None:
         """A session is open; nothing has happened to money yet."""
         order = session.asked.order
         truth = self._orders.setdefault(order, OrderTruth(session.asked.money, session))
         truth.session = session
         self._changed(order)
 
-    def happened(self, session: Session, happening: Happening) -> None:
+    def happened(self, session: sessions.Session, happening: Happening) -> None:
         """Something happened in a session that `opened` was told of."""
         order = session.asked.order
         self._orders[order].happenings.append(happening)
@@ -190,7 +182,11 @@ class TruthBook:
 
 
 def event_body(
-    session: Session, step: ScenarioStep, *, event_id: str, copy: Copy = "true"
+    session: sessions.Session,
+    step: scenarios.ScenarioStep,
+    *,
+    event_id: str,
+    copy: scenarios.Copy = "true",
 ) -> bytes:
     """The event as it is, or (any other copy) with another amount of the same payment."""
     document = {
@@ -203,7 +199,9 @@ def event_body(
     return exact_json(document).encode()
 
 
-def _data(session: Session, step: ScenarioStep, copy: Copy) -> dict[str, Any]:
+def _data(
+    session: sessions.Session, step: scenarios.ScenarioStep, copy: scenarios.Copy
+) -> dict[str, Any]:
     asked = session.asked
     paid = session.paid_by(step) if copy == "true" else session.amount("other")
     data: dict[str, Any] = {
@@ -270,10 +268,10 @@ class ProviderAct:
 
     at: Instant
     happening: Happening | None = None
-    parcels: tuple[Parcel, ...] = ()
+    parcels: tuple[webhook_sender.Parcel, ...] = ()
 
 
-def moments_of(session: Session) -> list[ProviderAct]:
+def moments_of(session: sessions.Session) -> list[ProviderAct]:
     """Everything that will happen in the session, in the order of time.
 
     What happens at one instant happens before anything of it is sent. A step that would move
@@ -294,7 +292,7 @@ def moments_of(session: Session) -> list[ProviderAct]:
     return sorted(moments, key=lambda moment: moment.at)
 
 
-def _happening(session: Session, step: ScenarioStep) -> Happening:
+def _happening(session: sessions.Session, step: scenarios.ScenarioStep) -> Happening:
     return Happening(
         at=session.happens_at(step),
         kind=step.kind,
@@ -305,13 +303,15 @@ def _happening(session: Session, step: ScenarioStep) -> Happening:
     )
 
 
-def _parcels(session: Session, step: ScenarioStep, event_id: str) -> tuple[Parcel, ...]:
+def _parcels(
+    session: sessions.Session, step: scenarios.ScenarioStep, event_id: str
+) -> tuple[webhook_sender.Parcel, ...]:
     true = event_body(session, step, event_id=event_id)
     other = event_body(session, step, event_id=event_id, copy="other_amount")
     made = {
-        "true": Parcel(event_id=event_id, signed=true, sent=true),
-        "other_amount": Parcel(event_id=event_id, signed=other, sent=other),
-        "tampered": Parcel(event_id=event_id, signed=true, sent=other),
+        "true": webhook_sender.Parcel(event_id=event_id, signed=true, sent=true),
+        "other_amount": webhook_sender.Parcel(event_id=event_id, signed=other, sent=other),
+        "tampered": webhook_sender.Parcel(event_id=event_id, signed=true, sent=other),
     }
     return tuple(made[copy] for copy in step.copies)
 
@@ -341,9 +341,14 @@ class Provider:
     """All sessions of one run. `fault` says why nothing is played any more, if so."""
 
     def __init__(
-        self, settings: SandboxSettings, *, sender: WebhookSender, clock: Clock, sleep: Sleep
+        self,
+        settings: SandboxSettings,
+        *,
+        sender: webhook_sender.WebhookSender,
+        clock: Clock,
+        sleep: webhook_sender.Sleep,
     ) -> None:
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, sessions.Session] = {}
         self.counts = Counts()
         self.truth = TruthBook()
         self.truth_file = TruthFile(self.truth, settings.truth_path)
@@ -353,7 +358,7 @@ class Provider:
         self._sender = sender
         self._clock = clock
         self._sleep = sleep
-        self._keys = IdempotencyKeys(settings.max_sessions)
+        self._keys = sessions.IdempotencyKeys(settings.max_sessions)
         self._tasks: TaskGroup | None = None
 
     async def run(self, tasks: TaskGroup) -> None:
@@ -365,12 +370,12 @@ class Provider:
     def check(self) -> None:
         """Raises RefusalError 503 once something has gone wrong for good."""
         if self.fault is not None:
-            raise RefusalError(503, "sandbox_failed", detail=self.fault)
+            raise sessions.RefusalError(503, "sandbox_failed", detail=self.fault)
 
-    async def open(self, asked: SessionRequest, *, key: str, digest: str) -> SandboxAnswer:
+    async def open(self, asked: sessions.SessionRequest, *, key: str, digest: str) -> SandboxAnswer:
         """Open a session, or give the first answer again. Raises RefusalError (409, 422, 503)."""
         self.check()
-        scenario = scenario_of(asked.phone)
+        scenario = scenarios.scenario_of(asked.phone)
         with self._keys.admit(key, digest) as entry:
             if entry.answer is not None:
                 return SandboxAnswer(body=entry.answer, replayed=True)
@@ -381,17 +386,17 @@ class Provider:
             entry.answer = self._answer(self._begin(asked, key))
             return SandboxAnswer(body=entry.answer, dropped=scenario.drops_answer)
 
-    def _trouble(self) -> RefusalError:
-        return RefusalError(
+    def _trouble(self) -> sessions.RefusalError:
+        return sessions.RefusalError(
             503,
             "temporarily_unavailable",
             detail="The service is in trouble; repeat the request with the same key.",
             headers={"Retry-After": str(self._settings.retry_after_s)},
         )
 
-    def _begin(self, asked: SessionRequest, key: str) -> Session:
+    def _begin(self, asked: sessions.SessionRequest, key: str) -> sessions.Session:
         assert self._tasks is not None, "the application's lifespan has not begun"
-        session = open_session(
+        session = sessions.open_session(
             asked,
             key=key,
             seed=self._settings.seed,
@@ -406,7 +411,7 @@ class Provider:
         self._tasks.start_soon(self._play, session, moments)
         return session
 
-    def _answer(self, session: Session) -> bytes:
+    def _answer(self, session: sessions.Session) -> bytes:
         return exact_json(
             {
                 "reference": session.reference,
@@ -416,7 +421,7 @@ class Provider:
             }
         ).encode()
 
-    async def _play(self, session: Session, moments: list[ProviderAct]) -> None:
+    async def _play(self, session: sessions.Session, moments: list[ProviderAct]) -> None:
         try:
             for moment in moments:
                 await self._sleep_until(moment.at)
@@ -428,7 +433,7 @@ class Provider:
             # A dead task group would leave the server answering 201 and playing nothing.
             self._fail(f"A session could not be played: {error!r}")
 
-    async def _send(self, parcel: Parcel) -> None:
+    async def _send(self, parcel: webhook_sender.Parcel) -> None:
         self.counts.pending -= 1
         self.counts.undelivered += 1
         if await self._sender.deliver_once(parcel):
@@ -437,7 +442,7 @@ class Provider:
         assert self._tasks is not None
         self._tasks.start_soon(self._repeat, parcel)
 
-    async def _repeat(self, parcel: Parcel) -> None:
+    async def _repeat(self, parcel: webhook_sender.Parcel) -> None:
         try:
             await self._sender.deliver_again(parcel)
         except Exception as error:

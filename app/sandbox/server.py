@@ -30,21 +30,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.core.clock import Clock, SystemClock
 from app.core.errors import PortTaken
+from app.sandbox import sessions, webhook_sender
 from app.sandbox.provider import Provider
-from app.sandbox.sessions import (
-    RefusalError,
-    Session,
-    SessionRequest,
-    answer_fault,
-    answer_http_error,
-    answer_refusal,
-    check_key,
-    check_request,
-    digest_of,
-    read_json,
-)
 from app.sandbox.settings import DEFAULT_PORT, SandboxSettings, is_live_token
-from app.sandbox.webhook_sender import Sleep, WebhookSender, WebhookSigner, webhook_client
 from reconcile.instants import format_instant
 
 HEADERS: Final = {
@@ -67,7 +55,7 @@ _PAGE = """<!doctype html>
 """
 
 
-def checkout_page(session: Session) -> str:
+def checkout_page(session: sessions.Session) -> str:
     """The page of one session. It never shows the phone number."""
     asked, scenario = session.asked, session.scenario
     texts = {
@@ -123,9 +111,9 @@ GRACEFUL_SHUTDOWN_S: Final = 2
 def build_sandbox(
     settings: SandboxSettings,
     *,
-    signer: WebhookSigner,
+    signer: webhook_sender.WebhookSigner,
     clock: Clock | None = None,
-    sleep: Sleep = anyio.sleep,
+    sleep: webhook_sender.Sleep = anyio.sleep,
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> Starlette:
     """The application; scenarios are played while its lifespan lasts.
@@ -133,16 +121,18 @@ def build_sandbox(
     `clock` and `sleep` must agree; `transport` takes the deliveries instead of the network.
     """
     clock = clock or SystemClock()
-    client = webhook_client(settings, transport)
-    sender = WebhookSender(settings, client=client, signer=signer, clock=clock, sleep=sleep)
+    client = webhook_sender.webhook_client(settings, transport)
+    sender = webhook_sender.WebhookSender(
+        settings, client=client, signer=signer, clock=clock, sleep=sleep
+    )
     provider = Provider(settings, sender=sender, clock=clock, sleep=sleep)
     endpoints = _Endpoints(settings, provider)
     return Starlette(
         routes=endpoints.routes(),
         exception_handlers={
-            RefusalError: answer_refusal,
-            HTTPException: answer_http_error,
-            Exception: answer_fault,
+            sessions.RefusalError: sessions.answer_refusal,
+            HTTPException: sessions.answer_http_error,
+            Exception: sessions.answer_fault,
         },
         lifespan=_lifespan(provider, client),
     )
@@ -224,11 +214,13 @@ class _Endpoints:
 
     async def open_session(self, request: Request) -> Response:
         self._check_token(request.headers.get("authorization", ""))  # (1)
-        key = check_key(request.headers.get("idempotency-key"))  # (2)
+        key = sessions.check_key(request.headers.get("idempotency-key"))  # (2)
         _check_media_type(request)  # (3)
         document = _document(await _body(request))  # (4) (5)
         asked = _asked(document)  # (6)
-        answer = await self._provider.open(asked, key=key, digest=digest_of(document))  # (7) (8)
+        answer = await self._provider.open(
+            asked, key=key, digest=sessions.digest_of(document)
+        )  # (7) (8)
         if answer.dropped:
             return DroppedConnection()
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
@@ -238,12 +230,12 @@ class _Endpoints:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() == "bearer" and is_live_token(token):
-            raise RefusalError(
+            raise sessions.RefusalError(
                 403, "live_token", detail="This is a sandbox; a live token opens nothing here."
             )
         given = token.encode("latin-1", "replace")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given, self._token):
-            raise RefusalError(
+            raise sessions.RefusalError(
                 401,
                 "unauthenticated",
                 detail="Send Authorization: Bearer and the sandbox's token.",
@@ -253,7 +245,7 @@ class _Endpoints:
     async def checkout(self, request: Request) -> Response:
         session = self._provider.sessions.get(request.path_params["reference"])
         if session is None:
-            raise RefusalError(404, "session_unknown", detail="There is no such session.")
+            raise sessions.RefusalError(404, "session_unknown", detail="There is no such session.")
         return HTMLResponse(checkout_page(session), headers=HEADERS)
 
     async def truth(self, _: Request) -> Response:
@@ -279,7 +271,7 @@ class _Endpoints:
 def _check_media_type(request: Request) -> None:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" or "content-encoding" in request.headers:
-        raise RefusalError(
+        raise sessions.RefusalError(
             415, "unsupported_media_type", detail="Send plain, uncompressed application/json."
         )
 
@@ -291,20 +283,20 @@ async def _body(request: Request) -> bytes:
         body += chunk
         if len(body) > MAX_BODY_BYTES:
             detail = f"Send at most {MAX_BODY_BYTES} bytes."
-            raise RefusalError(413, "body_too_large", detail=detail)
+            raise sessions.RefusalError(413, "body_too_large", detail=detail)
     return bytes(body)
 
 
 def _document(body: bytes) -> object:
     try:
-        return read_json(body)
+        return sessions.read_json(body)
     except ValueError as error:
-        raise RefusalError(400, "not_json", detail=str(error)) from None
+        raise sessions.RefusalError(400, "not_json", detail=str(error)) from None
 
 
-def _asked(document: object) -> SessionRequest:
-    found = check_request(document)
-    if isinstance(found, SessionRequest):
+def _asked(document: object) -> sessions.SessionRequest:
+    found = sessions.check_request(document)
+    if isinstance(found, sessions.SessionRequest):
         return found
     detail = "The request has fields that are not right; each is listed."
-    raise RefusalError(422, "invalid_fields", detail=detail, problems=found)
+    raise sessions.RefusalError(422, "invalid_fields", detail=detail, problems=found)

@@ -56,8 +56,12 @@ class Heard:
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
     """The event ids, each once, in the order given."""
-    if len(heard) == 1:
+    count = len(heard)
+    if count == 1:
         return (heard[0].event.event_id,)
+    if count == 2:
+        first, second = heard[0].event.event_id, heard[1].event.event_id
+        return (first,) if first == second else (first, second)
     return tuple(dict.fromkeys([each.event.event_id for each in heard]))
 
 

@@ -17,136 +17,16 @@ from reconcile.ledger.ledger import (
     Facts,
     FactValue,
     Finding,
-    FindingCode,
     Ledger,
     Outcome,
     Reason,
 )
 from reconcile.ledger.plain import plain_headline
+from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, REASONS, FindingCode
 from reconcile.money import Money, to_json
 
-# --- the words for every reason code, finding and outcome -----------------------------------------
+# --- sentences ------------------------------------------------------------------------------------
 
-
-REASON_SENTENCES: Final[dict[str, str]] = {
-    # attempts
-    "event_says_succeeded": "The provider says it succeeded",
-    "event_says_authorized": "The provider says the money is reserved and not yet taken",
-    "event_says_declined": "The provider says it was declined{reason}",
-    "event_says_canceled": "The provider says it was canceled{reason}",
-    "event_says_expired": "The provider says it expired{reason}",
-    "event_says_timed_out": "The provider says it timed out{reason}",
-    "session_refused": "The provider refused to open the session{reason}",
-    "waiting_for_final_event": "No final event yet; one is awaited until {deadline_at}",
-    "awaiting_confirmation": "An event came that does not count by itself; its provider has "
-    "not confirmed it",
-    "no_final_event_by_deadline": "No final event had come by {deadline_at}",
-    # orders where money moved
-    "paid_in_full": "Paid in full: {captured} captured of {expected} due",
-    "paid_amount_unconfirmed": "Paid: {captured} captured; nobody has said what the order costs, "
-    "so it cannot be called paid in full",
-    "paid_several_times": "Paid more than once: {captured} captured of {expected} due",
-    "overpayment_returned": "Paid in full: {captured} captured, and what came beyond the "
-    "{expected} due has been given back",
-    "overpayment_returned_in_part": "Paid more than once: {captured} captured of {expected} due, "
-    "and {refunded} of it given back so far",
-    "paid_with_surplus": "Paid, and more than is due: {captured} captured of {expected} due; "
-    "{surplus} is owed back",
-    "paid_with_surplus_returned_in_part": "Paid, and more than is due: {captured} captured of "
-    "{expected} due, and some of it given back; {surplus} is still owed back",
-    "refunded_in_full": "Refunded: all of the {captured} captured has been given back",
-    "refunded_in_part": "Refunded in part: {refunded} of the {captured} captured has been given "
-    "back",
-    "charged_back": "Charged back: all of the {captured} captured has gone back, {lost} of it in "
-    "disputes that were lost",
-    "charged_back_in_part": "Charged back: {lost} of the {captured} captured was lost in a dispute",
-    "dispute_open": "Disputed: the customer disputes the payment, and the dispute is open; "
-    "captured: {captured}",
-    "dispute_without_payment": "Unresolved: a dispute came and went, and no payment is known",
-    "amount_off_by_factor": "Unresolved: {captured} captured on {attempt} for {expected} due: an "
-    "amount in minor units was taken for major units",
-    "returned_in_other_currency": "Unresolved: {returned} went back on {attempt}, which is not the "
-    "currency that came",
-    "canceled_after_capture": "Unresolved: {attempt} was captured, and then said to be canceled",
-    "returned_more_than_captured": "Unresolved: more went back on a payment than came on it, and "
-    "without that {expected} would be paid",
-    "amount_differs": "Unresolved: {captured} captured, but {expected} is due",
-    "currency_differs": "Unresolved: the money that moved ({moved}) is not all in the currency "
-    "of the order",
-    "amounts_conflict": "Unresolved: events state different amounts for one movement of {attempt}",
-    "amount_not_stated": "Unresolved: money moved on {attempt}, and no event says how much",
-    "bodies_disagree": "Unresolved: one event id came with {bodies} bodies that disagree in kind, "
-    "money or reference",
-    "reference_shared": "Unresolved: {reference} is claimed for this order and for another",
-    "order_amounts_conflict": "Unresolved: events disagree on what the order costs",
-    "refund_before_payment": "Unresolved: {refunded} was given back, and no payment is known",
-    # paid orders that are not to be fulfilled
-    "canceled_by_shop": "the shop canceled the order",
-    "price_unknown": "what the order costs is not known",
-    "price_of_nothing": "that the order costs nothing only the shop itself can say",
-    "price_not_of_shop": "the shop itself has not said what the order costs; tell us the order, or "
-    "start its payments through us",
-    "held_back": "held back since {held_at} ({hold}); a person must release it",
-    "money_may_go_back": "money may be on its way back, and what is left would not pay for the "
-    "order",
-    # orders where none did
-    "money_reserved": "Authorized: the money is reserved and not yet taken",
-    "still_open": "Pending: no final event yet; one is awaited until {deadline_at}",
-    "confirmation_awaited": "Pending: an event came that does not count by itself, and its "
-    "provider has not confirmed it yet",
-    "last_word_event_says_declined": "Failed: the last attempt, {attempt}, was declined{reason}",
-    "last_word_event_says_canceled": "Canceled: the last attempt, {attempt}, was canceled{reason}",
-    "last_word_event_says_expired": "Expired: the last attempt, {attempt}, expired{reason}",
-    "last_word_event_says_timed_out": "Timed out: the provider gave up on {attempt}{reason}",
-    "last_word_no_final_event_by_deadline": "Timed out: no final event for {attempt} had come by "
-    "{deadline_at}",
-    "last_word_session_refused": "Failed: the provider refused to open a session{reason}",
-    "canceled_by_merchant": "Canceled by the shop at {canceled_at}; no payment was attempted",
-    "nothing_attempted": "Not attempted: the order is known, and no payment was started",
-    "nothing_known": "Not attempted: nobody has told us anything of this order",
-}
-
-FINDING_SENTENCES: Final[dict[FindingCode, str]] = {
-    "redelivered": "The same event was delivered {deliveries} times; it counts once",
-    "semantic_duplicate": "{events} events state one movement of {attempt}; they count as one",
-    "out_of_order": "Events of {attempt} arrived in another order than they occurred",
-    "delivered_late": "The event took {delay_us} to reach us",
-    "recovered_on_later_attempt": "Paid by {attempt} after {failed} failed earlier",
-    "success_after_deadline": "The success of {attempt}, dated {occurred_at} and known to us at "
-    "{received_at}, came after the attempt had been given up",
-    "contradictory_claims": "{attempt} is said to be {claims}, which exclude each other",
-    "unrecognized_event": "The kind {kind} means nothing to the profile; the event is kept",
-    "dispute_won": "The dispute over {attempt} was won",
-    "price_changed": "The shop changed the price from {before} to {after}{author}",
-    "dispute_open": "A dispute over {attempt} is open: {disputed} is not ours to count on",
-    "dispute_lost": "A dispute over {attempt} was lost: {lost} went back to the customer",
-    "refund_pending": "A refund of {attempt} is under way: {pending}",
-    "refund_failed": "A refund of {attempt} failed: the money did not go back",
-    "dated_in_future": "The event is dated {occurred_at}, after its arrival at {received_at}",
-    "order_unknown": "The shop has told us nothing of this order",
-    "session_unknown": "A session was asked for and no answer came; whether it exists is not known",
-    "refund_without_payment": "Money was given back, and no payment is known",
-    "paid_but_not_fulfilled": "Fulfillable since {fulfillable_at}, and the shop has not said that "
-    "it was fulfilled",
-    "same_id_different_body": "One event id came with {bodies} different bodies; all are kept",
-    "conflicting_amounts": "Events state different amounts for one movement of {attempt}",
-    "paid_twice": "Paid {times} times over; {owed} is owed back to the customer",
-    "amount_mismatch": "The captured money ({captured}) is not what the order costs ({expected})",
-    "amount_off_by_minor_unit": "{captured} against {expected}: an amount in major units was "
-    "taken for minor units, or the other way round",
-    "currency_mismatch": "The captured money ({captured}) is not in the order's currency "
-    "({expected})",
-    "refund_exceeds_capture": "{refunded} was given back, and only {captured} had been captured",
-    "fulfilled_but_not_paid": "The shop fulfilled the order at {fulfilled_at}, and it is {outcome}",
-    "paid_after_cancel": "Money moved at {occurred_at}, after the shop had canceled at "
-    "{canceled_at}",
-    "overpaid": "{surplus} is held beyond the {expected} due; it is owed back to the customer",
-    "other_currency_received": "{received} was received, which is not in the order's currency; it "
-    "is owed back to the customer",
-    "unread_money_event": "The kind {kind} speaks of money going back, and the profile does not "
-    "say what it means: what it may take is not counted until the profile does",
-    "held_back": "Held back since {held_at} ({hold}): not to be fulfilled until it is released",
-}
 
 UNFILLED: Final = "(missing)"
 """Stands where a sentence asks for a fact that its reason does not give: a fault of ours."""
@@ -170,12 +50,13 @@ WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
 
 def reason_sentence(code: str, facts: Facts) -> str:
     """The sentence of a reason, without its cites and its full stop."""
-    return filled(REASON_SENTENCES[code], facts)
+    known = REASONS.get(code)
+    return filled(ATTEMPT_REASONS[code] if known is None else known.sentence, facts)
 
 
 def finding_sentence(code: FindingCode, facts: Facts) -> str:
     """The sentence of a finding, without its cites and its full stop."""
-    return filled(FINDING_SENTENCES[code], facts)
+    return filled(FINDINGS[code].sentence, facts)
 
 
 _MAY_BE_MISSING: Final = {"reason": " ({})", "author": ", as {} told us"}

@@ -25,10 +25,11 @@ from reconcile.ledger.findings_money import (
     semantic_duplicate,
     unread_money_event,
 )
-from reconcile.ledger.ledger import FINDING_CODES, Attempt, Facts, Finding, new_finding
+from reconcile.ledger.ledger import Attempt, Facts, Finding, new_finding
 from reconcile.ledger.movements import Payment
 from reconcile.ledger.outcome import Judgement, standing
 from reconcile.ledger.records import STILL_ASKING
+from reconcile.ledger.vocabulary import FINDING_CODES
 
 # --- observations on what the provider said -------------------------------------------------------
 
@@ -329,7 +330,7 @@ _PLACES: Final = {code: place for place, code in enumerate(FINDING_CODES)}
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     """The provider speaks of an order that nobody on the merchant's side has spoken of."""
     filed = case.filed
-    if not case.heard or filed.placed is not None or filed.records():
+    if not case.heard or (filed is not NOTHING_FILED and filed.records()):
         return []
     return [new_finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
 
@@ -482,7 +483,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     unread_money_event,
 )
 """What can be found without the merchant's records. A new finding is one function here or below,
-its code in `ledger`, its words in `reasons`."""
+and its row in `vocabulary`."""
 
 CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     session_unknown,

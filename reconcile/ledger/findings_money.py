@@ -10,9 +10,10 @@ from typing import Final
 from reconcile.ledger.correlate import Case, cites_of
 from reconcile.ledger.doubt import is_off_by_factor
 from reconcile.ledger.fulfilling import is_unread
-from reconcile.ledger.ledger import Facts, FactValue, Finding, FindingCode, Movement, new_finding
+from reconcile.ledger.ledger import Facts, FactValue, Finding, Movement, new_finding
 from reconcile.ledger.movements import Dispute, DisputeWord, Payment, amount_of, by_movement
 from reconcile.ledger.outcome import Judgement, paid_several_times
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money
 
 # --- of movements --------------------------------------------------------------------------------

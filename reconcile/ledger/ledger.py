@@ -1,7 +1,7 @@
 """What a fold concludes: one order's ledger and its parts. Values only; no sentence is kept.
 
 Leaves out: wording. Reasons and findings carry a code, what they rest on and facts;
-`reasons` and `explain` turn those into sentences, the same everywhere.
+`vocabulary`, `explain` and `plain` turn those into sentences, the same everywhere.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final, Literal, get_args
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence, Case, Heard, cites_of
 from reconcile.ledger.records import Record
+from reconcile.ledger.vocabulary import FINDINGS, FindingCode, Severity
 from reconcile.money import Money
 from reconcile.values import frozen, maker
 
@@ -42,53 +43,6 @@ OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
 """What moves money: in, and the three ways back."""
 
-Severity = Literal["info", "warning", "error"]
-
-FindingCode = Literal[
-    "redelivered",
-    "semantic_duplicate",
-    "out_of_order",
-    "delivered_late",
-    "recovered_on_later_attempt",
-    "dispute_won",
-    "success_after_deadline",
-    "contradictory_claims",
-    "unrecognized_event",
-    "dated_in_future",
-    "order_unknown",
-    "session_unknown",
-    "refund_without_payment",
-    "paid_but_not_fulfilled",
-    "price_changed",
-    "dispute_open",
-    "dispute_lost",
-    "refund_pending",
-    "refund_failed",
-    "same_id_different_body",
-    "conflicting_amounts",
-    "paid_twice",
-    "amount_mismatch",
-    "amount_off_by_minor_unit",
-    "currency_mismatch",
-    "refund_exceeds_capture",
-    "fulfilled_but_not_paid",
-    "paid_after_cancel",
-    "overpaid",
-    "other_currency_received",
-    "unread_money_event",
-    "held_back",
-]
-
-FINDING_CODES: Final[tuple[FindingCode, ...]] = get_args(FindingCode)
-
-_LAST_INFO: Final = FINDING_CODES.index("dispute_won")
-_LAST_WARNING: Final = FINDING_CODES.index("refund_failed")
-
-SEVERITY: Final[dict[FindingCode, Severity]] = {
-    code: "info" if place <= _LAST_INFO else "warning" if place <= _LAST_WARNING else "error"
-    for place, code in enumerate(FINDING_CODES)
-}
-
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]
 """Named values of one reason or finding. A name that ends in `_at` holds an Instant, one that
@@ -115,7 +69,7 @@ class Finding:
     @property
     def severity(self) -> Severity:
         """How much it matters: `info`, `warning` or `error`."""
-        return SEVERITY[self.code]
+        return FINDINGS[self.code].severity
 
 
 @frozen

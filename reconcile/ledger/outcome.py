@@ -69,6 +69,7 @@ class Judgement:
               there is none, or no one
     held      in that currency: what came, less what went back and what open disputes hold
     counted   the same without the payments in doubt: what the price is compared with
+    surplus   what is counted beyond the price; 0 where there is no price, or less
     withheld  see `fulfilling.withheld`; set once the order is judged
     ship_by   when it becomes a finding that the shop has not fulfilled it; set by `fold`, too
     plain     whether there is nothing but captures
@@ -85,6 +86,7 @@ class Judgement:
     currency: str | None = None
     held: int = 0
     counted: int = 0
+    surplus: int = 0
     outcome: Outcome = "not_attempted"
     reasons: tuple[Reason, ...] = ()
     withheld: tuple[Reason, ...] = ()
@@ -97,12 +99,6 @@ class Judgement:
         if not self.doubts:
             return self.payments
         return [each for each in self.payments if id(each.attempt) not in self.doubts]
-
-    @property
-    def surplus(self) -> int:
-        """What is counted beyond the price; 0 where there is no price, or less."""
-        price = self.expected.money
-        return 0 if price is None else max(0, self.counted - price.minor)
 
 
 def decide(case: Case) -> Judgement:
@@ -206,8 +202,9 @@ def standing(payment: Payment, currency: str) -> Standing:
 
 
 def _weigh(judgement: Judgement) -> None:
-    """Set what is held, and what of it counts. A payment in doubt counts for nothing; what went
-    back of it beyond its smallest stated capture is taken off all the same."""
+    """Set what is held, what of it counts, and what of that is beyond the price. A payment in doubt
+    counts for nothing; what went back of it beyond its smallest stated capture is taken off all the
+    same."""
     currency = judgement.currency
     if currency is None:
         return
@@ -219,6 +216,9 @@ def _weigh(judgement: Judgement) -> None:
         elif payment.returns or payment.disputes:
             gone = at_most_returned(payment, currency)
             judgement.counted -= max(0, gone - _smallest(payment, currency))
+    price = judgement.expected.money
+    if price is not None and judgement.counted > price.minor:
+        judgement.surplus = judgement.counted - price.minor
 
 
 def _smallest(payment: Payment, currency: str) -> int:
@@ -309,15 +309,15 @@ def _disputes_of_the_unknown(judgement: Judgement) -> bool:
 
 
 def _counting(judgement: Judgement) -> bool:
-    return any(
-        m.money is not None and m.money.currency == judgement.currency
-        for payment in judgement.sure()
-        for m in payment.captures
-    )
+    for payment in judgement.sure():
+        for capture in payment.captures:
+            if capture.money is not None and capture.money.currency == judgement.currency:
+                return True
+    return False
 
 
 def _paid_code(judgement: Judgement) -> str:
-    returned = any(b.returned for b in judgement.balances)
+    returned = not judgement.plain and any(b.returned for b in judgement.balances)
     if not judgement.surplus:
         return "overpayment_returned" if returned else "paid_in_full"
     if paid_several_times(judgement):
@@ -472,8 +472,9 @@ def _money_reason(judgement: Judgement, code: str, *, extra: tuple[str, ...] = (
     if expected.money is not None and judgement.surplus:
         surplus = new_money(minor=judgement.surplus, currency=expected.money.currency)
         facts.append(("surplus", surplus))
-    cites = _union(*[m.cites for m in judgement.movements], extra, expected.cites)
-    return new_reason(code=code, cites=cites, facts=tuple(facts))
+    cites = [cite for movement in judgement.movements for cite in movement.cites]
+    cites += (*extra, *expected.cites)
+    return new_reason(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
 
 
 def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from reconcile.instants import Instant
 from reconcile.ledger.explain import attempt_sentence, finding_text, headline
-from reconcile.ledger.ledger import FINDING_CODES, Attempt, Ledger, Outcome
+from reconcile.ledger.ledger import Attempt, Ledger, Outcome
+from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.values import frozen, maker
 
 

@@ -12,7 +12,8 @@ from typing import Final, Literal, get_args
 
 from reconcile.canonical import fingerprint
 from reconcile.instants import EARLIEST, Instant
-from reconcile.ledger.ledger import Facts, FindingCode
+from reconcile.ledger.ledger import Facts
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.breaks import Break, BreakCause
 from reconcile.matching.control import Bucket
 from reconcile.matching.funds import Funds

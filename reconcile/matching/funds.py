@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from reconcile.instants import Instant
-from reconcile.ledger.ledger import EntryKind, FindingCode
+from reconcile.ledger.ledger import EntryKind
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.ledger_lines import Doubted, LedgerLine
 from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
 from reconcile.money import MAX_MINOR, Money

@@ -13,9 +13,10 @@ from typing import Any
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence, Case
 from reconcile.ledger.fold import closed_at
-from reconcile.ledger.ledger import EntryKind, FindingCode, Ledger, Movement, Outcome
+from reconcile.ledger.ledger import EntryKind, Ledger, Movement, Outcome
 from reconcile.ledger.movements import Payment, movement_date
 from reconcile.ledger.outcome import Judgement, decide, standing
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import match_key
 from reconcile.money import Money
 from reconcile.values import frozen

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from reconcile.instants import DAY, Instant
-from reconcile.ledger.ledger import FindingCode
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import (
     BookKind,
     BookLine,

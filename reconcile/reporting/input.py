@@ -1,7 +1,9 @@
-"""What a report is made from, one order or break at a time.
+"""What a report is made from, one order or break at a time; and where the money of each statement
+line is, which a journal needs, too.
 
-Leaves out: where it comes from. Whoever gathers it gives every order, line and break once, in any
-order; nothing here is kept.
+Leaves out: where it comes from, and matching (`matching.bank`). Whoever gathers it gives every
+order, line and break once, in any order; nothing here is kept. A line's money is on its way from
+the statement's date on, where the bank is there to say when it came.
 """
 
 from __future__ import annotations
@@ -12,12 +14,16 @@ from typing import Final
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
+from reconcile.matching.bank import BankLeg, Link
 from reconcile.matching.books import StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import Break
+from reconcile.matching.control import Bucket
 from reconcile.matching.exchange import exchanges, exchanges_back
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.settling import balance_of
+from reconcile.money import Money
+from reconcile.reporting.report import Flow
 from reconcile.values import frozen
 
 
@@ -247,3 +253,54 @@ def signed(line: StatementLine) -> tuple[int, int, int]:
         return 0, cost, -cost
     gross = balance_of(line)
     return gross, line.fee, line.net if gross == line.gross else gross - line.fee
+
+
+# --- where the money of each statement line is ----------------------------------------------------
+
+_UNBOOKED: Final[frozenset[Bucket]] = frozenset({"bank_line_unknown", "awaiting_statement"})
+"""Bank lines of a provider of which no payout is known."""
+
+Key = tuple[str, str | None, str]
+"""(source, payout, currency)"""
+
+
+class BankView:
+    """A leg, by the payouts that statement lines name."""
+
+    def __init__(self, leg: BankLeg) -> None:
+        self.links = leg.links
+        self._flows: dict[Key, Flow] = {}
+        self._covered: set[Key] = set()
+        for link in leg.links:
+            flow: Flow = "in_bank" if link.expected is None else "exchanged"
+            for each in link.payouts:
+                self._flows[each.source, each.reference, each.currency] = flow
+                self._covered.add((each.source, each.reference, each.currency))
+        for alone in leg.alone:
+            if alone.payout is not None and alone.bucket != "not_covered":
+                payout = alone.payout
+                self._covered.add((payout.source, payout.reference, payout.currency))
+        self.unbooked = tuple(
+            [e.line for e in leg.alone if e.line is not None and e.bucket in _UNBOOKED]
+        )
+
+    def flow_of(self, line: StatementLine) -> Flow:
+        """Where the net of a statement line is."""
+        if line.payout is None:
+            return "no_payout"
+        return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
+
+    def on_its_way(self, line: StatementLine) -> bool:
+        """Whether the bank is there to say when the line's money came."""
+        return (line.source, line.payout, line.currency) in self._covered
+
+    def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
+        """By how much the bank has less than was paid out, of each transfer of the period."""
+        for link in self.links:
+            if link.expected is None and link.missing.minor and start <= link.at < end:
+                yield link.missing
+
+
+def dated(link: Link) -> Instant:
+    """When the whole of a transfer had been booked."""
+    return max([each.booked_at for each in link.lines])

@@ -41,8 +41,15 @@ from reconcile.matching.ledger_lines import Taken
 from reconcile.matching.rules import ExpectedRate
 from reconcile.matching.settling import balance_of
 from reconcile.money import Money
-from reconcile.reporting.bank import BankView, dated
-from reconcile.reporting.input import OrderSeen, Settled, settled, settled_abroad, taken_abroad
+from reconcile.reporting.input import (
+    BankView,
+    OrderSeen,
+    Settled,
+    dated,
+    settled,
+    settled_abroad,
+    taken_abroad,
+)
 from reconcile.values import frozen
 
 Role = Literal[

@@ -1,6 +1,6 @@
 """Adds up orders: flow, control totals, outcomes, findings and outcomes over time.
 
-Leaves out: which order is of the period; `report_tally` asks `standing` once for each.
+Leaves out: which order is of the period; `tally` asks `standing` once for each.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections import Counter
 from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, SEVERITY, FindingCode, Outcome
+from reconcile.ledger.ledger import OUTCOMES, Outcome
+from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS, FindingCode
 from reconcile.matching.ledger_lines import LedgerLine
 from reconcile.periods import Calendar
 from reconcile.reporting.report import (
@@ -172,7 +173,7 @@ class OutcomeSums:
     def findings(self) -> tuple[FindingRow, ...]:
         """In the order of the vocabulary: the harmless first."""
         return tuple(
-            FindingRow(finding=code, severity=SEVERITY[code], orders=self._findings[code])
+            FindingRow(finding=code, severity=FINDINGS[code].severity, orders=self._findings[code])
             for code in FINDING_CODES
             if code in self._findings
         )

@@ -18,8 +18,7 @@ from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.reporting.bank import BankView
-from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen, Settled, settled
+from reconcile.reporting.input import BankView, BreakSeen, ChangeSeen, OrderSeen, Settled, settled
 from reconcile.reporting.orders import (
     NO_CURRENCY,
     ControlSums,
@@ -50,8 +49,8 @@ from reconcile.reporting.report import (
     Scope,
     Tie,
     Unlisted,
+    ties,
 )
-from reconcile.reporting.ties import ties
 
 # --- lists that end at a bound, and breaks and changes of outcome, which are counted and listed ---
 

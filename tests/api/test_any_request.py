@@ -55,7 +55,7 @@ async def _served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             raise NotFoundError(order)
         file.write_bytes(b"PK")  # noqa: ASYNC240
 
-    monkeypatch.setattr("app.bootstrap_bundles.building_bundles", lambda settings: bundle)
+    monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: bundle)
     async with shop(folder, opened(), **settings) as (driver, _):
         await keep_books(driver, folder, monkeypatch)
         program = await issue_token(driver.context, name="any", scopes=TOKEN_SCOPES)

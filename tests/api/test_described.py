@@ -14,17 +14,18 @@ import httpx2
 import pytest
 from openapi_spec_validator import validate
 
-from app import bootstrap_reports
+from app import bootstrap_elsewhere
 from app.access.operators import Proven
 from app.access.tokens import TOKEN_SCOPES, issue_token
+from app.api import finance_routes, report_routes
 from app.api.openapi import API_DOCUMENT, api_document
 from app.api.report_routes import Makes
 from app.config.settings import Settings
 from app.core.problems import TYPE, problem_body
 from app.finance import closed_periods
+from app.finance.close_period import VerifiedPeriods
 from app.finance.match_rules import rules_document, save_rules
 from app.finance.period_store import Closed
-from app.finance.verify_periods import VerifiedPeriods
 from app.orders.notify_shop import notification_body
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
@@ -315,7 +316,7 @@ async def _misspelled(asking: _Asking) -> None:
 
 def _making(driver: Driver) -> Callable[[Settings], Makes]:
     """As ever, but here what would see the machine's clock, or that no month was closed."""
-    makes = bootstrap_reports.making_reports
+    makes = bootstrap_elsewhere.making_reports
 
     async def verification(period: str | None) -> list[dict[str, Any]]:
         found = VerifiedPeriods(period="2026-10", step="chain", passed=True, sentence="It is.")
@@ -324,7 +325,7 @@ def _making(driver: Driver) -> Callable[[Settings], Makes]:
     def making(settings: Settings) -> Makes:
         return replace(
             makes(settings),
-            preview=lambda rules: bootstrap_reports.preview(driver.context, settings, rules),
+            preview=lambda rules: bootstrap_elsewhere.preview(driver.context, settings, rules),
             verification=verification,
         )
 
@@ -339,18 +340,19 @@ async def test_every_operation_answers_as_described(
     async def print_of(connection: Any, period: str, form: str) -> bytes | None:
         return b'{"period": "2026-10"}' if period == "2026-10" else None
 
-    async def all_closed(connection: Any) -> list[Closed]:
+    async def all_closed(context: Any) -> list[Closed]:
         return [Closed(period="2026-10", as_of=T, closed_at=T, by="ann", digest="sha256:0")]
 
     async def bundle(order: str, file: Path, **words: Any) -> None:
         file.write_bytes(b"PK")  # noqa: ASYNC240
 
-    monkeypatch.setattr("app.bootstrap_bundles.building_bundles", lambda settings: bundle)
+    monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: bundle)
     monkeypatch.setattr(closed_periods, "print_of", print_of)
-    monkeypatch.setattr(closed_periods, "closed_periods", all_closed)
+    for routes in (finance_routes, report_routes):
+        monkeypatch.setattr(routes, "list_closed", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}
     async with shop(tmp_path, opened(), **settings) as (driver, _):
-        monkeypatch.setattr(bootstrap_reports, "making_reports", _making(driver))
+        monkeypatch.setattr(bootstrap_elsewhere, "making_reports", _making(driver))
         token = await issue_token(driver.context, name="all", scopes=TOKEN_SCOPES)
         asking = _Asking(driver, token)
         await _checkout(asking)

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import bootstrap_bundles
+from app import bootstrap_elsewhere
 from app.access.operators import register_operator
 from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token
 from app.api import evidence_routes
@@ -68,7 +68,7 @@ async def test_a_bundle_verifies_and_the_trail_says_who_built_it(
     assert found.valid, found
     assert driver.rows(BUILT) == [("support", "ORD-1")]
     assert left_in(scratch) == []
-    monkeypatch.setattr(bootstrap_bundles, "MOST_S", 0.01)
+    monkeypatch.setattr(bootstrap_elsewhere, "BUNDLE_MOST_S", 0.01)
     assert (await asked(driver, token, "ORD-1")).status_code == 503
     assert left_in(scratch) == []
 
@@ -87,7 +87,7 @@ async def test_who_may_not_and_what_cannot_be_built(
             raise UsageError("something should have been sealed")
         file.write_bytes(b"abc")  # noqa: ASYNC240
 
-    monkeypatch.setattr("app.bootstrap_bundles.building_bundles", lambda settings: build)
+    monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: build)
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         program = await issue_token(driver.context, name="any", scopes=TOKEN_SCOPES)
         tokens = {role: await own_token(driver, role) for role in ("admin", "viewer", "finance")}

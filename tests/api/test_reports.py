@@ -14,9 +14,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import bootstrap_reports
+from app import bootstrap_elsewhere
 from app.access.tokens import issue_token
-from app.api.finance_schemas import MOST_RULES
+from app.api.document_schemas import MOST_RULES
 from app.api.report_routes import Makes
 from app.bootstrap_elsewhere import Use
 from app.cli import main
@@ -54,10 +54,10 @@ class Maker:
         self.go_on.set()
         self.refuses = ""
         self.makes = Makes(
-            report=lambda scope: self._scoped(bootstrap_reports.made_report, scope, "json"),
-            journal=lambda scope, *words: self._scoped(bootstrap_reports.journal, scope, *words),
-            verification=lambda period: self._does(bootstrap_reports.verification, period),
-            preview=lambda rules: self._does(bootstrap_reports.preview, rules),
+            report=lambda scope: self._scoped(bootstrap_elsewhere.made_report, scope, "json"),
+            journal=lambda scope, *words: self._scoped(bootstrap_elsewhere.journal, scope, *words),
+            verification=lambda period: self._does(bootstrap_elsewhere.verification, period),
+            preview=lambda rules: self._does(bootstrap_elsewhere.preview, rules),
         )
 
     async def _scoped(self, use: Use, scope: Scope, *words: Any) -> Any:
@@ -81,7 +81,7 @@ def as_described(answer: httpx2.Response) -> httpx2.Response:
 @pytest.fixture
 def maker(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Maker:
     made = Maker(driver)
-    monkeypatch.setattr("app.bootstrap_reports.making_reports", lambda settings: made.makes)
+    monkeypatch.setattr("app.bootstrap_elsewhere.making_reports", lambda settings: made.makes)
     return made
 
 
@@ -190,8 +190,8 @@ async def test_a_report_that_takes_too_long_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its process, which has not even begun by then."""
-    monkeypatch.setattr(bootstrap_reports, "MOST_S", 0.0)
-    make = bootstrap_reports.making_reports(load_settings(environ(tmp_path)))
+    monkeypatch.setattr(bootstrap_elsewhere, "MOST_S", 0.0)
+    make = bootstrap_elsewhere.making_reports(load_settings(environ(tmp_path)))
     scope = Scope(
         start=Instant(T - MINUTE), end=T, as_of=T, basis="captured", environment="sandbox"
     )
@@ -258,7 +258,7 @@ async def test_a_journal_that_is_too_long_is_refused(
     ask: Ask, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before it is whole: nothing of it is answered."""
-    monkeypatch.setattr(bootstrap_reports, "MAX_JOURNAL_BYTES", 100)
+    monkeypatch.setattr(bootstrap_elsewhere, "MAX_JOURNAL_BYTES", 100)
     refused = await ask(JOURNAL)
     assert (refused.status_code, refused.json()["code"]) == (409, "report_not_made")
     assert "`tallyhook report journal` write it" in refused.json()["detail"]
@@ -315,7 +315,7 @@ async def test_a_step_that_fails_is_said_before_all_steps(
     async def verification(*_: Any) -> list[dict[str, Any]]:
         return steps
 
-    monkeypatch.setattr(bootstrap_reports, "verification", verification)
+    monkeypatch.setattr(bootstrap_elsewhere, "verification", verification)
     assert (await ask("periods/verification")).json() == {"passed": False, "steps": steps}
 
 

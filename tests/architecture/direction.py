@@ -31,10 +31,10 @@ GROUPS = (
     ("cli",),
 )
 """The rooms of app from left to right: each may use those of the groups before its own. Files
-beside them that wire, `bootstrap*.py` and `*_process.py`, are one room, and `__main__.py` is
+beside them that wire, `bootstrap*.py` and those of PROCESSES, are one room, and `__main__.py` is
 of the command line."""
 
-PROCESSES = ("worker_process", "console_process", "schedule_process")
+PROCESSES = ("child_processes", "schedule_process")
 """Of these files."""
 
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from app.core.logs import FIELDS
 from tests.architecture.tree import Module
@@ -12,6 +12,9 @@ from tests.architecture.tree import Module
 MIGRATIONS = "app/database/migrations/versions"
 MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 50
+MAX_IMPORT_SHARE = 6
+"""Percent of all lines of the product. Files that are many and small import more than they do."""
+
 UNFINISHED = ("TO" + "DO", "FIX" + "ME")
 
 _LOG_METHODS = frozenset(
@@ -51,6 +54,25 @@ def files_are_short(module: Module) -> Iterator[str]:
     lines = len(module.text.splitlines())
     if lines > MAX_FILE_LINES:
         yield module.at(module.tree, f"has {lines} lines of at most {MAX_FILE_LINES}")
+
+
+def imports_are_few(tree: Sequence[Module]) -> Iterator[str]:
+    """Of the product's lines few are imports, however they are written: a module is deep, and says
+    much with what it takes from others."""
+    modules = [each for each in tree if each.within("app", "reconcile")]
+    lines = sum(len(each.text.splitlines()) for each in modules)
+    taken = sum(map(_import_lines, modules))
+    if 100 * taken > MAX_IMPORT_SHARE * lines:
+        yield (
+            f"{taken:,} of {lines:,} lines of app and reconcile are imports, more than "
+            f"{MAX_IMPORT_SHARE} in a hundred: put a file that only one other uses where it is "
+            "used, and name a module instead of many things in it"
+        )
+
+
+def _import_lines(module: Module) -> int:
+    imports = [node for node in module.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in imports)
 
 
 def functions_are_short(module: Module) -> Iterator[str]:
@@ -276,3 +298,7 @@ RULES = (
     secrets_are_compared_in_constant_time,
     sql_is_put_together_in_one_place,
 )
+"""Those that look at one module."""
+
+RULES_OF_ALL = (imports_are_few,)
+"""Those that look at all of them."""

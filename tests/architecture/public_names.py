@@ -42,7 +42,7 @@ from app.core import problems
 from app.core.errors import TallyhookError
 from app.core.logs import FIELDS
 from app.core.metrics import GAUGES, Metrics
-from app.database.tables.base import metadata
+from app.database.tables.core import metadata
 from app.monitoring.watchdog import FIGURES, WATCHES
 from app.orders.notify_shop import KIND, notification_body
 from app.orders.published_store import Published
@@ -50,7 +50,8 @@ from app.receiving import endpoint as webhooks
 from app.receiving.connection_limits import ConnectionLimits
 from reconcile.instants import EARLIEST
 from reconcile.ledger.explain import ledger_document
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.vocabulary import FINDING_CODES
 from tests.architecture.form import log_calls
 from tests.architecture.tree import ROOT, Module, parsed
 from tests.reconcile.test_golden import LEDGERS

@@ -226,7 +226,9 @@ def test_a_module_without_a_docstring_is_found() -> None:
     assert list(form.everything_public_is_described(parsed("tests/a.py", "x = 1")))
 
 
-@pytest.mark.parametrize("rule", direction.RULES_OF_ALL, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize(
+    "rule", [*direction.RULES_OF_ALL, *form.RULES_OF_ALL], ids=lambda rule: rule.__name__
+)
 def test_all_modules_together_keep_the_rule(rule: Callable[..., Iterator[str]]) -> None:
     found = list(rule(modules()))
     assert not found, "\n" + "\n".join(found)
@@ -241,6 +243,17 @@ def test_a_circle_is_found_around_a_corner() -> None:
     assert list(direction.no_circles(tree)) == [
         "app.orders.a, app.orders.b, app.orders.c import each other in a circle"
     ]
+
+
+def test_many_lines_of_imports_are_found() -> None:
+    """Each line of one that is broken over several, wherever it stands; of tests none."""
+    names = "from a import (\n    b,\n    c,\n    d,\n    e,\n)\n"
+    deep = parsed("app/core/a.py", names + "\n" * 94)
+    tests = parsed("tests/a.py", names)
+    assert not list(form.imports_are_few([deep, tests]))
+    inner = parsed("app/core/a.py", names + "def f():\n    import g\n" + "\n" * 92)
+    (problem,) = form.imports_are_few([inner, tests])
+    assert problem.startswith("7 of 100 lines of app and reconcile are imports")
 
 
 def test_only_listed_modules_are_entered_and_only_used_ones_listed() -> None:

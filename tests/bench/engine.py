@@ -22,6 +22,7 @@ from tests.bench.requests import secret_text, source
 
 AT = Instant(1_795_168_800_000_000)
 """2026-11-20T10:00:00Z"""
+POLICY = Policy()
 
 WANTED = frozenset({"redelivered", "same_id_different_body"})
 KILOBYTE = 1_024
@@ -81,7 +82,7 @@ def _delivery(reader: Source, place: int, message: Message) -> Delivery:
 
 def fold_once(history: History) -> Ledger:
     """The ledger of the history a minute after its last delivery."""
-    return fold(history, policy=Policy(), as_of=AT + MINUTE)
+    return fold(history, policy=POLICY, as_of=AT + MINUTE)
 
 
 def found_in(ledger: Ledger) -> frozenset[str]:

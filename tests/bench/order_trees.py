@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from app.core.clock import SystemClock
-from app.evidence.seal_orders import seal_orders
+from app.evidence.seal import seal_orders
 from app.receiving.context import AppContext
 from app.receiving.store import open_store
 from app.sealing.order_tree_store import SealedTree, entry_in, newest_tree

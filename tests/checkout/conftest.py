@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.checkout.checkout_result import CheckoutResult
 from app.checkout.client import CheckoutClient
-from app.checkout.open_checkout import open_checkout
+from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.core.clock import SetClock
 from app.database.statements import select_in
 from app.orders.record_store import records_of

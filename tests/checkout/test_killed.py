@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.checkout.checkout_result import CheckoutResult
 from app.checkout.client import CheckoutClient
-from app.checkout.open_checkout import open_checkout
+from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import Judged, Reply
 from app.core.errors import StoreUnavailable
 from app.orders.pending_session_store import release_all

@@ -11,8 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.checkout import open_checkout as operation
 from app.checkout.client import RetrySettings
-from app.checkout.faults import CheckoutConflictError, CheckoutRequestError
-from app.checkout.request import phone_check
+from app.checkout.request import CheckoutConflictError, CheckoutRequestError, phone_check
 from app.core.errors import UnreachableError
 from app.core.http import MAX_ANSWER_BYTES
 from app.orders.record_store import records_of

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.checkout.faults import CheckoutRequestError
-from app.checkout.request import body_of, checked, digest_of, phone_check, phone_in
+from app.checkout.request import (
+    CheckoutRequestError,
+    body_of,
+    checked,
+    digest_of,
+    phone_check,
+    phone_in,
+)
 from reconcile.money import Money
 from tests.checkout.service import PHONE, asked
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cli.deploy import FOLDER, SETS, files_of
+from app.cli.golive import FOLDER, SETS, files_of
 from app.cli.main import run
 from app.monitoring.watchdog import WATCHES
 from tests.architecture.public_names import metrics, unknown_commands, variables

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from app.cli import main
-from app.cli.help import SECTIONS
+from app.cli.main import SECTIONS
 from app.finance.files.presets import shipped_presets
 
 ROOT: Any = typer.main.get_command(main.application)

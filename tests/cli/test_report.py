@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main, output
+from app.cli import main, printing
 from app.core.errors import UsageError
 from reconcile.reporting.report import PeriodReport
 from tests.api.driving import driving, environ, event, of_order
@@ -99,7 +99,7 @@ def test_what_is_not_text_needs_a_file_or_a_pipe(run: Run, form: str, tmp_path: 
 def test_a_terminal_is_not_garbled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     with pytest.raises(UsageError, match="would garble the terminal: say -o FILE"):
-        output.check_output(output.STANDARD, binary=True, what="PDF")
+        printing.check_output(printing.STANDARD, binary=True, what="PDF")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_file_of_money_is_for_its_owner_alone(
     try:
         assert run("report", words[0], *YEAR, *words[1:], "-o", str(path))[0] == 0
         assert path.stat().st_mode & 0o777 == 0o600
-        with output.whole_file(path) as file:
+        with printing.whole_file(path) as file:
             assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
     finally:
         os.umask(before)
@@ -126,7 +126,7 @@ def test_a_file_of_money_is_for_its_owner_alone(
 def test_a_file_that_could_not_be_finished_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("an older report")
-    half = output.whole_file(path)
+    half = printing.whole_file(path)
     half.__enter__().write(b"half")
     assert len(os.listdir(tmp_path)) == 2
     assert not half.__exit__(RuntimeError, RuntimeError(), None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.output import Format, document, emit, note, print_document, print_items, say
+from app.cli.printing import Format, document, emit, note, print_document, print_items, say
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run
 

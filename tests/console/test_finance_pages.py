@@ -26,10 +26,9 @@ from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
 from app.core.jobs import Jobs
 from app.core.schedule import entries_of
 from app.finance.break_acts import finished_run
-from app.finance.delivering import FolderWay
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
-from app.finance.scheduled_work import Schedule, run_now
+from app.finance.scheduled_work import FolderWay, Schedule, run_now
 from app.providers.source import Source
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
@@ -330,7 +329,7 @@ async def test_a_console_compiles_its_sources_once(
         compiled.append(settings)
         return compile_sources(settings)
 
-    for module in ("app.bootstrap_console", "app.bootstrap_proposals"):
+    for module in ("app.bootstrap_console", "app.bootstrap_privacy"):
         monkeypatch.setattr(f"{module}.compile_sources", counting)
     console_of(console.context, load_settings(environ(tmp_path)), host="127.0.0.1", port=8081)
     assert len(compiled) == 1

@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.bootstrap_console_work import work_elsewhere
+from app.bootstrap_console import work_elsewhere
 from app.config.load import load_settings
 from app.console import uploads
 from app.console.application import build_console

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from anyio import to_process
 
-from app.bootstrap_console_work import TOO_LONG, work_elsewhere
+from app.bootstrap_console import TOO_LONG, work_elsewhere
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.core.errors import UnreachableError, UsageError
@@ -412,7 +412,7 @@ async def test_rules_that_take_too_long_to_read_are_ended(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(to_process, "run_sync", never)
-    monkeypatch.setattr("app.bootstrap_console_work.MOST_S", 0)
+    monkeypatch.setattr("app.bootstrap_console.MOST_S", 0)
     work = work_elsewhere(load_settings(environ(tmp_path)))
     with pytest.raises(UnreachableError, match="send fewer and shorter rules"):
         await (work.save_rules("", "Ann", "x") if saves else work.preview(""))

@@ -84,7 +84,7 @@ async def test_an_alarm_tells_the_times_of_the_zone(
 ) -> None:
     sentence = "Since 20 November 2026, 10:05 UTC no checkpoint was cosigned."
     alarm = Alarm(reason="checkpoints_not_cosigned", sentence=sentence, pressing=False)
-    monkeypatch.setattr("app.console.now_page.alarms", AsyncMock(return_value={"log": alarm}))
+    monkeypatch.setattr("app.console.orders_pages.alarms", AsyncMock(return_value={"log": alarm}))
     async with in_nairobi(console).signed_in("support") as client:
         page = shown((await client.get("/")).text)
         (told,) = (await client.get("/now.json")).json()["alarms"]

@@ -51,9 +51,9 @@ async def test_what_waits_is_counted_so_far_and_no_further(
     async with console.signed_in("support") as client:
         whole = (await client.get("/now.json")).json()["state"]["unsealed"]
         monkeypatch.setattr("app.monitoring.health.COUNTED", whole)
-        monkeypatch.setattr("app.console.now_page.COUNTED", whole)
+        monkeypatch.setattr("app.console.orders_pages.COUNTED", whole)
         more = shown((await client.get("/")).text)
-        monkeypatch.setattr("app.console.now_page.COUNTED", whole + 1)
+        monkeypatch.setattr("app.console.orders_pages.COUNTED", whole + 1)
         all_of_them = shown((await client.get("/")).text)
     assert whole > 0
     assert f"{whole} or more waiting" in more
@@ -329,7 +329,7 @@ async def test_the_checks_before_going_live_are_run_from_the_page(
         doctor.extend(await examine())
         return doctor
 
-    monkeypatch.setattr("app.bootstrap_console_work.examine", kept)
+    monkeypatch.setattr("app.bootstrap_console.examine", kept)
     async with console.signed_in("finance") as client:
         before = (await client.get("/golive.json")).json()
         unchecked = shown((await client.get("/golive")).text)
@@ -361,8 +361,8 @@ async def test_checks_that_take_too_long_say_so(
     async def never() -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("app.bootstrap_console_work.examine", never)
-    monkeypatch.setattr("app.bootstrap_console_work.CHECKS_LIMIT_S", 0.0)
+    monkeypatch.setattr("app.bootstrap_console.examine", never)
+    monkeypatch.setattr("app.bootstrap_console.CHECKS_LIMIT_S", 0.0)
     async with console.signed_in("admin") as client:
         told = await send(client, "/do/run-checks")
         text = shown((await client.get("/golive")).text)

@@ -13,12 +13,12 @@ from anyio import BrokenWorkerProcess, to_process
 from sqlalchemy import text
 
 from app.access.operators import Proven, register_operator
-from app.bootstrap_console_work import BEGUN, UNCHANGED, work_elsewhere
+from app.bootstrap_console import BEGUN, UNCHANGED, work_elsewhere
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.setup_pages import meaning, service_address
 from app.core.errors import UnreachableError, UsageError
-from app.monitoring.alarm_owners import forget_owners
+from app.monitoring.alarm_messages import forget_owners
 from app.monitoring.watchdog import alarms
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasing

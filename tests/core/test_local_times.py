@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.core.local_times import local_text
+from app.core.zones import local_text
 from reconcile.instants import Instant, parse_instant, plain_instant
 
 NAIROBI = ZoneInfo("Africa/Nairobi")

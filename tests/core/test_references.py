@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from app.checkout.faults import CheckoutRequestError
-from app.checkout.request import checked
+from app.checkout.request import CheckoutRequestError, checked
 from app.core.references import fault_of, is_reference
 from app.finance.files.books import read_references
 from app.finance.files.tables import UnclearCell

@@ -26,11 +26,11 @@ from app.finance.break_acts import (
     one_break,
 )
 from app.finance.break_store import steps_of
-from app.finance.late_money import late_document, late_items, settle_late
-from app.finance.ledger_lines import refresh_ledger_lines
 from app.finance.match_rules import current_rules, rules_kind, save_rules
 from app.finance.reconcile_period import finish
+from app.finance.reconcile_rows import refresh_ledger_lines
 from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
+from app.finance.worklist import late_document, late_items, settle_late
 from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.matching.breaks import Break, Candidate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from app.finance.ledger_lines import refresh_ledger_lines
+from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.store import Store

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.finance import ledger_lines
+from app.finance import reconcile_rows
 from app.finance.ledger_line_store import KeyRange, flat_ledger_lines
-from app.finance.ledger_lines import (
+from app.finance.reconcile_rows import (
     ledger_lines_now,
     ledger_lines_then,
     overlay_of,
@@ -211,10 +211,10 @@ class LedgerLinesContract:
         def broken(history: Any, **asked: Any) -> Any:
             return None if history.order == "c4" else fold_or_log(history, **asked)
 
-        monkeypatch.setattr(ledger_lines, "fold_or_log", broken)
+        monkeypatch.setattr(reconcile_rows, "fold_or_log", broken)
         await refresh_ledger_lines(context(store, at=9), progress=quiet)
         assert len(await cached(store, at=9)) == 4
-        monkeypatch.setattr(ledger_lines, "fold_or_log", fold_or_log)
+        monkeypatch.setattr(reconcile_rows, "fold_or_log", fold_or_log)
         assert len(await cached(store, at=9)) == 5
 
     async def test_the_check_finds_a_cached_taking_that_is_wrong(self, store: Store) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.finance.ledger_lines import refresh_ledger_lines
+from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders import refold
 from app.orders.history_store import gather
 from app.orders.policy_version_store import noted_policy

@@ -18,10 +18,9 @@ from sqlalchemy import text
 from app.core.clock import SetClock
 from app.database.engine import Connection as Session
 from app.database.statements import insert_rows, run
-from app.finance import reconcile_ranges
+from app.finance import reconcile_period as reconciling
 from app.finance.break_acts import breaks_of_run, finished_run, living_breaks
-from app.finance.reconcile_period import Ran, RunRequest, ran, reconcile_period
-from app.finance.reconcile_ranges import Ranges
+from app.finance.reconcile_period import Ran, Ranges, RunRequest, ran, reconcile_period
 from app.finance.reconcile_rows import Snapshot
 from app.orders.rebuild import Helpers
 from app.receiving.context import AppContext
@@ -118,12 +117,12 @@ class ReconcilingContract:
         asked = RunRequest(rules=f'date_window = "2 days"\n{RULES}')
         one = await kept(context, await reconcile_period(context, asked, progress=told.append))
         chance, keys = random.Random(1), [row.key for row in MONTH.takings()]
-        monkeypatch.setattr(reconcile_ranges, "_started", in_thread)
-        monkeypatch.setattr(reconcile_ranges, "FEW_ORDERS", 0)
+        monkeypatch.setattr(reconciling, "_started", in_thread)
+        monkeypatch.setattr(reconciling, "FEW_ORDERS", 0)
         written_once_shared(monkeypatch, store)
         for jobs in (1, 2, 5):
             cuts, read = sorted(chance.sample(keys, jobs - 1)), list[int]()
-            monkeypatch.setattr(reconcile_ranges, "keys_at", AsyncMock(return_value=cuts))
+            monkeypatch.setattr(reconciling, "keys_at", AsyncMock(return_value=cuts))
             helpers = Helpers(jobs=jobs, store=StoreSettings(url=url, environment="sandbox"))
             done = await reconcile_period(context, asked, progress=read.append, helpers=helpers)
             assert await kept(context, done) == one
@@ -158,6 +157,6 @@ def written_once_shared(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
 def in_thread(store: StoreSettings) -> tuple[object, Connection]:
     """A process that matches, as a thread."""
     ours, theirs = Pipe()
-    thread = Thread(target=reconcile_ranges.answer, args=(theirs, store))
+    thread = Thread(target=reconciling.answer, args=(theirs, store))
     thread.start()
     return SimpleNamespace(kill=lambda: None, join=thread.join), ours

@@ -15,8 +15,7 @@ from app.core.errors import NotFoundError
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
-from app.evidence.seal import Sealer, seal_all, verified_checkpoint
-from app.evidence.seal_orders import seal_orders_if_due
+from app.evidence.seal import Sealer, seal_all, seal_orders_if_due, verified_checkpoint
 from app.evidence.verify_log import verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet

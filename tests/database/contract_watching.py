@@ -10,22 +10,20 @@ from sqlalchemy import text
 from app.core.ids import first_id, new_id
 from app.database.facts import database_facts
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
-from app.monitoring.alarm_message_store import (
+from app.monitoring.monitoring_store import (
+    UNREADABLE,
     AlarmMessage,
     any_lasts,
     claim_message,
     delete_message,
+    deliveries_between,
+    last_delivery,
     messages_due,
+    paid_until,
     put_failed,
     put_notified,
     put_over,
     put_seen,
-)
-from app.monitoring.monitoring_store import (
-    UNREADABLE,
-    deliveries_between,
-    last_delivery,
-    paid_until,
     sessions_since,
     tied_since,
     unreadable_since,

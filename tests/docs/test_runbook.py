@@ -14,14 +14,14 @@ import pytest
 import yaml
 
 from app.bootstrap import Service
-from app.cli.deploy import FOLDER
+from app.child_processes import WorkerProcess
+from app.cli.golive import FOLDER
 from app.core.errors import NotStored, TallyhookError
 from app.database import faults
 from app.database.writer import Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
 from app.receiving import inbox_queue, refusals, store
-from app.worker_process import WorkerProcess
 
 RUNBOOK = Path(__file__).parents[2] / "app" / "RUNBOOK.md"
 

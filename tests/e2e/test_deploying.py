@@ -17,7 +17,7 @@ from typing import Protocol
 
 import pytest
 
-from app.cli.deploy import FOLDER
+from app.cli.golive import FOLDER
 from tests.api.driving import event
 from tests.e2e.processes import Process, deliver, end, running, serving
 from tests.e2e.test_service import rows

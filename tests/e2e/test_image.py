@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.deploy import FOLDER
+from app.cli.golive import FOLDER
 from tests.e2e.processes import serving
 from tests.ports import free_port
 

@@ -13,11 +13,11 @@ from app.access.operator_store import audit_entries
 from app.access.operators import Role, register_operator
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import Masking
-from app.evidence import bundle, gather_evidence
+from app.evidence import gather_evidence
 from app.evidence.bundle import bundle_of
 from app.evidence.gather_evidence import Dossier
 from app.evidence.keys import EvidenceKey
-from app.evidence.sealed_parts import SealedParts
+from app.evidence.prove_sealed import SealedParts
 from app.evidence.verify import MANIFEST, NAME, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.record_store import add_records
@@ -187,7 +187,7 @@ async def test_a_bundle_beyond_its_bounds_is_refused(
                 patch.setattr(gather_evidence, name, 0)
                 with pytest.raises(UsageError, match="name an earlier --as-of"):
                     await build(driver, tmp_path)
-        monkeypatch.setattr(bundle, "MAX_MEMBERS", 9)
+        monkeypatch.setattr("app.evidence.verify.MAX_MEMBERS", 9)
         with pytest.raises(UsageError, match="more than can be checked"):
             await build(driver, tmp_path)
 

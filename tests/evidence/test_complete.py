@@ -16,8 +16,7 @@ import pytest
 from app.bootstrap_evidence import signer_of
 from app.config.load import load_settings
 from app.evidence.keys import EvidenceKey
-from app.evidence.seal import seal_all
-from app.evidence.seal_orders import seal_orders
+from app.evidence.seal import seal_all, seal_orders
 from app.evidence.verify import lines_of, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.refold import refold_until_quiet

@@ -22,8 +22,7 @@ from app.core.zones import zone_named
 from app.evidence.attachments import Attachment, AttachRequest, attach
 from app.evidence.dispute import FAMILIES, CaseFacts, Family, checklist, family_of
 from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case
-from app.evidence.dispute_letter import Letter
-from app.evidence.letter_forms import LetterForm, form_of, letter_in, take_letter
+from app.evidence.dispute_letter import Letter, LetterForm, form_of, letter_in, take_letter
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.events import CLAIM_KINDS

@@ -570,7 +570,7 @@ async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
     async def nobody(*_: object, **__: object) -> int:
         return 0
 
-    monkeypatch.setattr(bundle, "seal_all", nobody)
+    monkeypatch.setattr("app.evidence.seal.seal_all", nobody)
     monkeypatch.setattr(bundle, "SEAL_TRIES", 1)
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1"))

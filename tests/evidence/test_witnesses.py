@@ -20,7 +20,6 @@ from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.core.http import outgoing_client
 from app.evidence.bundle import Built, BundleRequest, build_evidence
-from app.evidence.cosigning import FIRST_PAUSE, LONGEST_PAUSE, TRIES, Cosigning
 from app.evidence.keys import load_key
 from app.evidence.seal import read_checkpoint, rotate_key, seal_all
 from app.evidence.verify import lines_of, unpack
@@ -30,7 +29,15 @@ from app.evidence.verify_evidence import (
     verify_evidence,
 )
 from app.evidence.verify_log import VerifiedLog, verify_log
-from app.evidence.witnesses import Witness, Witnesses, witness_document
+from app.evidence.witnesses import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    TRIES,
+    Cosigning,
+    Witness,
+    Witnesses,
+    witness_document,
+)
 from app.monitoring.watchdog import Watched, alarms
 from app.orders.refold import refold_until_quiet
 from app.receiving.context import AppContext

@@ -124,7 +124,7 @@ InboxQueue.run = run
 
 FAILING_WORKER = """
 import app.orders.worker as worker
-import app.worker_process as process
+import app.child_processes as process
 
 process.MISSED_S = 0.5
 folding = worker.refold_due

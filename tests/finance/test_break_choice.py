@@ -149,7 +149,7 @@ async def test_what_is_not_known_is_counted_as_left_out(monkeypatch: pytest.Monk
     async def living(*context: object, **words: object) -> AsyncIterator[list[SeenBreak]]:
         yield here
 
-    monkeypatch.setattr("app.finance.break_choice.living_breaks", living)
+    monkeypatch.setattr("app.finance.break_acts.living_breaks", living)
     context: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: AS_OF))
     chosen = await few_breaks(context, "currency=KES amount<10")
     assert [each.identity for each in chosen.of] == ["small"]

@@ -21,13 +21,14 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
-from app.finance.calendar import on_the_books
 from app.finance.close_period import (
     CloseRequest,
+    VerifiedPeriods,
     close_period,
     closing_kind,
     months,
     scope_of,
+    verify_periods,
 )
 from app.finance.closed_periods import (
     CLOSING_BASIS,
@@ -35,12 +36,12 @@ from app.finance.closed_periods import (
     closed_report,
     closing_named,
     list_closed,
+    on_the_books,
 )
 from app.finance.imports import ImportRequest, import_book
 from app.finance.match_rules import save_rules
 from app.finance.report_period import check_scope, report_period
 from app.finance.reports import text_forms
-from app.finance.verify_periods import VerifiedPeriods, verify_periods
 from app.finance.withdraw_import import Withdrawn, withdraw_import
 from app.orders import refold
 from app.orders.retention_store import prune

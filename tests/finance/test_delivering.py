@@ -23,7 +23,7 @@ from app.core.clock import SetClock
 from app.core.errors import DeliveryFailed
 from app.core.http import outgoing_client
 from app.core.mail import MailServer as Server
-from app.finance.delivering import MailWay, Parcel, PostWay
+from app.finance.scheduled_work import MailWay, Parcel, PostWay
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.instants import (
@@ -210,7 +210,7 @@ async def test_a_mail_server_that_is_not_there() -> None:
 
 
 async def test_files_that_are_too_large_for_a_mail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.finance.delivering.BYTES_MAX", 3)
+    monkeypatch.setattr("app.finance.scheduled_work.BYTES_MAX", 3)
     with mail_server() as server, pytest.raises(DeliveryFailed, match="too large for a mail"):
         await mailing(server).deliver(parcel(), ["month-2026-10.pdf"])
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import UnreachableError
-from app.finance import reconcile_ranges
+from app.finance import reconcile_period as reconciling
 from app.finance.matching_store import ImportedDates
-from app.finance.reconcile_period import RunRequest, reconcile_period
-from app.finance.reconcile_ranges import Ranges
+from app.finance.reconcile_period import Ranges, RunRequest, reconcile_period
 from app.finance.reconcile_rows import Known
 from app.finance.run_store import runs
 from app.orders.rebuild import Helpers
@@ -37,7 +36,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 async def context(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AppContext]:
     """A month, of which a few orders are enough for several processes."""
-    monkeypatch.setattr(reconcile_ranges, "FEW_ORDERS", 0)
+    monkeypatch.setattr(reconciling, "FEW_ORDERS", 0)
     async with opened(url) as store:
         yield await filled(store)
 

@@ -23,7 +23,6 @@ from app.core.schedule import Entry, entries_of
 from app.database.engine import Connection
 from app.evidence.keys import write_key
 from app.evidence.seal import CheckpointSigner, seal_all, verified_checkpoint
-from app.finance.delivering import Delivers, FolderWay, MailWay, Parcel
 from app.finance.scheduled import (
     FIRST_PAUSE,
     LEASE,
@@ -33,7 +32,15 @@ from app.finance.scheduled import (
     schedule_document,
 )
 from app.finance.scheduled_store import KEPT, ScheduledRun, newest_runs
-from app.finance.scheduled_work import Schedule, run_claimed, run_now
+from app.finance.scheduled_work import (
+    Delivers,
+    FolderWay,
+    MailWay,
+    Parcel,
+    Schedule,
+    run_claimed,
+    run_now,
+)
 from app.monitoring.watchdog import Watched, alarms
 from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges

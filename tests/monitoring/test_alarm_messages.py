@@ -19,7 +19,6 @@ from app.core.alarm import Alarm
 from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
 from app.core.mail import MailServer as Server
-from app.monitoring.alarm_message_store import claim_message, messages_due
 from app.monitoring.alarm_messages import (
     GIVE_UP_AFTER,
     LEASE,
@@ -29,6 +28,7 @@ from app.monitoring.alarm_messages import (
     PostsAlarms,
     TellsAlarms,
 )
+from app.monitoring.monitoring_store import claim_message, messages_due
 from app.monitoring.watchdog import REST_S
 from app.providers.profile import load_profile
 from app.providers.source import Source

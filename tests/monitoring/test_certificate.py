@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.monitoring.certificate import AGAIN_S, UNANSWERED_S, PublicCertificate, rest
+from app.monitoring.health import AGAIN_S, UNANSWERED_S, PublicCertificate, rest
 from app.providers import provider_client
 from app.providers.provider_client import trusted_until
 from reconcile.instants import DAY, EARLIEST, SECOND, Instant

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.logs import configure_logging
-from app.finance.ledger_lines import refresh_ledger_lines
+from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders.refold import TakingUp, refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
 from app.privacy.prune import Retention, prune_orders, settled_orders

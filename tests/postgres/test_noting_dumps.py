@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from app.cli.deploy import FOLDER
+from app.cli.golive import FOLDER
 from app.privacy.backup_moment import last_backup
 from app.receiving.store import Store
 from reconcile.instants import EARLIEST, SECOND

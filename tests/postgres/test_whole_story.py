@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.deploy import FOLDER
+from app.cli.golive import FOLDER
 from app.core.clock import SystemClock
 from app.providers.examples import Wanted, find_example, shape_event
 from app.providers.profile import load_profile

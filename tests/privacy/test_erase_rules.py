@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from app.privacy.erase_rules import OTHERWISE, SETTLED_BY, ToSettle, steps_for, to_settle
-from reconcile.ledger.ledger import SEVERITY
+from reconcile.ledger.vocabulary import FINDINGS
 from tests.reconcile.scenario_table import all_scenarios
 from tests.reconcile.test_pinned import ledgers_of
 
 
 def test_of_each_finding_that_a_person_must_settle_it_is_known_what_settles_it() -> None:
     """By a break that finance decides, or by a command; a new finding must say by which."""
-    errors = {code for code, severity in SEVERITY.items() if severity == "error"}
+    errors = {code for code, words in FINDINGS.items() if words.severity == "error"}
     assert SETTLED_BY.keys() | OTHERWISE.keys() == errors | {"unresolved"}
     assert not SETTLED_BY.keys() & OTHERWISE.keys()
 

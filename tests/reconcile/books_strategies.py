@@ -9,7 +9,8 @@ from typing import TypeVar, get_args
 from hypothesis import strategies as st
 
 from reconcile.instants import DAY, Instant
-from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
+from reconcile.ledger.ledger import EntryKind, Outcome
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import (
     BOOK_KINDS,
     BOOK_STATUSES,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from heapq import merge
 
 from reconcile.instants import DAY, HOUR, Instant
-from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
+from reconcile.ledger.ledger import EntryKind, Outcome
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import ORDER_CAUSES
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken

@@ -29,8 +29,7 @@ from reconcile.matching.exchange import exchanged, implied_rate
 from reconcile.matching.period import Period
 from reconcile.matching.rules import ExpectedRate, HandMatch, MatchRules, Tolerance
 from reconcile.money import Money
-from reconcile.reporting.bank import BankView
-from reconcile.reporting.input import OrderSeen
+from reconcile.reporting.input import BankView, OrderSeen
 from reconcile.reporting.journal import Transaction, confirmed, transactions, written_off
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally

@@ -16,8 +16,7 @@ from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import Control
 from reconcile.matching.decide import Decision
-from reconcile.matching.joined import joined_dates
-from reconcile.matching.period import Period, within
+from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms
 from tests.reconcile.books_cases import causes

@@ -28,10 +28,9 @@ from reconcile.matching.breaks import (
 )
 from reconcile.matching.control import Control, control_text
 from reconcile.matching.decide import Decision
-from reconcile.matching.joined import joined_dates
 from reconcile.matching.ledger_lines import ledger_line_of, ledger_line_text
 from reconcile.matching.match import Matching, OtherPeriods
-from reconcile.matching.period import Period, within
+from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import ExpectedRate, HandMatch, MatchRules, Terms
 from tests.reconcile.books_cases import AT, case, decided

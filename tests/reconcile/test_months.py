@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from reconcile.instants import DAY, TICK, Instant
 from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Break
-from reconcile.matching.joined import joined_dates
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.match import OtherPeriods
-from reconcile.matching.period import Period, within
+from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow, ledger_line_row
 from reconcile.matching.rules import Terms
 from reconcile.money import Money

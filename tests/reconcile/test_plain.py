@@ -6,26 +6,23 @@ import re
 from pathlib import Path
 
 from reconcile.instants import Instant, plain_instant
-from reconcile.ledger.explain import FINDING_SENTENCES, REASON_SENTENCES, ledger_document
+from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import OUTCOMES, Ledger
 from reconcile.ledger.plain import (
-    FINDINGS,
-    REASONS,
     plain_answer,
     plain_finding,
     plain_headline,
     plain_reason,
     with_plain,
 )
+from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS
 from tests.reconcile.build import ORDER
 from tests.reconcile.scenario_table import Scenario, all_scenarios
 from tests.rows import row
 
 TABLE = Path(__file__).parents[1] / "golden" / "plain_sentences.txt"
-
-OF_ATTEMPTS = re.compile("event_says_|session_refused|waiting_for|awaiting_|no_final_event_by")
-"""Reasons of attempts alone: an answer speaks of the order."""
+PAGE = Path(__file__).parents[2] / "reconcile" / "README.md"
 
 OURS = re.compile(
     r"\b(captur\w*|attempts?|events?|bod(y|ies)|profiles?|folds?|claims?|ledgers?|sessions?|webhooks?"
@@ -45,11 +42,18 @@ def every_ledger() -> list[Ledger]:
 LEDGERS = every_ledger()
 
 
-def test_every_code_has_its_sentence() -> None:
-    """And none has one that nothing leads to."""
-    told = {code for code in REASON_SENTENCES if not OF_ATTEMPTS.match(code)}
-    assert set(REASONS) == told
-    assert set(FINDINGS) == set(FINDING_SENTENCES)
+def test_every_finding_has_its_words() -> None:
+    """In the order in which findings are told: what is said in passing first, errors last."""
+    assert tuple(FINDINGS) == FINDING_CODES
+    order = ["info", "warning", "error"]
+    severities = [order.index(words.severity) for words in FINDINGS.values()]
+    assert severities == sorted(severities)
+
+
+def test_the_engines_page_has_every_finding_with_its_severity() -> None:
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (info|warning|error) \|", PAGE.read_text(), re.M)
+    told = {code: severity for codes, severity in rows for code in re.findall(r"[a-z_]+", codes)}
+    assert told == {code: words.severity for code, words in FINDINGS.items()}
 
 
 def test_what_is_said_in_the_scenarios_is_as_the_table_has_it() -> None:

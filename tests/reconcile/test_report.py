@@ -13,8 +13,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME, SECOND, TICK, Instant, parse_instant
-from reconcile.ledger.explain import REASON_SENTENCES
-from reconcile.ledger.ledger import FINDING_CODES
 from reconcile.matching.books import StatementLine
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.rows import StatementRow, statement_row
@@ -24,10 +22,9 @@ from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.input import BreakSeen, OrderSeen, merged, settled, signed
 from reconcile.reporting.journal import ROLES, transactions
 from reconcile.reporting.orders import standing, stretches
-from reconcile.reporting.report import FINDING_WORDS, REASON_WORDS, PeriodReport, Step
+from reconcile.reporting.report import PeriodReport, Step, ties
 from reconcile.reporting.tables import report_document, report_of
 from reconcile.reporting.tally import PeriodTally
-from reconcile.reporting.ties import ties
 from tests.finance.reports.samples import (
     END,
     START,
@@ -361,13 +358,6 @@ def test_a_chart_of_days_has_days_of_23_and_25_hours() -> None:
         begun = [*stretches(month.start, month.end, calendar), month.end]
         lengths = [(after - at) // HOUR for at, after in pairwise(begun)]
         assert (len(lengths), sorted(lengths)) == (bars, sorted([odd, *[24] * (bars - 1)]))
-
-
-def test_every_reason_and_finding_has_words_for_many_orders() -> None:
-    assert set(FINDING_WORDS) == set(FINDING_CODES)
-    of_orders = {code for code in REASON_SENTENCES if not code.startswith("event_says")}
-    of_attempts = {"session_refused", "waiting_for_final_event", "awaiting_confirmation"}
-    assert set(REASON_WORDS) == of_orders - of_attempts - {"no_final_event_by_deadline"}
 
 
 # --- lines and their movements -------------------------------------------------------------------

@@ -7,11 +7,12 @@ from functools import partial
 import pytest
 
 from reconcile.instants import Instant, format_instant
-from reconcile.ledger.explain import REASON_SENTENCES, UNFILLED, explain, ledger_document
+from reconcile.ledger.explain import UNFILLED, explain, ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
-from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, Ledger
+from reconcile.ledger.ledger import OUTCOMES, Ledger
 from reconcile.ledger.policy import Policy
+from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDING_CODES, REASONS
 from tests.reconcile import laws
 from tests.reconcile.scenario_table import Expectation, Scenario, all_scenarios, read
 from tests.rows import row
@@ -116,7 +117,7 @@ def test_every_reason_with_a_sentence_is_in_the_tables() -> None:
     """Each reason code is that of an order (named in a column) or of an attempt somewhere."""
     named = {code.lstrip("!") for s in SCENARIOS for e in s.expected for code in e.reasons or ()}
     named |= {a.reason.code for ledger in _every_ledger() for a in ledger.attempts}
-    assert named == set(REASON_SENTENCES)
+    assert named == REASONS.keys() | ATTEMPT_REASONS.keys()
 
 
 def test_only_what_is_succeeded_in_full_may_be_shipped() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.matching.breaks import Break, Candidate
-from reconcile.matching.suggest import (
+from reconcile.matching.candidates import (
     REASON_WORDS,
     REASONS,
     WEIGHTS,

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from app.providers import reader
 from tests.api.driving import driving, secret, signed
 from tests.security.playing import OPEN, Act, Construction, Play, Target, events
 
@@ -210,7 +209,7 @@ async def test_where_names_are_made_alike_they_pay(
         plain = "".join(c for c in order if c.isascii() and c.isalnum())
         return plain.upper().replace("REF", "Ref").replace("U0", "u0").replace("P0", "p0")
 
-    monkeypatch.setattr(reader, "order_named", alike)
+    monkeypatch.setattr("app.providers.fields.order_named", alike)
     chosen = [
         Construction("till", by("till", lambda t: t.stranger("t"))),
         Construction("small letters", named(str.lower)),

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from app.checkout.checkout_result import CheckoutResult
 from app.checkout.client import CheckoutClient
-from app.checkout.open_checkout import open_checkout
+from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import CheckoutRequest
 from app.core.errors import TallyhookError, UnreachableError
 from app.orders.order_facts import OrderFacts, tell_order

@@ -1,22 +1,66 @@
-"""The tables of what was heard: deliveries, events, records, and what is folded from them."""
+"""What every table shares, one metadata, names of constraints and the kinds of columns; and the
+tables of what was heard: deliveries, events, records, and what is folded from them.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, UniqueConstraint, text
-from sqlmodel import Field
-
-from app.database.tables.base import (
-    CLUSTERED,
-    ONLY,
-    STRICT,
-    TEXT,
-    Table,
-    big_column,
-    blob_column,
-    text_column,
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Text,
+    UniqueConstraint,
+    text,
 )
+from sqlmodel import Field, SQLModel
+
+# --- what every table shares ----------------------------------------------------------------------
+
+CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+metadata = MetaData(naming_convention=CONVENTION)
+ONLY = "only"
+"""In the `info` of an index or a constraint: the one dialect that has it."""
+
+STRICT: dict[str, Any] = {"sqlite_strict": True}
+CLUSTERED: dict[str, Any] = {"sqlite_strict": True, "sqlite_with_rowid": False}
+
+
+class Table(SQLModel):
+    """Shared base: all tables live in this module's own metadata."""
+
+    metadata = metadata
+
+
+TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+
+
+def text_column(*, primary: bool = False, null: bool = False) -> Any:
+    """Text, compared and sorted by its bytes as on SQLite, whatever the server's locale."""
+    return Field(sa_column=Column(TEXT, primary_key=primary, nullable=null))
+
+
+def big_column(*, null: bool = False, primary: bool = False) -> Any:
+    """A 64-bit integer: minor units of money, microseconds of time, counts."""
+    kind = BigInteger().with_variant(Integer, "sqlite")
+    return Field(sa_column=Column(kind, nullable=null, primary_key=primary, autoincrement=False))
+
+
+def blob_column(*, null: bool = True) -> Any:
+    """Bytes, which may be missing."""
+    return Field(sa_column=Column(LargeBinary, nullable=null))
+
+
+# --- the tables of what was heard -----------------------------------------------------------------
 
 
 class MetaRow(Table, table=True):

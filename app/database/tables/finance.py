@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from sqlalchemy import Index, text
 
-from app.database.tables.base import CLUSTERED, STRICT, Table, big_column, blob_column, text_column
+from app.database.tables.core import CLUSTERED, STRICT, Table, big_column, blob_column, text_column
 
 
 class LedgerLineRow(Table, table=True):
     """What an order's ledger contributes to a reconciliation, in the order in which books and
-    statements are merged with it. A cache: see `finance/ledger_lines.py`."""
+    statements are merged with it. A cache: see `finance/reconcile_rows.py`."""
 
     __tablename__ = "takings"
     __table_args__ = (

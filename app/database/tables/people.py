@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field
 
-from app.database.tables.base import (
+from app.database.tables.core import (
     CLUSTERED,
     STRICT,
     TEXT,

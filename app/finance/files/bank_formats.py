@@ -22,22 +22,11 @@ from pathlib import Path
 from typing import Any, Final
 from xml.parsers import expat
 
+from app.finance.files import tables
 from app.finance.files.bank import MAX_TEXT
 from app.finance.files.mapping import Fields as FieldsOf
 from app.finance.files.mapping import FileMapping
 from app.finance.files.opening import Check, as_mapped, open_table, start_of
-from app.finance.files.tables import (
-    BATCH,
-    MAX_ROWS,
-    Batch,
-    CellMoment,
-    Number,
-    RefusedTable,
-    SourceTable,
-    encoding_of,
-    known_encoding,
-    lines,
-)
 
 HEADING: Final = (
     "account",
@@ -56,7 +45,7 @@ Row = tuple[int, Sequence[str]]
 
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: FieldsOf, *, check: Check | None = None
-) -> SourceTable:
+) -> tables.SourceTable:
     """The table in a bank's file: one of the three formats, else as any other table is opened.
     Raises as `open_table` does."""
     table = _of_bank(path, mapping)
@@ -65,7 +54,7 @@ def open_bank_table(
     return as_mapped(table, mapping, fields, check=check)
 
 
-def _of_bank(path: Path, mapping: FileMapping) -> SourceTable | None:
+def _of_bank(path: Path, mapping: FileMapping) -> tables.SourceTable | None:
     start = start_of(path)
     text = start.decode("latin-1").lstrip("\ufeff\xef\xbb\xbf \t\r\n")
     plain = text.replace("\0", "")
@@ -90,16 +79,17 @@ class _BankTable(ABC):
     notes: Sequence[str] = ()
     of_ours = False
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[tables.Batch]:
         """All booked entries."""
         rows, read = self._rows(), 0
-        while part := list(islice(rows, BATCH)):
+        while part := list(islice(rows, tables.BATCH)):
             read += len(part)
-            if read > MAX_ROWS:
-                raise RefusedTable(
-                    part[0][0], f"there are more than {MAX_ROWS:,} entries: import it in parts"
+            if read > tables.MAX_ROWS:
+                raise tables.RefusedTable(
+                    part[0][0],
+                    f"there are more than {tables.MAX_ROWS:,} entries: import it in parts",
                 )
-            yield Batch([cells for _, cells in part], [number for number, _ in part])
+            yield tables.Batch([cells for _, cells in part], [number for number, _ in part])
 
     @abstractmethod
     def _rows(self) -> Iterator[Row]:
@@ -114,7 +104,7 @@ def _amount(text: str, *, debit: bool) -> str:
     """A cell with the amount; what is none stays as it is, for the form to say so."""
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return text
-    return Number(("-" if debit and text.strip("0.") else "") + text.removesuffix("."))
+    return tables.Number(("-" if debit and text.strip("0.") else "") + text.removesuffix("."))
 
 
 def _joined(texts: Sequence[str]) -> str:
@@ -143,7 +133,7 @@ class _Balance:
         if self.opening is None or self.closing is None:
             return
         if self.opening + self.moved != self.closing:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 row,
                 "the entries of the statement that ends here are not what lies between its opening "
                 "and its closing balance: the file is cut or was changed; fetch it anew",
@@ -228,7 +218,7 @@ class _Camt:
         try:
             self._parser.Parse(part, last)
         except expat.ExpatError as error:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 error.lineno, f"the XML breaks here: {expat.ErrorString(error.code)}"
             ) from None
 
@@ -238,7 +228,7 @@ class _Camt:
         return found
 
     def _refuse(self, *_: Any) -> int:
-        raise RefusedTable(
+        raise tables.RefusedTable(
             self._parser.CurrentLineNumber,
             "the XML declares a document type or entities, which no bank statement has: fetch the "
             "file anew from the bank",
@@ -247,14 +237,14 @@ class _Camt:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         space, _, tag = name.rpartition(" ")
         if not self._path and "camt.053" not in space:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 self._parser.CurrentLineNumber,
                 "the XML is no CAMT.053 statement: ask the bank for camt.053 (end of day "
                 "statement), or export CSV",
             )
         self._path.append(tag)
         if len(self._path) > MAX_DEPTH:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 self._parser.CurrentLineNumber, f"the XML nests more than {MAX_DEPTH} elements"
             )
         self._value, self._length = [], 0
@@ -270,7 +260,7 @@ class _Camt:
     def _text(self, text: str) -> None:
         self._length += len(text)
         if self._length > MAX_VALUE:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 self._parser.CurrentLineNumber,
                 f"an element holds more than {MAX_VALUE:,} characters",
             )
@@ -305,7 +295,7 @@ class _Camt:
         elif tag == "Bal":
             side = _CODES_OF_BALANCES.get(self._code)
             amount = _amount(self._balance_amount, debit=self._debit)
-            if side is not None and isinstance(amount, Number):
+            if side is not None and isinstance(amount, tables.Number):
                 setattr(self._balance, side, Decimal(amount))
 
     def _of_entry(self, entry: _Entry, tag: str, value: str) -> None:
@@ -371,7 +361,7 @@ class _Camt:
 def _day_in(text: str) -> str:
     """The bank's day: a moment is of the day that it bears in the bank's own zone."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:T.*|Z|[+-]\d\d:\d\d)?", text)
-    return CellMoment(found[1]) if found else text
+    return tables.CellMoment(found[1]) if found else text
 
 
 # --- MT940 ----------------------------------------------------------------------------------------
@@ -409,7 +399,7 @@ class Mt940Table(_BankTable):
 
     def __init__(self, path: Path, *, encoding: str | None) -> None:
         self._path = path
-        self._encoding = encoding_of(path, encoding)
+        self._encoding = tables.encoding_of(path, encoding)
 
     def _rows(self) -> Iterator[Row]:
         account, currency, balance = "", "", None
@@ -421,7 +411,7 @@ class Mt940Table(_BankTable):
                 waiting = None
             if tag == "20":
                 if balance is not None:
-                    raise RefusedTable(
+                    raise tables.RefusedTable(
                         number,
                         "a message begins before the last one has its closing balance (:62F:): "
                         "fetch the file anew",
@@ -436,7 +426,9 @@ class Mt940Table(_BankTable):
             elif tag == "61":
                 waiting = number, _entry_in(number, value)
                 if balance is None:
-                    raise RefusedTable(number, "an entry comes before any opening balance (:60F:)")
+                    raise tables.RefusedTable(
+                        number, "an entry comes before any opening balance (:60F:)"
+                    )
                 balance.moved += _signed(waiting[1])
             elif tag == "86" and waiting is not None:
                 yield _swift_row(waiting, account, currency, value)
@@ -446,21 +438,23 @@ class Mt940Table(_BankTable):
                 balance.check(number)
                 balance, ended = None, True
         if waiting is not None or balance is not None or not ended:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 number, "the file ends before the closing balance (:62F:): fetch it anew"
             )
 
     def _fields(self) -> Iterator[tuple[int, str, str]]:
         """(line, tag, value) of each field; its further lines belong to it."""
         begun: tuple[int, str, list[str]] | None = None
-        for number, line in enumerate(lines(self._path, self._encoding), 1):
+        for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
             text = line.rstrip("\r\n")
             found = _TAG.match(text)
             ends = text.startswith(("-}", "{")) or text.strip() == "-"
             if found is None and begun is not None and not ends:
                 begun[2].append(text)
                 if len(begun[2]) > MAX_FIELD:
-                    raise RefusedTable(begun[0], f"the field has more than {MAX_FIELD} lines")
+                    raise tables.RefusedTable(
+                        begun[0], f"the field has more than {MAX_FIELD} lines"
+                    )
                 continue
             if begun is not None:
                 yield begun[0], begun[1], "\n".join(begun[2])
@@ -475,7 +469,7 @@ class Mt940Table(_BankTable):
 def _entry_in(number: int, value: str) -> re.Match[str]:
     found = _ENTRY.fullmatch(value)
     if found is None:
-        raise RefusedTable(
+        raise tables.RefusedTable(
             number,
             "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, "
             "reference): a part of an entry cannot be left out, so nothing is taken",
@@ -486,7 +480,9 @@ def _entry_in(number: int, value: str) -> re.Match[str]:
 def _balance_in(number: int, value: str) -> re.Match[str]:
     found = _BALANCE.fullmatch(value.strip())
     if found is None:
-        raise RefusedTable(number, "the balance is not as SWIFT has it, such as C261101KES1000,00")
+        raise tables.RefusedTable(
+            number, "the balance is not as SWIFT has it, such as C261101KES1000,00"
+        )
     return found
 
 
@@ -506,7 +502,7 @@ def _swift_row(
     return number, _cells(
         account=account,
         booked_at=_swift_day(found),
-        amount=Number(format(amount, "f")),
+        amount=tables.Number(format(amount, "f")),
         currency=currency,
         entry_reference=(found["bank"] or "").strip(),
         reference=own,
@@ -522,7 +518,7 @@ def _swift_day(found: re.Match[str]) -> str:
         booked, day = int(found["entry"][:2]), int(found["entry"][2:])
         year += (booked < month - 6) - (booked > month + 6)
         month = booked
-    return CellMoment(f"{year:04}-{month:02}-{day:02}")
+    return tables.CellMoment(f"{year:04}-{month:02}-{day:02}")
 
 
 def _information(told: str) -> tuple[str, str]:
@@ -562,7 +558,7 @@ class OfxTable(_BankTable):
     def __init__(self, path: Path, *, encoding: str | None) -> None:
         size = path.stat().st_size
         if size > MAX_OFX_BYTES:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 1, f"the file is larger than {MAX_OFX_BYTES >> 20} MiB: fetch it month by month"
             )
         self._body = _ofx_text(path.read_bytes(), encoding)
@@ -583,7 +579,9 @@ class OfxTable(_BankTable):
                 continue
             if name == "STMTTRN":
                 if entry is not None:
-                    raise RefusedTable(number, "a transaction begins before the last one ends")
+                    raise tables.RefusedTable(
+                        number, "a transaction begins before the last one ends"
+                    )
                 entry, number = {}, number + 1
             elif value and entry is not None:
                 if name == "CURSYM" and "CURRENCY" in within:
@@ -596,7 +594,7 @@ class OfxTable(_BankTable):
             if not value:
                 within.append(name)
         if entry is not None or not re.search(r"</OFX>\s*\Z", self._body, re.IGNORECASE):
-            raise RefusedTable(max(number, 1), "the file ends before </OFX>: fetch it anew")
+            raise tables.RefusedTable(max(number, 1), "the file ends before </OFX>: fetch it anew")
 
 
 def _ofx_text(content: bytes, encoding: str | None) -> str:
@@ -609,16 +607,16 @@ def _ofx_text(content: bytes, encoding: str | None) -> str:
     if encoding is None and charset is not None and charset[1].isdigit():
         name = f"cp{charset[1]}"
     try:
-        text = content.decode(known_encoding(name))
+        text = content.decode(tables.known_encoding(name))
     except UnicodeDecodeError as error:
-        raise RefusedTable(
+        raise tables.RefusedTable(
             1, f"byte {error.start:,} of the file is not {name}: say --encoding NAME"
         ) from None
     if "<!" in text:
-        raise RefusedTable(1, "the file declares a document type or entities: fetch it anew")
+        raise tables.RefusedTable(1, "the file declares a document type or entities: fetch it anew")
     begins = re.search(r"<OFX>", text, re.IGNORECASE)
     if begins is None:
-        raise RefusedTable(1, "there is no <OFX> in the file: fetch it anew")
+        raise tables.RefusedTable(1, "there is no <OFX> in the file: fetch it anew")
     return text[begins.start() :]
 
 
@@ -627,12 +625,12 @@ def _ofx_row(entry: dict[str, str], account: str, currency: str) -> Sequence[str
     found = re.fullmatch(r"([+-]?)([0-9]{1,30})(?:[.,]([0-9]{1,60}))?", amount)
     if found is not None:
         sign = "-" if found[1] == "-" else ""
-        amount = Number(f"{sign}{found[2]}" + (f".{found[3]}" if found[3] else ""))
+        amount = tables.Number(f"{sign}{found[2]}" + (f".{found[3]}" if found[3] else ""))
     posted = _POSTED.fullmatch(entry.get("DTPOSTED", ""))
     day = "-".join(posted.groups()) if posted else entry.get("DTPOSTED", "")
     return _cells(
         account=account,
-        booked_at=CellMoment(day) if posted else day,
+        booked_at=tables.CellMoment(day) if posted else day,
         amount=amount,
         currency=entry.get(AMOUNT_IN, currency),
         entry_reference=entry.get("FITID", ""),

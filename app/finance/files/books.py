@@ -15,29 +15,9 @@ from typing import Any, Final, Protocol
 
 from app.core.masking import masked_phone
 from app.core.references import MAX_REFERENCE, fault_of
+from app.finance.files import shaping, tables
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.mapping import Dates, Fields, FileMapping
-from app.finance.files.shaping import (
-    MAX_WORD,
-    Ignored,
-    Shaped,
-    Zones,
-    all_made,
-    pattern_of,
-    place_of,
-)
-from app.finance.files.tables import (
-    Batch,
-    Problem,
-    RefusedTable,
-    SourceTable,
-    UnclearCell,
-    found_instead,
-    places_of,
-    plain_name,
-    quoted,
-)
-from app.finance.files.totals import Totals
 from app.providers.phones import phone_digits
 from reconcile.instants import format_instant
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys
@@ -98,7 +78,7 @@ class Understood:
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     unclear: list[tuple[Any, ...]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[tables.Problem] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     read: int = 0
 
@@ -109,37 +89,45 @@ class Understanding:
     Raises RefusedTable for a heading that lacks much.
     """
 
-    def __init__(self, table: SourceTable, form: Form, mapping: FileMapping) -> None:
+    def __init__(self, table: tables.SourceTable, form: Form, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
-        self._made = all_made(mapping, table.heading, row=table.heading_row)
+        self._made = shaping.all_made(mapping, table.heading, row=table.heading_row)
         self._places = self._places_of(table, form, mapping)
         lacking = list(form.missing(self._places))
         if lacking:
             sentence = "; ".join(lacking)
             names = [name for name in form.FIELDS.names if repr(name) in sentence]
-            raise RefusedTable(table.heading_row, sentence + found_instead(names, table.heading))
+            raise tables.RefusedTable(
+                table.heading_row, sentence + tables.found_instead(names, table.heading)
+            )
         zone = mapping.zone_column
-        place = None if zone is None else place_of(zone, table.heading, row=table.heading_row)
-        self._zones = None if place is None else Zones(place, mapping.zones)
+        place = (
+            None if zone is None else shaping.place_of(zone, table.heading, row=table.heading_row)
+        )
+        self._zones = None if place is None else shaping.Zones(place, mapping.zones)
         self._totals = self._totals_of(form, mapping)
 
-    def _places_of(self, table: SourceTable, form: Form, mapping: FileMapping) -> dict[str, int]:
+    def _places_of(
+        self, table: tables.SourceTable, form: Form, mapping: FileMapping
+    ) -> dict[str, int]:
         """The column of each field; of one that is made of several the first."""
-        plain = {plain_name(name) for name in table.heading}
+        plain = {tables.plain_name(name) for name in table.heading}
         named = {
-            name: column if name not in mapping.optional or plain_name(column) in plain else ""
+            name: column
+            if name not in mapping.optional or tables.plain_name(column) in plain
+            else ""
             for name, column in mapping.columns.items()
         }
-        places = places_of(
+        places = tables.places_of(
             table.heading, fields=form.FIELDS.names, named=named, row=table.heading_row
         )
         return places | {name: cells.places[0] for name, cells in self._made.items()}
 
-    def _totals_of(self, form: Form, mapping: FileMapping) -> Totals:
+    def _totals_of(self, form: Form, mapping: FileMapping) -> shaping.Totals:
         added_up = next((name for name in form.ADDED_UP if name in self._places), form.ADDED_UP[0])
         minor = "minor" if "minor" in form.STAGED else added_up
         made = self._made.get(added_up)
-        return Totals(
+        return shaping.Totals(
             references=[self._places[name] for name in form.NAMED_BY if name in self._places],
             amount=self._places.get(added_up),
             made=made,
@@ -155,15 +143,15 @@ class Understanding:
         others = [name for place, name in enumerate(self._heading) if place not in read]
         return [name.strip()[:MAX_NAME] for name in others if name.strip()]
 
-    def ignored(self) -> Mapping[Ignored, int]:
+    def ignored(self) -> Mapping[shaping.Ignored, int]:
         """How many rows were left out so far, by what for."""
-        return self._table.ignored if isinstance(self._table, Shaped) else {}
+        return self._table.ignored if isinstance(self._table, shaping.Shaped) else {}
 
     def name_of(self, field: str) -> str | None:
         """What the heading calls a field; None where it has none."""
         return self._heading[self._places[field]] if field in self._places else None
 
-    def batch(self, batch: Batch) -> Understood:
+    def batch(self, batch: tables.Batch) -> Understood:
         """Its rows and problems; rows that are totals are told apart."""
         found, rest = Understood(), batch
         for number, row in self._totals.named(batch).items():
@@ -176,11 +164,11 @@ class Understanding:
             else:
                 found.read += 1
                 column = self.name_of(self._form.NAMED_BY[0])
-                found.problems.append(Problem(row=number, column=column, sentence=why_not))
+                found.problems.append(tables.Problem(row=number, column=column, sentence=why_not))
         self._take(rest, found)
         return found
 
-    def _take(self, batch: Batch, into: Understood) -> None:
+    def _take(self, batch: tables.Batch, into: Understood) -> None:
         if not batch.rows:
             return
         found = self._understood(batch)
@@ -190,12 +178,12 @@ class Understanding:
         into.problems += found.problems
         into.read += found.read
 
-    def _understood(self, batch: Batch) -> Understood:
+    def _understood(self, batch: tables.Batch) -> Understood:
         width = len(self._heading)
         if not batch.broken and all(len(row) == width for row in batch.rows):
             try:
                 columns = self._values(batch.rows, _at_once)
-            except UnclearCell:
+            except tables.UnclearCell:
                 pass
             else:
                 rows = list(zip(batch.numbers, *columns, strict=True))
@@ -233,14 +221,14 @@ class Understanding:
         values = self._tried(number, row, trying)
         if misfit:
             sentence = f"the row has {len(row)} cells, and the heading {width}"
-            found.problems.append(Problem(row=number, column=None, sentence=sentence))
+            found.problems.append(tables.Problem(row=number, column=None, sentence=sentence))
         else:
             for name, sentence in trying.unclear:
-                problem = Problem(row=number, column=self.name_of(name), sentence=sentence)
+                problem = tables.Problem(row=number, column=self.name_of(name), sentence=sentence)
                 found.problems.append(problem)
         (found.unclear if misfit or trying.unclear else found.rows).append(values)
 
-    def _broken(self, problem: Problem, row: Sequence[str], found: Understood) -> None:
+    def _broken(self, problem: tables.Problem, row: Sequence[str], found: Understood) -> None:
         found.read += 1
         found.problems.append(problem)
         if problem.column is not None:  # else nobody knows what it speaks of
@@ -252,13 +240,13 @@ class Understanding:
         return (number, *(None if column is None else column[0] for column in columns))
 
 
-def _split(batch: Batch, number: int) -> tuple[Batch, Batch]:
+def _split(batch: tables.Batch, number: int) -> tuple[tables.Batch, tables.Batch]:
     """The rows before the one of this number, and those after it."""
     place = bisect_left(batch.numbers, number)
     before, after = slice(0, place), slice(place + 1, None)
     return (
-        Batch(batch.rows[before], batch.numbers[before], batch.broken),
-        Batch(batch.rows[after], batch.numbers[after], batch.broken),
+        tables.Batch(batch.rows[before], batch.numbers[before], batch.broken),
+        tables.Batch(batch.rows[after], batch.numbers[after], batch.broken),
     )
 
 
@@ -277,7 +265,7 @@ class _Trying:
             return None
         try:
             return read(*arguments)
-        except UnclearCell as error:
+        except tables.UnclearCell as error:
             self.unclear.append((name, str(error)))
             return None
 
@@ -314,15 +302,15 @@ def read_references(cells: Sequence[str]) -> list[str]:
     """Names, without blanks around them. Raises UnclearCell, for empty ones too."""
     plain = _plain(cells)
     if not all(plain):
-        raise UnclearCell("is empty")
+        raise tables.UnclearCell("is empty")
     if max(map(len, plain)) > MAX_REFERENCE:
-        raise UnclearCell(f"is longer than {MAX_REFERENCE} characters")
+        raise tables.UnclearCell(f"is longer than {MAX_REFERENCE} characters")
     if not "".join(plain).isprintable():
         for fault in filter(None, map(fault_of, plain)):
-            raise UnclearCell(fault)
+            raise tables.UnclearCell(fault)
     together = APART + APART.join(plain)
     if f"{APART}=" in together or f"{APART}@" in together:
-        raise UnclearCell("is a formula: put its value there")
+        raise tables.UnclearCell("is a formula: put its value there")
     return plain
 
 
@@ -350,7 +338,9 @@ class Vocabulary:
         self._vocabulary = vocabulary
         self._meaning: dict[str, str | None] = {word: word for word in vocabulary}
         self._meaning |= {word.strip().casefold(): meaning for word, meaning in meant.items()}
-        self._patterns = [(pattern_of(word), said) for word, said in meant.items() if "*" in word]
+        self._patterns = [
+            (shaping.pattern_of(word), said) for word, said in meant.items() if "*" in word
+        ]
         self._meaning[""] = default
         self._known: dict[str, str | None] = dict(self._meaning)
 
@@ -366,11 +356,11 @@ class Vocabulary:
         plain = cell.strip().casefold()
         if plain not in self._meaning:
             for pattern, meaning in self._patterns:
-                if pattern.fullmatch(plain[:MAX_WORD]):
+                if pattern.fullmatch(plain[: shaping.MAX_WORD]):
                     return meaning
-            raise UnclearCell(
-                f"{quoted(cell)} is none of {', '.join(self._vocabulary)}: say in a mapping which "
-                "one it means"
+            raise tables.UnclearCell(
+                f"{tables.quoted(cell)} is none of {', '.join(self._vocabulary)}: say in a mapping "
+                "which one it means"
             )
         return self._meaning[plain]
 
@@ -393,7 +383,7 @@ class Phones:
         digits = phone_digits(str(cell), self._country)
         if digits is None:
             hint = "" if self._country else ', or phone_country = "254" where they are national'
-            raise UnclearCell(
+            raise tables.UnclearCell(
                 "is not a whole phone number with its country code: correct or clear it, or leave "
                 f'the column out (phone = "" under [columns] in a mapping{hint})'
             )
@@ -568,7 +558,9 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
     """What is negative is a refund by itself. Raises UnclearCell."""
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
-            raise UnclearCell("is given of a line that is negative itself: say one of the two")
+            raise tables.UnclearCell(
+                "is given of a line that is negative itself: say one of the two"
+            )
 
 
 def _check_signs(
@@ -579,7 +571,7 @@ def _check_signs(
     if min(amounts) < 0:
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":
-                raise UnclearCell(
+                raise tables.UnclearCell(
                     f"is negative: of {kind} lines only what is owed stands in a book"
                 )
 
@@ -679,14 +671,16 @@ class References:
     def _source(self, cell: str, kind: str) -> str:
         source = (cell.strip() or self._default).lower()
         if kind != "order":
-            raise UnclearCell(f"is of {kind} lines nothing: what was paid by, only order lines say")
+            raise tables.UnclearCell(
+                f"is of {kind} lines nothing: what was paid by, only order lines say"
+            )
         if not source:
-            raise UnclearCell(
+            raise tables.UnclearCell(
                 "is missing beside a session or payment: say whose it is, in a column or in a "
                 'mapping (source = "…" under [defaults]), or leave the references out '
                 '(payment_reference = "" under [columns])'
             )
         if self._sources is not None and source not in self._sources:
             known = ", ".join(sorted(self._sources)) or "(none)"
-            raise UnclearCell(f"is none of the sources there are: {known}")
+            raise tables.UnclearCell(f"is none of the sources there are: {known}")
         return source

@@ -25,28 +25,8 @@ from python_calamine import (
 )
 
 from app.core.errors import NotFoundError, UsageError
+from app.finance.files import shaping, tables
 from app.finance.files.mapping import Fields, FileMapping
-from app.finance.files.shaping import Shaped
-from app.finance.files.tables import (
-    BATCH,
-    MAX_CELL,
-    MAX_COLUMNS,
-    MAX_FILE_BYTES,
-    MAX_ROWS,
-    SEARCHED_ROWS,
-    Batch,
-    CellMoment,
-    CsvTable,
-    Number,
-    Problem,
-    Recognize,
-    RefusedTable,
-    SourceTable,
-    encoding_of,
-    heading_in,
-    lines,
-    plain_name,
-)
 
 # --- tables of JSON Lines -------------------------------------------------------------------------
 
@@ -76,38 +56,40 @@ class JsonLines:
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
         """names: the columns that are looked for; others are passed over."""
-        self._path, self._encoding = path, encoding_of(path, encoding)
-        self._wanted = {plain_name(name): name for name in names}
+        self._path, self._encoding = path, tables.encoding_of(path, encoding)
+        self._wanted = {tables.plain_name(name): name for name in names}
         self.heading: Sequence[str] = self._heading()
 
     def _heading(self) -> list[str]:
         """The names that the first rows use, as they write them."""
         found: dict[str, str] = {}
-        looked = list(islice(self._objects(), BATCH))
+        looked = list(islice(self._objects(), tables.BATCH))
         _refuse_other_things(looked)
         for _, row in looked:
             for name in () if isinstance(row, _Broken) else row:
-                plain = plain_name(name)
+                plain = tables.plain_name(name)
                 if plain in self._wanted:
                     found.setdefault(plain, name)
         if not found:
-            raise RefusedTable(1, f"the file names none of: {', '.join(self._wanted.values())}")
+            raise tables.RefusedTable(
+                1, f"the file names none of: {', '.join(self._wanted.values())}"
+            )
         return list(found.values())
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[tables.Batch]:
         """All rows."""
-        places = {plain_name(name): place for place, name in enumerate(self.heading)}
+        places = {tables.plain_name(name): place for place, name in enumerate(self.heading)}
         objects, read = self._objects(), 0
-        while part := list(islice(objects, BATCH)):
+        while part := list(islice(objects, tables.BATCH)):
             read += len(part)
-            if read > MAX_ROWS:
-                raise RefusedTable(
-                    part[0][0], f"there are more than {MAX_ROWS:,} rows: import it in parts"
+            if read > tables.MAX_ROWS:
+                raise tables.RefusedTable(
+                    part[0][0], f"there are more than {tables.MAX_ROWS:,} rows: import it in parts"
                 )
             yield _batch(part, places)
 
     def _objects(self) -> Iterator[tuple[int, dict[str, Any] | _Broken]]:
-        for number, line in enumerate(lines(self._path, self._encoding), 1):
+        for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
             if not line.strip():
                 continue
             try:
@@ -115,8 +97,8 @@ class JsonLines:
             except (ValueError, RecursionError) as error:
                 found = _Broken(f"the line is not a JSON object: {_reason(error)}", line)
             else:
-                if not isinstance(found, dict) or len(found) > MAX_COLUMNS:
-                    sentence = f"the line is no JSON object of at most {MAX_COLUMNS} names"
+                if not isinstance(found, dict) or len(found) > tables.MAX_COLUMNS:
+                    sentence = f"the line is no JSON object of at most {tables.MAX_COLUMNS} names"
                     found = _Broken(sentence, line)
             yield number, found
 
@@ -127,39 +109,41 @@ def _refuse_other_things(looked: Sequence[tuple[int, object]]) -> None:
     if broken and len(broken) >= min(len(looked), max(MAX_BROKEN, len(looked) // 2) + 1):
         number, row = broken[0]
         others = ", nor are others: JSON Lines has one object on each line"
-        raise RefusedTable(number, row.sentence + (others if len(broken) > 1 else ""))
+        raise tables.RefusedTable(number, row.sentence + (others if len(broken) > 1 else ""))
 
 
-def _batch(part: Sequence[tuple[int, dict[str, Any] | _Broken]], places: dict[str, int]) -> Batch:
+def _batch(
+    part: Sequence[tuple[int, dict[str, Any] | _Broken]], places: dict[str, int]
+) -> tables.Batch:
     rows: list[Sequence[str]] = []
     broken = {}
     for number, row in part:
         if isinstance(row, _Broken):
             # One less than a cell may have: an apostrophe may come before it among the rejects.
-            rows.append([row.text.strip()[: MAX_CELL - 1], *[""] * (len(places) - 1)])
-            broken[number] = Problem(row=number, column=None, sentence=row.sentence)
+            rows.append([row.text.strip()[: tables.MAX_CELL - 1], *[""] * (len(places) - 1)])
+            broken[number] = tables.Problem(row=number, column=None, sentence=row.sentence)
             continue
         cells, problem = _cells(row, places, number)
         rows.append(cells)
         if problem is not None:
             broken[number] = problem
-    return Batch(rows, [number for number, _ in part], broken)
+    return tables.Batch(rows, [number for number, _ in part], broken)
 
 
 def _cells(
     row: dict[str, Any], places: dict[str, int], number: int
-) -> tuple[list[str], Problem | None]:
+) -> tuple[list[str], tables.Problem | None]:
     """The cells, and the first one's problem that is none."""
     cells, problem = [""] * len(places), None
     for name, value in row.items():
-        place = places.get(plain_name(name))
+        place = places.get(tables.plain_name(name))
         if place is None or value is None:
             continue
         sentence = _misfit(value, cells[place])
         if sentence is None:
             cells[place] = value
         elif problem is None:
-            problem = Problem(row=number, column=name[:80], sentence=sentence)
+            problem = tables.Problem(row=number, column=name[:80], sentence=sentence)
     return cells, problem
 
 
@@ -167,8 +151,8 @@ def _misfit(value: Any, before: str) -> str | None:
     """Why a value cannot be the cell; `before` is what the row said of it already."""
     if not isinstance(value, str):
         return "is neither a text nor a number"
-    if len(value) > MAX_CELL:
-        return f"has more than {MAX_CELL:,} characters"
+    if len(value) > tables.MAX_CELL:
+        return f"has more than {tables.MAX_CELL:,} characters"
     return "is there twice" if before else None
 
 
@@ -182,7 +166,7 @@ class _Unfit(ValueError):
     """JSON that says something a table cannot."""
 
 
-def _number(text: str) -> Number:
+def _number(text: str) -> tables.Number:
     if len(text) > MAX_DIGITS:
         raise _Unfit(f"it has a number of more than {MAX_DIGITS} characters")
     try:
@@ -191,7 +175,7 @@ def _number(text: str) -> Number:
         raise _Unfit("it has a number with an exponent out of all bounds") from None
     if value and abs(value.adjusted()) > MAX_DIGITS:
         raise _Unfit("it has a number that is too large or too small")
-    return Number(format(value, "f"))
+    return tables.Number(format(value, "f"))
 
 
 def _constant(_name: str) -> NoReturn:
@@ -252,25 +236,25 @@ def check_workbook(path: Path) -> None:
             for entry in entries:
                 _check_content(entry, file)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
-        raise RefusedTable(
+        raise tables.RefusedTable(
             1, f"the workbook is cut short or damaged, export it again ({type(error).__name__})"
         ) from None
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
     if len(entries) > MAX_ENTRIES:
-        raise RefusedTable(1, f"the workbook has more than {MAX_ENTRIES:,} parts")
+        raise tables.RefusedTable(1, f"the workbook has more than {MAX_ENTRIES:,} parts")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
-        raise RefusedTable(1, "the workbook is encrypted: save it without a password")
+        raise tables.RefusedTable(1, "the workbook is encrypted: save it without a password")
     known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     if any(entry.compress_type not in known for entry in entries):
-        raise RefusedTable(1, "the workbook is packed as no spreadsheet program does")
+        raise tables.RefusedTable(1, "the workbook is packed as no spreadsheet program does")
     content = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
     if packed > size:
-        raise RefusedTable(1, "the workbook uses the same bytes several times")
+        raise tables.RefusedTable(1, "the workbook uses the same bytes several times")
     if content > MAX_CONTENT or content > max(FREE_CONTENT, packed * MAX_RATIO):
-        raise RefusedTable(
+        raise tables.RefusedTable(
             1,
             f"the workbook unpacks to {content // MIB:,} MiB from {packed / MIB:,.1f} MiB: more "
             "than is read; export it as CSV",
@@ -284,10 +268,10 @@ def _check_content(entry: zipfile.ZipInfo, file: BinaryIO) -> None:
     for part in _unpacked(entry, file):
         length += len(part)
         if length > entry.file_size:
-            raise RefusedTable(1, "the workbook has more content than it declares")
+            raise tables.RefusedTable(1, "the workbook has more content than it declares")
         scan.look(part)
     if length != entry.file_size:
-        raise RefusedTable(1, "the workbook is cut short: export it again")
+        raise tables.RefusedTable(1, "the workbook is cut short: export it again")
     scan.look(b"<")
 
 
@@ -304,10 +288,10 @@ class _Cells:
         cut = max(text.rfind(b"<"), 0)
         text, self._rest = text[:cut], text[cut:]
         if len(self._rest) > MAX_TAG:
-            raise RefusedTable(1, "the workbook has a cell or a tag of more than a mebibyte")
+            raise tables.RefusedTable(1, "the workbook has a cell or a tag of more than a mebibyte")
         placed = _COLUMN.findall(text)
         if len(_CELL.findall(text)) != len(placed):
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 1,
                 "the workbook has cells that do not say where they are: save it anew with a "
                 "spreadsheet program, or as CSV",
@@ -315,7 +299,7 @@ class _Cells:
         self._rows = max(self._rows, *map(_row_number, set(_ROW.findall(text))), 0)
         self._columns = max(self._columns, *map(_column_number, set(placed)), 0)
         if self._rows * self._columns > MAX_CELLS:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 1,
                 f"the sheet goes to row {self._rows:,} and column {self._columns:,}: more than "
                 f"{MAX_CELLS:,} cells lie between; delete what stands far out, or use CSV",
@@ -332,7 +316,9 @@ class _NoCells:
         """Look at what follows."""
         text = self._rest + part
         if _SHEET in text:
-            raise RefusedTable(1, "the workbook keeps a sheet where no spreadsheet program does")
+            raise tables.RefusedTable(
+                1, "the workbook keeps a sheet where no spreadsheet program does"
+            )
         self._rest = text[-len(_SHEET) :]
 
 
@@ -387,7 +373,7 @@ class XlsxTable:
         path: Path,
         *,
         sheet: str | None,
-        recognize: Recognize,
+        recognize: tables.Recognize,
         heading_row: int | None = None,
     ) -> None:
         """recognize: how many columns of a heading are known."""
@@ -395,33 +381,35 @@ class XlsxTable:
         self._sheet = _sheet(path, sheet)
         found = self.first_rows() if heading_row is None else self._row_given(heading_row)
         if not found:
-            raise RefusedTable(1, "the sheet is empty")
-        self.heading_row, heading = found[heading_in([recognize(row) for _, row in found])]
+            raise tables.RefusedTable(1, "the sheet is empty")
+        self.heading_row, heading = found[tables.heading_in([recognize(row) for _, row in found])]
         while heading and not heading[-1]:
             heading.pop()
         self.heading: Sequence[str] = heading
-        if len(heading) > MAX_COLUMNS:
-            raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
+        if len(heading) > tables.MAX_COLUMNS:
+            raise tables.RefusedTable(
+                self.heading_row, f"there are more than {tables.MAX_COLUMNS} columns"
+            )
 
     def first_rows(self) -> list[tuple[int, list[str]]]:
         """Those among which the heading is looked for, each with its number."""
-        return list(islice((each for each in self._rows() if any(each[1])), SEARCHED_ROWS))
+        return list(islice((each for each in self._rows() if any(each[1])), tables.SEARCHED_ROWS))
 
     def _row_given(self, number: int) -> list[tuple[int, list[str]]]:
         rows = list(islice(self._rows(), number - 1, number))
         if not rows or not any(rows[0][1]):
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 number, "there is no heading in this row, where the mapping says it is"
             )
         return rows
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[tables.Batch]:
         """All rows after the heading."""
         rows = islice(self._rows(), self.heading_row, None)
         width = len(self.heading)
-        while part := list(islice(rows, BATCH)):
+        while part := list(islice(rows, tables.BATCH)):
             cut = [row if any(row[width:]) else row[:width] for _, row in part]
-            yield Batch(list(cut), [number for number, _ in part])
+            yield tables.Batch(list(cut), [number for number, _ in part])
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         for number, row in enumerate(self._sheet.iter_rows(), 1):
@@ -437,21 +425,21 @@ def _sheet(path: Path, name: str | None) -> CalamineSheet:
             if each.typ == SheetTypeEnum.WorkSheet and each.visible == SheetVisibleEnum.Visible
         ]
         if name is not None and name not in book.sheet_names:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 1, f"there is no sheet {name[:80]!r}; there are: {', '.join(shown)[:300]}"
             )
         if not shown:
-            raise RefusedTable(1, "the workbook has no sheet that is shown")
+            raise tables.RefusedTable(1, "the workbook has no sheet that is shown")
         return book.get_sheet_by_name(shown[0] if name is None else name)
     except CalamineError as error:
         name = type(error).__name__  # its text may quote a cell
-        raise RefusedTable(
+        raise tables.RefusedTable(
             1, f"the workbook cannot be read ({name}): save it anew, or as CSV"
         ) from None
     except BaseException as error:
         if type(error).__name__ != _PANIC:
             raise
-        raise RefusedTable(1, "the workbook is damaged: save it anew, or as CSV") from None
+        raise tables.RefusedTable(1, "the workbook is damaged: save it anew, or as CSV") from None
 
 
 def _text(cell: Any) -> str:
@@ -461,10 +449,12 @@ def _text(cell: Any) -> str:
     if isinstance(cell, int | float):
         if not abs(cell) < _NOT_EXACT:  # nor is what is no number
             return repr(cell)
-        return Number(int(cell) if cell == int(cell) else format(Decimal(f"{cell:.15g}"), "f"))
+        return tables.Number(
+            int(cell) if cell == int(cell) else format(Decimal(f"{cell:.15g}"), "f")
+        )
     if isinstance(cell, datetime.datetime | datetime.date):
-        return CellMoment(cell.isoformat())
-    return str(cell)[:MAX_CELL]
+        return tables.CellMoment(cell.isoformat())
+    return str(cell)[: tables.MAX_CELL]
 
 
 # --- opens a file as a table, by what its content is ----------------------------------------------
@@ -475,7 +465,7 @@ _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """How a JSON array of objects begins, and no heading of a table does."""
 
-Check = Callable[[SourceTable], None]
+Check = Callable[[tables.SourceTable], None]
 """Raises RefusedTable for a table that is not the one that is meant."""
 
 
@@ -485,7 +475,7 @@ def open_table(
     fields: Fields,
     *,
     check: Check | None = None,
-) -> SourceTable:
+) -> tables.SourceTable:
     """The table in a file, of which only the rows that are its data are told. Raises RefusedTable,
     NotFoundError or UsageError where there is none, and OSError where it cannot be read.
 
@@ -495,27 +485,27 @@ def open_table(
 
 
 def as_mapped(
-    table: SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
-) -> SourceTable:
+    table: tables.SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
+) -> tables.SourceTable:
     """A table that is open, as `open_table` gives it. Raises as `check` and `Shaped` do."""
     if check is not None:
         check(table)
-    return Shaped(table, mapping, fields) if mapping.shape.changes_rows else table
+    return shaping.Shaped(table, mapping, fields) if mapping.shape.changes_rows else table
 
 
-def _opened(path: Path, mapping: FileMapping, fields: Fields) -> SourceTable:
+def _opened(path: Path, mapping: FileMapping, fields: Fields) -> tables.SourceTable:
     form, names = form_of(path), mapping.looked_for(fields)
-    wanted = {plain_name(name) for name in names}
+    wanted = {tables.plain_name(name) for name in names}
 
     def recognize(heading: Sequence[str]) -> int:
-        return len(wanted & {plain_name(name) for name in heading})
+        return len(wanted & {tables.plain_name(name) for name in heading})
 
     heading_row = mapping.shape.heading_row
     if form == "workbook":
         return XlsxTable(path, sheet=mapping.sheet, recognize=recognize, heading_row=heading_row)
     if form == "json_lines":
         return JsonLines(path, encoding=mapping.encoding, names=names)
-    return CsvTable(
+    return tables.CsvTable(
         path,
         encoding=mapping.encoding,
         delimiter=mapping.delimiter,
@@ -531,7 +521,7 @@ def form_of(path: Path) -> FileForm:
     """What a file is, by its first bytes. Raises as `open_table` does."""
     start = start_of(path)
     if start.startswith(_OLD_OFFICE):
-        raise RefusedTable(
+        raise tables.RefusedTable(
             1,
             "this is an encrypted workbook, or one of Excel before 2007: save it anew "
             "as .xlsx without a password, or as CSV",
@@ -539,7 +529,7 @@ def form_of(path: Path) -> FileForm:
     if start.startswith(_ZIP):
         return "workbook"
     if _ARRAY.match(start):
-        raise RefusedTable(
+        raise tables.RefusedTable(
             1,
             "this is one JSON array: write each of its objects on a line of its own, "
             "without the brackets around them and the commas between",
@@ -565,9 +555,9 @@ def start_of(path: Path) -> bytes:
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():
         raise UsageError(f"{path.name} is no file that can be read twice: name a file")
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise RefusedTable(
-            1, f"the file is larger than {MAX_FILE_BYTES >> 30} GiB: cut it in parts"
+    if path.stat().st_size > tables.MAX_FILE_BYTES:
+        raise tables.RefusedTable(
+            1, f"the file is larger than {tables.MAX_FILE_BYTES >> 30} GiB: cut it in parts"
         )
     with path.open("rb") as file:
         return file.read(512)

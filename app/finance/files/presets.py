@@ -1,4 +1,5 @@
-"""Presets: mappings of exports that many merchants have, each known by a name and by its heading.
+"""Presets: mappings of exports that many merchants have, each known by a name and by its heading;
+and how a file is to be read: as a mapping or a preset says, or as the preset that it looks like.
 
 A preset is a mapping with three things more: the kind of file, the columns by which a heading is
 that of the export, and where its facts come from. `../presets/README.md` says how to write one.
@@ -8,17 +9,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import tzinfo
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import AfterValidator
 
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.toml_file import TomlTable
-from app.finance.files.books import BookForm
+from app.finance.files import amounts, books, opening, statements, tables
 from app.finance.files.mapping import (
     MAX_BYTES,
     NONE,
@@ -28,19 +30,7 @@ from app.finance.files.mapping import (
     mapping_of,
     mapping_values,
     one_or_more,
-)
-from app.finance.files.opening import XlsxTable, form_of
-from app.finance.files.statements import StatementForm
-from app.finance.files.tables import (
-    DELIMITERS,
-    SEARCHED_ROWS,
-    RefusedTable,
-    SourceTable,
-    cells_of_line,
-    encoding_of,
-    found_instead,
-    lines,
-    plain_name,
+    read_mapping,
 )
 
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
@@ -51,8 +41,8 @@ NO_PRESET: Final = "none"
 PresetKind = Literal["book", "statement"]
 
 KINDS: Final[Mapping[PresetKind, Fields]] = {
-    "book": BookForm.FIELDS,
-    "statement": StatementForm.FIELDS,
+    "book": books.BookForm.FIELDS,
+    "statement": statements.StatementForm.FIELDS,
 }
 
 KIND_NAMES: Final[Mapping[PresetKind, str]] = {"book": "an order book", "statement": "a statement"}
@@ -71,9 +61,9 @@ class Mark:
 
     def fits(self, heading: Sequence[str]) -> bool:
         """Whether this heading has it."""
-        names = {plain_name(name) for name in heading}
-        return names.issuperset(map(plain_name, self.columns)) and names.isdisjoint(
-            map(plain_name, self.without)
+        names = {tables.plain_name(name) for name in heading}
+        return names.issuperset(map(tables.plain_name, self.columns)) and names.isdisjoint(
+            map(tables.plain_name, self.without)
         )
 
 
@@ -92,15 +82,16 @@ class Preset:
     source: Sequence[str]
     mapping: FileMapping
 
-    def check(self, table: SourceTable) -> None:
+    def check(self, table: tables.SourceTable) -> None:
         """Raises RefusedTable for a table that is another one."""
-        names = {plain_name(name) for name in table.heading}
-        missing = [name for name in self.mark.columns if plain_name(name) not in names]
+        names = {tables.plain_name(name) for name in table.heading}
+        missing = [name for name in self.mark.columns if tables.plain_name(name) not in names]
         if missing:
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 table.heading_row,
                 f"this is not the file that the preset {self.name} reads ({self.title}): there is "
-                f"no column {', '.join(map(repr, missing))}{found_instead(missing, table.heading)}",
+                f"no column {', '.join(map(repr, missing))}"
+                f"{tables.found_instead(missing, table.heading)}",
             )
 
 
@@ -171,7 +162,7 @@ def read_preset(
     name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
 ) -> Preset:
     """The preset in a text. Raises UsageError with all that is wrong with it."""
-    fields = KINDS.get(_kind_in(text), BookForm.FIELDS)
+    fields = KINDS.get(_kind_in(text), books.BookForm.FIELDS)
     values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
     return Preset(
         name=name,
@@ -251,7 +242,7 @@ def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
     reading it tells why."""
     try:
         headings = list(_headings(path, encoding))
-    except (RefusedTable, TallyhookError, OSError):
+    except (tables.RefusedTable, TallyhookError, OSError):
         return []
     return [
         Recognized(name=name, kind=kind, title=title, columns=mark.columns, row=row)
@@ -278,15 +269,170 @@ def _marks() -> Sequence[tuple[str, PresetKind, str, Mark]]:
 
 def _headings(path: Path, encoding: str | None) -> Iterator[tuple[int, Sequence[str]]]:
     """What may be the heading: the first rows, under every delimiter."""
-    form = form_of(path)
+    form = opening.form_of(path)
     if form == "workbook":
-        yield from XlsxTable(path, sheet=None, recognize=len).first_rows()
+        yield from opening.XlsxTable(path, sheet=None, recognize=len).first_rows()
     if form != "text":
         return
     said = 0
-    for number, line in enumerate(lines(path, encoding_of(path, encoding)), 1):
+    for number, line in enumerate(tables.lines(path, tables.encoding_of(path, encoding)), 1):
         if line.strip():
             said += 1
-            yield from ((number, cells_of_line(line, mark)) for mark in DELIMITERS)
-        if said == SEARCHED_ROWS:
+            yield from ((number, tables.cells_of_line(line, mark)) for mark in tables.DELIMITERS)
+        if said == tables.SEARCHED_ROWS:
             return
+
+
+# --- how a file is to be read ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which file, and what is said of it. What is declared beside the mapping goes before it.
+
+    preset    whose mapping it is: a name, a path, or NO_PRESET; None: which one the file looks like
+    currency  of rows that name none
+    """
+
+    path: Path
+    mapping: Path | None = None
+    preset: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    dates: str | None = None
+    zone: str | None = None
+    currency: str | None = None
+
+
+class Open(Protocol):
+    """Opens a file as a table; as `open_table` does, or so that it knows more formats."""
+
+    def __call__(
+        self,
+        path: Path,
+        mapping: FileMapping,
+        fields: Fields,
+        *,
+        check: opening.Check | None = None,
+    ) -> tables.SourceTable: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """How a file is to be read.
+
+    preset  whose mapping it is; None: nobody's
+    notes   why, and what else is known of the file, one sentence each
+    """
+
+    mapping: FileMapping
+    preset: Preset | None = None
+    notes: Sequence[str] = ()
+
+    def open(
+        self, path: Path, form: books.Form, *, opens: Open = opening.open_table
+    ) -> tables.SourceTable:
+        """The file's table. Raises as `open_table` does, also for a file of another export."""
+        check = None if self.preset is None else self.preset.check
+        return opens(path, self.mapping, form.FIELDS, check=check)
+
+
+def choose(request: Asked, kind: PresetKind, *, zone: tzinfo | None) -> Chosen:
+    """The mapping or preset that is said, else the preset that the file looks like, else the usual
+    names of columns. zone: of times without one, where none is declared; None: nobody has said.
+
+    Raises UsageError or NotFoundError for one that is none, and where several presets fit.
+    """
+    return _in_zone(_chosen(request, kind), zone)
+
+
+def choose_mapping(request: Asked, fields: Fields, *, zone: tzinfo | None) -> Chosen:
+    """As `choose`, for a kind of file that has no presets: the mapping that is said, else the usual
+    names of columns."""
+    return _in_zone(Chosen(mapping=_mapping(request, fields)), zone)
+
+
+def _in_zone(found: Chosen, zone: tzinfo | None) -> Chosen:
+    if found.mapping.zone is not None:
+        return found
+    return replace(found, mapping=replace(found.mapping, zone=zone))
+
+
+def _chosen(request: Asked, kind: PresetKind) -> Chosen:
+    if request.mapping is not None and request.preset is not None:
+        raise UsageError(
+            "say --preset or --mapping: a preset is a mapping. `tallyhook presets show NAME` "
+            "prints it, to be copied, changed, and said as --preset FILE"
+        )
+    if request.mapping is None and request.preset is None:
+        return _looks_like(request, kind)
+    if request.preset in (None, NO_PRESET):
+        return Chosen(mapping=_mapping(request, KINDS[kind]))
+    return _with_preset(request, str(request.preset), kind)
+
+
+def _looks_like(request: Asked, kind: PresetKind) -> Chosen:
+    found = recognized(request.path, encoding=request.encoding)
+    fitting = [each for each in found if each.kind == kind]
+    if len(fitting) > 1:
+        names = " or ".join(f"--preset {each.name}" for each in fitting)
+        told = " ".join(each.because for each in fitting)
+        raise UsageError(f"the file looks like {len(fitting)} exports: say {names}. {told}")
+    if not fitting:
+        notes = [_of_another_kind(each) for each in found]
+        return Chosen(mapping=_mapping(request, KINDS[kind]), notes=notes)
+    (one,) = fitting
+    return replace(_with_preset(request, one.name, kind), notes=[one.because])
+
+
+def _of_another_kind(found: Recognized) -> str:
+    return (
+        f"The file looks like {found.name} ({found.title}), which is {KIND_NAMES[found.kind]}: "
+        f"import it with `{COMMANDS[found.kind]}`."
+    )
+
+
+def _with_preset(request: Asked, name: str, kind: PresetKind) -> Chosen:
+    preset = load_preset(name, beside=_beside(request))
+    if preset.kind != kind:
+        raise UsageError(
+            f"the preset {preset.name} reads {KIND_NAMES[preset.kind]} ({preset.title}): say "
+            f"`{COMMANDS[preset.kind]}`"
+        )
+    mapping = replace(_in_currency(preset.mapping, request), signed=True)
+    return Chosen(mapping=mapping, preset=preset)
+
+
+BESIDE: Final = ("delimiter", "encoding", "dates", "zone")
+"""Keys of a mapping that may be said beside it."""
+
+
+def _beside(request: Asked) -> dict[str, str]:
+    """What was said beside the mapping, as keys of it."""
+    said = {key: getattr(request, key) for key in BESIDE}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _in_currency(mapping: FileMapping, request: Asked) -> FileMapping:
+    if request.currency is None:
+        return mapping
+    try:
+        (code,) = amounts.read_currencies([request.currency])
+    except tables.UnclearCell as error:
+        raise UsageError(f"--currency {error}") from None
+    return replace(mapping, defaults={**mapping.defaults, "currency": code})
+
+
+def _mapping(request: Asked, fields: Fields) -> FileMapping:
+    content = b""
+    if request.mapping is not None:
+        try:
+            with request.mapping.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            raise NotFoundError(f"there is no mapping {request.mapping.name}") from None
+        except OSError as error:
+            raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
+    name = "the mapping" if request.mapping is None else request.mapping.name
+    mapping = read_mapping(content, fields, name=name, beside=_beside(request))
+    return _in_currency(mapping, request)

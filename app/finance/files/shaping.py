@@ -3,9 +3,14 @@
     1 cut      rows after the heading and at the end that are none
     2 choose   rows without a word that must be there, or with one that must not
     3 fold     rows of one order that follow each other become one
+    4 total    what a file adds up by itself is neither an order nor a payment
 
 A file of rows that were rejected before holds rows as they are after all this: nothing is cut, and
 the rest changes nothing.
+
+A row is a total where its reference is such a word, or, without a reference, its first cell that
+says anything; and where its sum is that of the rows above. One that is called so and is another sum
+is a problem: nobody knows whether it is a total of rows that are missing, or an order of that name.
 """
 
 from __future__ import annotations
@@ -16,9 +21,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from itertools import islice
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from app.finance.files.amounts import Amounts, Marks
+from app.finance.files import tables
+from app.finance.files.amounts import Amounts, Marks, read_currencies
 from app.finance.files.mapping import (
     Fields,
     FileMapping,
@@ -28,30 +34,24 @@ from app.finance.files.mapping import (
     Made,
     SumOf,
 )
-from app.finance.files.tables import (
-    BATCH,
-    Batch,
-    CellMoment,
-    Problem,
-    RefusedTable,
-    SourceTable,
-    UnclearCell,
-    found_instead,
-    no_column,
-    plain_name,
-    quoted,
-)
+from reconcile.money import Money
 
 # --- where columns stand --------------------------------------------------------------------------
 
 
 def place_of(name: str, heading: Sequence[str], *, row: int) -> int:
     """The place of the column that a mapping names. Raises RefusedTable where none or two are."""
-    places = [place for place, each in enumerate(heading) if plain_name(each) == plain_name(name)]
+    places = [
+        place
+        for place, each in enumerate(heading)
+        if tables.plain_name(each) == tables.plain_name(name)
+    ]
     if len(places) > 1:
-        raise RefusedTable(row, "there are two columns of this name", column=heading[places[0]])
+        raise tables.RefusedTable(
+            row, "there are two columns of this name", column=heading[places[0]]
+        )
     if not places:
-        raise no_column(name, heading, row=row)
+        raise tables.no_column(name, heading, row=row)
     return places[0]
 
 
@@ -99,7 +99,7 @@ there is."""
 class Shaped:
     """A table of which only some rows are data, or several of them one."""
 
-    def __init__(self, table: SourceTable, mapping: FileMapping, fields: Fields) -> None:
+    def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
         """Raises RefusedTable where a column that a rule speaks of is not there."""
         self.heading, self.heading_row = table.heading, table.heading_row
         self.notes, self.of_ours = table.notes, table.of_ours
@@ -118,33 +118,35 @@ class Shaped:
             for name, words in said.items()
         ]
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[tables.Batch]:
         """The rows that are data, from the first one each time it is called."""
         self.ignored.clear()
         batches = self._chosen(self._cut(self._table.batches()))
         yield from batches if self._fold is None else self._fold.batches(batches)
 
-    def _cut(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def _cut(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
         first, last = self._shape.skip_first, self._shape.skip_last
         if self.of_ours or not (first or last):
             yield from batches
             return
-        broken: dict[int, Problem] = {}
+        broken: dict[int, tables.Problem] = {}
         rows = islice(_each(batches, broken), first, None)
         held: deque[tuple[int, Sequence[str]]] = deque(islice(rows, last))
-        while part := list(islice(rows, BATCH)):
+        while part := list(islice(rows, tables.BATCH)):
             held.extend(part)
             ready = [held.popleft() for _ in part]
-            yield Batch([row for _, row in ready], [number for number, _ in ready], broken)
+            yield tables.Batch([row for _, row in ready], [number for number, _ in ready], broken)
 
-    def _chosen(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def _chosen(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
         if not self._keep and not self._ignore:
             yield from batches
             return
         for batch in batches:
             pairs = zip(batch.numbers, batch.rows, strict=True)
             kept = [each for each in pairs if each[0] in batch.broken or self._is_chosen(each[1])]
-            yield Batch([row for _, row in kept], [number for number, _ in kept], batch.broken)
+            yield tables.Batch(
+                [row for _, row in kept], [number for number, _ in kept], batch.broken
+            )
 
     def _is_chosen(self, row: Sequence[str]) -> bool:
         if not any(row):
@@ -166,7 +168,7 @@ def _cell(row: Sequence[str], place: int) -> str:
 
 
 def _each(
-    batches: Iterator[Batch], broken: dict[int, Problem]
+    batches: Iterator[tables.Batch], broken: dict[int, tables.Problem]
 ) -> Iterator[tuple[int, Sequence[str]]]:
     for batch in batches:
         broken.update(batch.broken)
@@ -180,23 +182,23 @@ class _Folding:
         row = table.heading_row
         self._heading, self._by = table.heading, place_of(fold.by, table.heading, row=row)
         self._sum = [place_of(name, table.heading, row=row) for name in fold.sum]
-        wanted = {plain_name(name) for name in looked_for}
+        wanted = {tables.plain_name(name) for name in looked_for}
         self._told = [
             place
             for place, name in enumerate(table.heading)
-            if plain_name(name) in wanted and place not in self._sum
+            if tables.plain_name(name) in wanted and place not in self._sum
         ]
         self._amounts = SumOfCells(marks)
 
-    def batches(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def batches(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
         """One row for each order, under the number of its first."""
-        broken: dict[int, Problem] = {}
+        broken: dict[int, tables.Problem] = {}
         orders = self._orders(_each(batches, broken), broken)
-        while part := list(islice(orders, BATCH)):
-            yield Batch([row for _, row in part], [number for number, _ in part], broken)
+        while part := list(islice(orders, tables.BATCH)):
+            yield tables.Batch([row for _, row in part], [number for number, _ in part], broken)
 
     def _orders(
-        self, rows: Iterator[tuple[int, Sequence[str]]], broken: dict[int, Problem]
+        self, rows: Iterator[tuple[int, Sequence[str]]], broken: dict[int, tables.Problem]
     ) -> Iterator[tuple[int, Sequence[str]]]:
         group: list[tuple[int, Sequence[str]]] = []
         for number, row in rows:
@@ -215,7 +217,7 @@ class _Folding:
             yield self._one(group, broken)
 
     def _one(
-        self, group: Sequence[tuple[int, Sequence[str]]], broken: dict[int, Problem]
+        self, group: Sequence[tuple[int, Sequence[str]]], broken: dict[int, tables.Problem]
     ) -> tuple[int, Sequence[str]]:
         first, row = group[0]
         if len(group) == 1:
@@ -225,7 +227,7 @@ class _Folding:
         for number, other in group:
             if len(other) < width or any(other[width:]):
                 sentence = f"row {number:,} has {len(other)} cells, and the heading {width}"
-                broken.setdefault(first, Problem(row=first, column=None, sentence=sentence))
+                broken.setdefault(first, tables.Problem(row=first, column=None, sentence=sentence))
         for number, other in group[1:]:
             for place in self._told:
                 cell = _cell(other, place)
@@ -236,17 +238,17 @@ class _Folding:
         try:
             for place in self._sum:
                 whole[place] = self._amounts.total([_cell(each, place) for _, each in group], [])
-        except UnclearCell as error:
+        except tables.UnclearCell as error:
             column = self._heading[place]
-            broken.setdefault(first, Problem(row=first, column=column, sentence=str(error)))
+            broken.setdefault(first, tables.Problem(row=first, column=column, sentence=str(error)))
         return first, whole
 
-    def _differs(self, first: int, number: int, place: int) -> Problem:
+    def _differs(self, first: int, number: int, place: int) -> tables.Problem:
         sentence = (
             f"row {number:,} says something else, and they are of one "
             f"{self._heading[self._by]}: they should be rows of one order"
         )
-        return Problem(row=first, column=self._heading[place], sentence=sentence)
+        return tables.Problem(row=first, column=self._heading[place], sentence=sentence)
 
 
 # --- fields that are made of several columns ------------------------------------------------------
@@ -270,18 +272,20 @@ def made_cells(
 ) -> MadeCells | None:
     """How a field is read under this heading; None where it is optional, and the file has none of
     it. Raises RefusedTable for columns that are not there."""
-    found = {plain_name(name) for name in heading} & {plain_name(name) for name in made.names}
+    found = {tables.plain_name(name) for name in heading} & {
+        tables.plain_name(name) for name in made.names
+    }
     if optional and not found:
         return None
     if isinstance(made, FirstOf):
         if not found:
             names = " or ".join(map(repr, made.names))
-            raise RefusedTable(
+            raise tables.RefusedTable(
                 row,
                 f"there is no column {names}, which the mapping names"
-                f"{found_instead(made.names, heading)}",
+                f"{tables.found_instead(made.names, heading)}",
             )
-        there = [name for name in made.names if plain_name(name) in found]
+        there = [name for name in made.names if tables.plain_name(name) in found]
         return FirstCells([place_of(name, heading, row=row) for name in there])
     places = [place_of(name, heading, row=row) for name in made.names]
     if isinstance(made, JoinedOf):
@@ -325,10 +329,10 @@ class JoinedCells:
 
 
 def _joined(row: Sequence[str]) -> str:
-    if isinstance(row[0], CellMoment):
+    if isinstance(row[0], tables.CellMoment):
         # A workbook's day may come with a midnight, and its time of day with one of 1899.
         row = [row[0].partition("T")[0], *(cell.rpartition("T")[2] for cell in row[1:])]
-        return CellMoment(" ".join(cell.strip() for cell in row if cell.strip()))
+        return tables.CellMoment(" ".join(cell.strip() for cell in row if cell.strip()))
     return " ".join(cell.strip() for cell in row if cell.strip())
 
 
@@ -350,7 +354,7 @@ class SumOfCells:
             return ""
         shown = {sign for *_, sign in parts} - {""}
         if len(shown) > 1:
-            raise UnclearCell("is made of amounts with signs of several currencies")
+            raise tables.UnclearCell("is made of amounts with signs of several currencies")
         total = Decimal(0)
         for factor, minus, whole, decimals, _ in parts:
             value = Decimal(f"{whole}.{decimals}" if decimals else whole)
@@ -395,8 +399,115 @@ class Zones:
         given = _OFFSET.fullmatch(name)
         offset = "Z" if name in _UTC else given[1] if given else self._offsets.get(name)
         if offset is None:
-            raise UnclearCell(
-                f"is of zone {quoted(zone)}, of which nothing is said: write it into the mapping "
-                'under [zones], such as PST = "-08:00"'
+            raise tables.UnclearCell(
+                f"is of zone {tables.quoted(zone)}, of which nothing is said: write it into the "
+                'mapping under [zones], such as PST = "-08:00"'
             )
         return type(cell)(f"{cell.strip()}{offset}")
+
+
+# --- totals ---------------------------------------------------------------------------------------
+
+_WORDS: Final = re.compile(
+    r"(?:grand[ -]?total|sub[ -]?totals?|totals?|sum)(?: (?:amount|sum))?(?: \(?[a-z]{3}\)?)?"
+)
+_HINTS: Final = ("total", "sum")
+
+
+class Totals:
+    """Tells the totals rows of one table from the others, and knows the sums above them."""
+
+    def __init__(
+        self,
+        *,
+        references: Sequence[int],
+        amount: int | None,
+        made: MadeCells | None = None,
+        currency: int | None,
+        staged: tuple[int, int],
+        amounts: Amounts,
+    ) -> None:
+        """references, amount, currency: places in the heading; None: no such column. made: how the
+        amount is made of several columns. staged: the places of currency and amount in a staged
+        row, after its number."""
+        self._references, self._amount, self._currency = references, amount, currency
+        self._made = made
+        self._staged, self._amounts = staged, amounts
+        self._above: Counter[str] = Counter()
+        self._above_unsigned: Counter[str] = Counter()
+        self._since: Counter[str] = Counter()
+
+    def named(self, batch: tables.Batch) -> Mapping[int, Sequence[str]]:
+        """The rows that are called totals, by their numbers."""
+        text = self._text(batch.rows).casefold()
+        if not any(hint in text for hint in _HINTS):
+            return {}
+        rows = zip(batch.numbers, batch.rows, strict=True)
+        return {number: row for number, row in rows if self._is_named(row)}
+
+    def _text(self, rows: Sequence[Sequence[str]]) -> str:
+        """Of all rows at once, for a million of them: the text in which a name may stand. That is
+        the first references, where no row is without one and there is no second."""
+        if len(self._references) == 1:
+            place = self._references[0]
+            try:
+                names = [row[place] for row in rows]
+            except IndexError:  # a row that is too short
+                names = [""]
+            if all(map(str.strip, names)):
+                return "\n".join(names)
+        return "\n".join(["\t".join(row) for row in rows])
+
+    def _is_named(self, row: Sequence[str]) -> bool:
+        given = [row[place] for place in self._references if place < len(row)]
+        given = [cell for cell in given if cell.strip()]
+        return any(map(_is_word, given or [cell for cell in row if cell.strip()][:1]))
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Rows that are clear, each after its number."""
+        place, minor = (place + 1 for place in self._staged)
+        currencies = [row[place] for row in rows]
+        minors = [row[minor] for row in rows]
+        for currency in set(currencies):
+            own = minors
+            if currencies.count(currency) < len(rows):
+                own = [m for m, c in zip(minors, currencies, strict=True) if c == currency]
+            total = sum(own)
+            self._above[currency] += total
+            self._since[currency] += total
+            self._above_unsigned[currency] += sum(map(abs, own))
+
+    def why_not(self, row: Sequence[str]) -> str | None:
+        """None where the row adds up those above it, all or since the last such row, or has no sum
+        at all; else what keeps it from being a total."""
+        sums = (self._above, self._since, self._above_unsigned)
+        try:
+            cell = self._sum_of(row)
+            if cell.strip() and not any(self._adds_up(row, cell, each) for each in sums):
+                told = [str(Money(minor=m, currency=c)) for c, m in sorted(self._above.items())]
+                return (
+                    "is called a total, and is not the sum of the rows above, which is "
+                    f"{', '.join(told) or 'nothing'}: take it out, or put back what is missing"
+                )
+        except tables.UnclearCell as error:
+            return f"is called a total, and its sum {error}"
+        self._since = Counter()
+        return None
+
+    def _sum_of(self, row: Sequence[str]) -> str:
+        if self._made is None:
+            return _cell_of(row, self._amount)
+        return self._made.read([[cell] for cell in [*row, *[""] * max(self._made.places)]])[0]
+
+    def _adds_up(self, row: Sequence[str], cell: str, sums: Counter[str]) -> bool:
+        named = _cell_of(row, self._currency).strip()
+        currencies = read_currencies([named]) if named else sorted(sums)
+        return any(self._amounts.read([cell], [each])[0] == sums[each] for each in currencies)
+
+
+def _cell_of(row: Sequence[str], place: int | None) -> str:
+    return "" if place is None or place >= len(row) else row[place]
+
+
+def _is_word(cell: str) -> bool:
+    return bool(_WORDS.fullmatch(" ".join(cell.casefold().strip(" \t:.*=").split())))

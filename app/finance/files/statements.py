@@ -11,18 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.finance.files.amounts import Amounts, read_currencies
-from app.finance.files.books import (
-    WHOLE_ROW,
-    Attempt,
-    Cells,
-    Columns,
-    Vocabulary,
-    read_optional_references,
-    with_default,
-)
+from app.finance.files import amounts, books, tables
 from app.finance.files.mapping import Dates, Fields, FileMapping
-from app.finance.files.tables import UnclearCell
 from reconcile.instants import format_instant
 from reconcile.matching.books import STATEMENT_KINDS, match_keys
 from reconcile.money import Money, to_json
@@ -75,15 +65,15 @@ class StatementForm:
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
         self._has_currency = "currency" in mapping.defaults
-        self._fill_currency = with_default(mapping.defaults.get("currency"))
-        self._fill_payout = with_default(mapping.defaults.get("payout"))
-        self._kinds = Vocabulary(
+        self._fill_currency = books.with_default(mapping.defaults.get("currency"))
+        self._fill_payout = books.with_default(mapping.defaults.get("payout"))
+        self._kinds = books.Vocabulary(
             STATEMENT_KINDS,
             meant=mapping.words.get("type", {}),
             default=mapping.defaults.get("type", "payment"),
         )
         self._signed = mapping.signed or not mapping.made.keys().isdisjoint(("gross", "net"))
-        self._amounts = Amounts(mapping.marks)
+        self._amounts = amounts.Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
@@ -105,24 +95,30 @@ class StatementForm:
                 '(currency = "KES" under [defaults]), or with --currency KES'
             )
 
-    def values(self, cells: Cells, attempt: Attempt) -> Columns:
+    def values(self, cells: books.Cells, attempt: books.Attempt) -> books.Columns:
         """The values of the rows, in the columns of STAGED."""
-        own = attempt("payment_reference", read_optional_references, cells["payment_reference"])
-        originals = attempt("original_payment", read_optional_references, cells["original_payment"])
+        own = attempt(
+            "payment_reference", books.read_optional_references, cells["payment_reference"]
+        )
+        originals = attempt(
+            "original_payment", books.read_optional_references, cells["original_payment"]
+        )
         orders = attempt("order_reference", self._orders, cells["order_reference"])
-        payouts = attempt("payout", read_optional_references, self._fill_payout(cells["payout"]))
+        payouts = attempt(
+            "payout", books.read_optional_references, self._fill_payout(cells["payout"])
+        )
         kinds = attempt("type", self._kinds.read, cells["type"])
         payments = attempt("payment_reference", _payments, kinds, own, originals)
         filled = self._fill_currency(cells["currency"])
-        currencies = attempt("currency", read_currencies, filled)
+        currencies = attempt("currency", amounts.read_currencies, filled)
         gross, fee, net = (
             attempt(name, self._amounts.optional, cells[name], currencies)
             for name in ("gross", "fee", "net")
         )
-        money = attempt(WHOLE_ROW, self._complete, kinds, gross, fee, net)
+        money = attempt(books.WHOLE_ROW, self._complete, kinds, gross, fee, net)
         keys = attempt("order_reference", _keys, orders)
         return (
-            attempt(WHOLE_ROW, _subjects, kinds, payments, keys, payouts),
+            attempt(books.WHOLE_ROW, _subjects, kinds, payments, keys, payouts),
             kinds,
             None if kinds is None else [self._source] * len(kinds),
             keys,
@@ -143,7 +139,7 @@ class StatementForm:
             kind == "fee" and row[1] < 0 and not told
             for kind, row, told in zip(kinds, rows, fee, strict=True)
         ):
-            raise UnclearCell(
+            raise tables.UnclearCell(
                 "the row is a fee with a positive amount, and nobody has said whether it costs or "
                 "was given back: write one that costs as negative, and one that was given back as "
                 "a negative fee in the column 'fee' beside a gross of 0; or say in a mapping that "
@@ -153,7 +149,7 @@ class StatementForm:
 
     def _orders(self, cells: Any) -> Any:
         """The order of each row as this instance names it."""
-        found, before = read_optional_references(cells), self._before
+        found, before = books.read_optional_references(cells), self._before
         if not before or found is None:
             return found
         return [
@@ -213,7 +209,7 @@ def _subject(kind: str, payment: str | None, key: str | None, payout: str | None
         return f"o:{key}"
     if kind == "fee" and payout is not None:
         return f"x:{payout}"
-    raise UnclearCell("the row names neither a payment nor an order")
+    raise tables.UnclearCell("the row names neither a payment nor an order")
 
 
 def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tuple[int, int, int]:
@@ -221,10 +217,10 @@ def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tupl
         fee = 0
     if gross is None:
         if net is None or fee is None:
-            raise UnclearCell("the row has no gross amount, and not both net and fee")
+            raise tables.UnclearCell("the row has no gross amount, and not both net and fee")
         gross = net + fee
     if kind == "payment" and gross < 0:
-        raise UnclearCell(
+        raise tables.UnclearCell(
             "a payment is negative: money that goes back is of type refund or dispute"
         )
     if kind == "refund" and gross > 0:
@@ -234,7 +230,9 @@ def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tupl
     if net is None:
         net = gross - fee
     if gross - fee != net:
-        raise UnclearCell("gross - fee is not net: one of the three is wrong or of another row")
+        raise tables.UnclearCell(
+            "gross - fee is not net: one of the three is wrong or of another row"
+        )
     if kind == "fee" and not fee:  # many files write it as money that left
         return 0, -gross, gross
     return gross, fee, net

@@ -13,16 +13,7 @@ from markupsafe import Markup, escape
 from app.core.pages import page
 from app.core.text import counted
 from app.core.zones import zone_named
-from app.finance.reports.layout import LISTS, Part, parts
-from app.finance.reports.values import (
-    cell_words,
-    fact_lines,
-    headlines,
-    masthead,
-    money_apart,
-    period_words,
-    shown_columns,
-)
+from app.finance.reports import layout
 from reconcile.reporting.report import PeriodReport, Scope
 from reconcile.reporting.tables import Column
 
@@ -41,14 +32,16 @@ _FOLDED: Final = frozenset({"times", "delays"})
 
 def html(report: PeriodReport) -> bytes:
     """The page in UTF-8."""
-    shown = parts(report)
+    shown = layout.parts(report)
     values = {
-        "title": " · ".join((*_named(report.scope), f"Period report {period_words(report.scope)}")),
+        "title": " · ".join(
+            (*_named(report.scope), f"Period report {layout.period_words(report.scope)}")
+        ),
         "merchant": report.scope.merchant,
-        "period": period_words(report.scope),
-        "facts": fact_lines(report.scope),
-        "on_each_sheet": _css_text(" · ".join(masthead(report.scope))),
-        "headlines": [whole(each) for each in headlines(report)],
+        "period": layout.period_words(report.scope),
+        "facts": layout.fact_lines(report.scope),
+        "on_each_sheet": _css_text(" · ".join(layout.masthead(report.scope))),
+        "headlines": [whole(each) for each in layout.headlines(report)],
         "notes": [whole(note.sentence) for note in report.notes],
         "sections": [_section(part, report) for part in shown],
         "elsewhere": "; ".join(
@@ -68,7 +61,7 @@ def whole(text: str) -> Markup:
     """A text, escaped, whose amounts stand on one line each."""
     found = [
         Markup('<span class="money">{}</span>').format(piece) if place % 2 else escape(piece)
-        for place, piece in enumerate(money_apart(text))
+        for place, piece in enumerate(layout.money_apart(text))
     ]
     return Markup("").join(found)
 
@@ -80,10 +73,10 @@ def _css_text(text: str) -> Markup:
     return Markup('"' + "".join(signs) + '"')  # noqa: S704  # letters and escapes, nothing else
 
 
-def _section(part: Part, report: PeriodReport) -> dict[str, Any]:
+def _section(part: layout.Part, report: PeriodReport) -> dict[str, Any]:
     table, zone = part.table, zone_named(report.scope.zone)
-    shown = part.rows[: LIST_MAX if table.name in LISTS else ROWS_MAX]
-    columns = shown_columns(table)
+    shown = part.rows[: LIST_MAX if table.name in layout.LISTS else ROWS_MAX]
+    columns = layout.shown_columns(table)
     wide = [column for column in columns if column.name not in _SMALL]
     small = [column for column in columns if column.name in _SMALL]
     hidden = len(part.rows) - len(shown)
@@ -99,7 +92,7 @@ def _section(part: Part, report: PeriodReport) -> dict[str, Any]:
     }
 
 
-def _folded(part: Part, report: PeriodReport) -> bool:
+def _folded(part: layout.Part, report: PeriodReport) -> bool:
     """Whether a reader must ask for its rows. What does not agree is shown unasked."""
     if part.table.name == "ties" and not report.ties_hold:
         return False
@@ -108,11 +101,13 @@ def _folded(part: Part, report: PeriodReport) -> bool:
 
 def _row(row: Any, wide: list[Column], small: list[Column], *, zone: tzinfo) -> dict[str, Any]:
     return {
-        "cells": [(whole(cell_words(column, row, zone=zone)), _look(column)) for column in wide],
+        "cells": [
+            (whole(layout.cell_words(column, row, zone=zone)), _look(column)) for column in wide
+        ],
         "small": [
             (column.heading, whole(words))
             for column in small
-            if (words := cell_words(column, row, zone=zone))
+            if (words := layout.cell_words(column, row, zone=zone))
         ],
         "wrong": not getattr(row, "holds", True),
         "total": getattr(row, "total", False),

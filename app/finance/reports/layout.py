@@ -1,24 +1,37 @@
-"""The report as people turn it over: its tables in their order, summaries first, with their charts.
+"""The report as people turn it over: its tables in their order, summaries first, with their charts;
+and what a cell of it is, for a form that has no types of its own.
 
 Leaves out: how a table is set. Page, paper and workbook read the parts that this gives.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Any, Final
 
 from markupsafe import Markup
 
 from app.core.pages.charts import Series, bars, stacked
-from app.core.zones import wall_clock, zone_named
-from reconcile.instants import Instant, format_duration, format_instant
+from app.core.text import counted
+from app.core.zones import local_text, wall_clock, zone_named
+from reconcile.instants import DAY, MINUTE, TICK, Instant, format_duration, format_instant
+from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
-from reconcile.reporting.report import AGES, GROUPS, PeriodReport
-from reconcile.reporting.summary import SUMMARIES
-from reconcile.reporting.tables import TABLES, Table
-from reconcile.reporting.words import AGE_WORDS, GROUP_WORDS
+from reconcile.reporting.report import AGES, GROUPS, MISTAKES_OF_FILES, PeriodReport, Scope, Tie
+from reconcile.reporting.summary import SUMMARIES, risk_of
+from reconcile.reporting.tables import TABLES, Column, Table
+from reconcile.reporting.words import (
+    AGE_WORDS,
+    BASIS_WORDS,
+    CODE_WORDS,
+    GROUP_WORDS,
+    code_words,
+    figure_words,
+)
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
 """Single things, one a row: as long as the period."""
@@ -151,3 +164,201 @@ _CHARTS: Final[dict[str, Callable[[PeriodReport], Markup]]] = {
     "delays": _delays,
     "age_totals": _ages,
 }
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def headlines(report: PeriodReport) -> tuple[str, str]:
+    """What stands above every table."""
+    return verdict(report), at_risk(report)
+
+
+def verdict(report: PeriodReport) -> str:
+    """Whether all ties hold, else which do not."""
+    broken = [_named(tie) for tie in report.ties if not tie.holds]
+    if not broken:
+        agree = f"All {len(report.ties)} control sums agree"
+        return f"{agree}: every order and every amount is accounted for."
+    return f"{len(broken)} of {len(report.ties)} control sums do not agree: {', '.join(broken)}."
+
+
+def _named(tie: Tie) -> str:
+    return tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
+
+
+def at_risk(report: PeriodReport) -> str:
+    """How many breaks nobody has accepted, and their money by currency: that which may be lost, and
+    apart from it that of mistakes of unit."""
+    risk, units, count = Counter[str](), Counter[str](), Counter[str]()
+    for row in report.breaks:
+        count["accepted" if row.state == "accepted" else "open"] += row.count
+        if row.state != "accepted" and row.cause in MISTAKES_OF_FILES:
+            units[row.currency] += row.sum
+            count["units"] += row.count
+        if lost := risk_of(row):
+            risk[row.currency] += lost
+    rest = f" {counted(count['accepted'], 'break')} accepted." if count["accepted"] else ""
+    if not count["open"]:
+        return f"No break is open.{rest}"
+    if count["units"]:
+        of_them = counted(count["units"], "mistake of unit", "mistakes of unit")
+        rest = f" {of_them} apart: {_moneys(units)}.{rest}"
+    at_stake = f"at risk: {_moneys(risk)}" if risk else "no money at risk"
+    return f"{counted(count['open'], 'break')} open, {at_stake}.{rest}"
+
+
+def _moneys(sums: Counter[str]) -> str:
+    return ", ".join([str(Money(minor=sums[each], currency=each)) for each in sorted(sums)])
+
+
+def cell_text(column: Column, row: Any) -> str:
+    """One cell as text for programs: decimals without separators, RFC 3339, `yes` or `no`."""
+    value = getattr(row, column.name)
+    if value is None:
+        return ""
+    if column.kind == "money" and row.currency is not None:
+        return major_text(Money(minor=value, currency=row.currency))
+    if column.kind == "instant":
+        return format_instant(value)
+    if column.kind == "yes":
+        return "yes" if value else "no"
+    return ", ".join(value) if column.kind == "list" else str(value)
+
+
+def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
+    """One cell as text for people: decimals in groups of three, durations and codes in words, times
+    as the zone's clocks show them."""
+    value = getattr(row, column.name)
+    if column.kind == "duration":
+        return "longer" if value is None else f"up to {format_duration(value)}"
+    if value is None:
+        return ""
+    if column.kind == "money" and row.currency is not None:
+        return str(Money(minor=value, currency=row.currency)).partition(" ")[2]
+    if column.kind in ("count", "money"):
+        return f"{value:,}"
+    if column.kind == "instant":
+        return moment(value, zone)
+    return word_of(column, row, zone=zone)
+
+
+def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
+    """A cell that is text, for people: what a code is called, a sentence with its times as the
+    zone's clocks show them, else the text."""
+    text = cell_text(column, row)
+    if column.name in _SENTENCES:
+        return local_text(text, zone)
+    if column.name == "figure":
+        return figure_words(text)
+    if column.name == "table":
+        return _TITLES.get(text, text)
+    if column.kind == "yes":
+        return text.capitalize()
+    return code_words(column.name, text) if column.name in CODE_WORDS and text else text
+
+
+_SENTENCES: Final = frozenset({"sentence", "because"})
+"""Columns of what the engine says."""
+
+_TITLES: Final = {table.name: table.title for table in TABLES}
+
+
+def moment(instant: Instant, zone: tzinfo = UTC) -> str:
+    """For people: `2026-10-22 23:59`, to the minute and in the zone; a day's first is its date."""
+    instant = wall_clock(instant, zone)
+    text = format_instant(instant - instant % MINUTE).replace("T", " ").removesuffix(":00Z")
+    return text.removesuffix(" 00:00")
+
+
+_FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
+"""Columns beside which the same stands in words."""
+
+
+def shown_columns(table: Table) -> tuple[Column, ...]:
+    """The columns that people read."""
+    return tuple(column for column in table.columns if column.name not in _FOR_PROGRAMS)
+
+
+def heading_lines(column: Column) -> list[str]:
+    """A heading, on two lines where it may be longer than the numbers below it."""
+    words = column.heading
+    if column.kind == "text" or len(words) <= 9 or " " not in words:
+        return [words]
+    middle = min(
+        (place for place, sign in enumerate(words) if sign == " "),
+        key=lambda place: abs(2 * place - len(words)),
+    )
+    return [words[:middle], words[middle + 1 :]]
+
+
+# --- what the report is of ------------------------------------------------------------------------
+
+
+def period_words(scope: Scope) -> str:
+    """`2026-10-01 to 2026-10-31`, the first and the last day; a moment where it ends within one."""
+    zone = zone_named(scope.zone)
+    end = moment(scope.end, zone)
+    if wall_clock(scope.end, zone) % DAY == 0:
+        end = Calendar(zone).day_of(scope.end - TICK)
+    return f"{moment(scope.start, zone)} to {end}"
+
+
+def closed_words(scope: Scope) -> str:
+    """Who closed the period, and when; or that nobody has."""
+    if scope.closed_at is None:
+        return "Not closed: its figures may still change"
+    return f"Closed by {scope.closed_by}, {moment(scope.closed_at, zone_named(scope.zone))}"
+
+
+_SANDBOX: Final = "Sandbox: no real money"
+
+
+def masthead(scope: Scope) -> tuple[str, ...]:
+    """What stands on every page: whose report it is, of when, and who closed it; and that its money
+    is none, where it is of a sandbox."""
+    sandbox = (_SANDBOX,) if scope.environment == "sandbox" else ()
+    named = (scope.merchant,) if scope.merchant else ()
+    return (*named, f"Period {period_words(scope)}", closed_words(scope), *sandbox)
+
+
+def fact_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
+    """The same for people who read it once, with what else they must know; the merchant's name
+    stands above it."""
+    return (
+        ("Period", period_words(scope)),
+        ("Closing", closed_words(scope)),
+        ("Known as of", moment(scope.as_of, zone_named(scope.zone))),
+        ("Time zone", scope.zone),
+        ("Money is placed", BASIS_WORDS[scope.basis]),
+        ("Environment", _SANDBOX if scope.environment == "sandbox" else scope.environment),
+    )
+
+
+_MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?)(?!\w)")
+
+
+def money_apart(text: str) -> list[str]:
+    """A text in pieces, every second of which is an amount with its currency: no line may end
+    within one."""
+    return _MONEY.split(text)
+
+
+def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
+    """What the report is of, as names and texts for programs."""
+    return (
+        ("from", format_instant(scope.start)),
+        ("to", format_instant(scope.end)),
+        ("as of", format_instant(scope.as_of)),
+        ("basis", scope.basis),
+        ("environment", scope.environment),
+        *((("zone", scope.zone),) if scope.zone != "UTC" else ()),
+        *((("merchant", scope.merchant),) if scope.merchant else ()),
+        *_closed(scope),
+    )
+
+
+def _closed(scope: Scope) -> tuple[tuple[str, str], ...]:
+    if scope.closed_at is None:
+        return ()
+    return ("closed by", scope.closed_by), ("closed at", format_instant(scope.closed_at))

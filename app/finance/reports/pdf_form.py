@@ -14,17 +14,7 @@ from typing import Any, Final
 from app.core import pages
 from app.core.text import counted
 from app.core.zones import zone_named
-from app.finance.reports.layout import Part, parts
-from app.finance.reports.values import (
-    cell_words,
-    fact_lines,
-    heading_lines,
-    headlines,
-    masthead,
-    money_apart,
-    period_words,
-    shown_columns,
-)
+from app.finance.reports import layout
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
@@ -64,7 +54,7 @@ def pdf(report: PeriodReport) -> bytes:
 def document(report: PeriodReport) -> dict[str, Any]:
     """What the template sets."""
     left, sections, elsewhere = ROWS_IN_ALL, [], []
-    for part in parts(report):
+    for part in layout.parts(report):
         rows = _rows(part, most=max(min(ROWS_MAX, left), 0))
         left -= len(rows)
         if rows or part.chart is not None:
@@ -73,18 +63,18 @@ def document(report: PeriodReport) -> dict[str, Any]:
             of_them = f", of which {len(rows):,} are here" if rows else ""
             elsewhere.append([part.table.title, counted(len(part.rows), "row") + of_them])
     return {
-        "title": f"Period report {period_words(report.scope)}",
+        "title": f"Period report {layout.period_words(report.scope)}",
         "merchant": _printable(report.scope.merchant),
-        "masthead": [_printable(each) for each in masthead(report.scope)],
-        "facts": [[name, _printable(text)] for name, text in fact_lines(report.scope)],
-        "headlines": [_pieces(each) for each in headlines(report)],
+        "masthead": [_printable(each) for each in layout.masthead(report.scope)],
+        "facts": [[name, _printable(text)] for name, text in layout.fact_lines(report.scope)],
+        "headlines": [_pieces(each) for each in layout.headlines(report)],
         "notes": [_pieces(note.sentence) for note in report.notes],
         "sections": sections,
         "elsewhere": elsewhere,
     }
 
 
-def _rows(part: Part, *, most: int) -> list[Any]:
+def _rows(part: layout.Part, *, most: int) -> list[Any]:
     """The rows that are printed. Of what must agree, that which does not."""
     if part.table.name == "ties":
         return [row for row in part.rows if not row.holds][:most]
@@ -93,14 +83,14 @@ def _rows(part: Part, *, most: int) -> list[Any]:
     return list(part.rows[:most])
 
 
-def _section(part: Part, rows: list[Any], report: PeriodReport) -> dict[str, Any]:
-    columns = [each for each in shown_columns(part.table) if each.name not in _LEFT_OUT]
+def _section(part: layout.Part, rows: list[Any], report: PeriodReport) -> dict[str, Any]:
+    columns = [each for each in layout.shown_columns(part.table) if each.name not in _LEFT_OUT]
     zone = zone_named(report.scope.zone)
     return {
         "title": part.table.title,
         "about": part.table.about,
         "chart": str(part.chart or ""),
-        "headings": [heading_lines(column) for column in columns],
+        "headings": [layout.heading_lines(column) for column in columns],
         "widths": ["wide" if column.name in _WIDE else "" for column in columns],
         "numeric": [column.kind in ("count", "money") for column in columns],
         "rows": [[_cell(column, row, zone) for column in columns] for row in rows],
@@ -109,7 +99,7 @@ def _section(part: Part, rows: list[Any], report: PeriodReport) -> dict[str, Any
 
 
 def _cell(column: Column, row: Any, zone: tzinfo) -> list[Piece]:
-    words = cell_words(column, row, zone=zone)
+    words = layout.cell_words(column, row, zone=zone)
     if column.kind in ("count", "money", "instant"):
         return [{"money": words}]
     return _pieces(words)
@@ -118,7 +108,7 @@ def _cell(column: Column, row: Any, zone: tzinfo) -> list[Piece]:
 def _pieces(text: str) -> list[Piece]:
     """A text in pieces between which a line may end; amounts are whole."""
     found: list[Piece] = []
-    for place, piece in enumerate(money_apart(_printable(text))):
+    for place, piece in enumerate(layout.money_apart(_printable(text))):
         if place % 2:
             found.append({"money": piece})
         else:

@@ -16,17 +16,7 @@ from rich.text import Text
 from app.core.cells import csv_line, safe_cell
 from app.core.text import printable
 from app.core.zones import zone_named
-from app.finance.reports.layout import LISTS, in_order
-from app.finance.reports.values import (
-    cell_text,
-    cell_words,
-    fact_lines,
-    heading_lines,
-    headlines,
-    money_apart,
-    scope_lines,
-    shown_columns,
-)
+from app.finance.reports import layout
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import TABLES, Table, report_document
 
@@ -54,7 +44,7 @@ def csv(report: PeriodReport) -> bytes:
     `currency`. UTF-8 with a byte order mark, without which spreadsheet programs guess the
     encoding.
     """
-    scope = {name.replace(" ", "_"): text for name, text in scope_lines(report.scope)}
+    scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))
     told = {name: safe_cell(text) for name, text in scope.items()}
     lines = [csv_line(columns), _line(columns, {"section": "scope", **told})]
@@ -62,7 +52,7 @@ def csv(report: PeriodReport) -> bytes:
         for row in table.rows(report):
             cells = {"section": table.name}
             for column in table.columns:
-                text = cell_text(column, row)
+                text = layout.cell_text(column, row)
                 cells[column.name] = safe_cell(text) if column.kind in _TEXT else text
             lines.append(_line(columns, cells))
     return "".join(lines).encode("utf-8-sig", "backslashreplace")
@@ -100,12 +90,12 @@ def table(report: PeriodReport) -> bytes:
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:
         console.print(Text(printable(report.scope.merchant)))
-    for name, words in fact_lines(report.scope):
+    for name, words in layout.fact_lines(report.scope):
         console.print(Text(f"{name:<16}{printable(words)}"))
-    for sentence in (*headlines(report), *(note.sentence for note in report.notes)):
+    for sentence in (*layout.headlines(report), *(note.sentence for note in report.notes)):
         console.print(Text(_held(sentence)))
-    for each, rows in in_order(report):
-        shown = rows[:LINES_MAX] if each.name in LISTS else rows
+    for each, rows in layout.in_order(report):
+        shown = rows[:LINES_MAX] if each.name in layout.LISTS else rows
         _print(console, each, shown, zone_named(report.scope.zone))
         if len(shown) < len(rows):
             console.print(Text(f"  … and {len(rows) - len(shown):,} more in the other formats"))
@@ -119,7 +109,7 @@ as `\\ue000`."""
 
 def _held(text: str) -> str:
     """A text whose amounts no line breaks, until `_HELD` is a blank again."""
-    pieces = money_apart(printable(text))
+    pieces = layout.money_apart(printable(text))
     return "".join(
         piece.replace(" ", _HELD) if place % 2 else piece for place, piece in enumerate(pieces)
     )
@@ -128,13 +118,13 @@ def _held(text: str) -> str:
 def _print(console: Console, table: Table, rows: Sequence[Any], zone: tzinfo) -> None:
     console.print(Text(f"\n{table.title}", style="bold"))
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    columns = [column for column in shown_columns(table) if column.name not in _TOO_WIDE]
+    columns = [column for column in layout.shown_columns(table) if column.name not in _TOO_WIDE]
     whole = [each.kind in ("count", "money") or each.name in _WHOLE for each in columns]
-    widths = [max(map(len, heading_lines(column))) for column in columns]
+    widths = [max(map(len, layout.heading_lines(column))) for column in columns]
     for column in columns:
         numeric = column.kind in ("count", "money")
         shown.add_column(
-            "\n".join(heading_lines(column)),
+            "\n".join(layout.heading_lines(column)),
             justify="right" if numeric else "left",
             overflow="fold",
             no_wrap=numeric or column.name in _WHOLE,
@@ -142,7 +132,7 @@ def _print(console: Console, table: Table, rows: Sequence[Any], zone: tzinfo) ->
         )
     for row in rows:
         # Text, not markup: a reference may hold square brackets.
-        words = [_held(cell_words(column, row, zone=zone)) for column in columns]
+        words = [_held(layout.cell_words(column, row, zone=zone)) for column in columns]
         shown.add_row(*map(Text, words))
         widths = [max(known, len(each)) for known, each in zip(widths, words, strict=True)]
     # A table is rather wider than usual than that a digit of it is cut off.

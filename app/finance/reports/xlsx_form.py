@@ -19,15 +19,7 @@ from xlsxwriter.workbook import Workbook
 from xlsxwriter.worksheet import Worksheet
 
 from app.core.zones import wall_clock, zone_named
-from app.finance.reports.layout import Part, parts
-from app.finance.reports.values import (
-    cell_text,
-    cell_words,
-    fact_lines,
-    headlines,
-    masthead,
-    word_of,
-)
+from app.finance.reports import layout
 from reconcile.instants import DAY, Instant
 from reconcile.money import exponent_of
 from reconcile.reporting.report import AGES, PeriodReport
@@ -103,7 +95,7 @@ def xlsx(report: PeriodReport) -> bytes:
                              for name, each in words.items()})  # fmt: skip
     book = _Book(workbook, report)
     book.summary()
-    for part in parts(report):
+    for part in layout.parts(report):
         book.table(part)
     workbook.close()
     return file.getvalue()
@@ -127,14 +119,14 @@ class _Book:
         sheet = self._sheet("Summary")
         sheet.set_column(0, 0, 22)
         sheet.set_column(1, 1, 100)
-        heading = " · ".join(masthead(report.scope))
+        heading = " · ".join(layout.masthead(report.scope))
         sheet.write_string(next(line), 0, _fitting(heading), self._bold)
         sheet.freeze_panes(1, 0)
-        for name, text in fact_lines(report.scope):
+        for name, text in layout.fact_lines(report.scope):
             row = next(line)
             sheet.write_string(row, 0, name)
             sheet.write_string(row, 1, _fitting(text), self._bold)
-        for name, sentence in zip(("Sums", "Breaks"), headlines(report), strict=True):
+        for name, sentence in zip(("Sums", "Breaks"), layout.headlines(report), strict=True):
             row = next(line)
             broken = name == "Sums" and not report.ties_hold
             sheet.write_string(row, 0, name)
@@ -144,7 +136,7 @@ class _Book:
             sheet.write_string(row, 0, "Please note")
             sheet.write_string(row, 1, _fitting(note.sentence))
 
-    def table(self, part: Part) -> None:
+    def table(self, part: layout.Part) -> None:
         """One table, in as many sheets as it needs, its chart beside it."""
         table, rows = part.table, part.rows
         columns = [column for column in table.columns if column.name != "reason"]
@@ -165,7 +157,7 @@ class _Book:
     def _sheet(self, name: str) -> Worksheet:
         """A sheet whose printed pages each say what they are of."""
         sheet = self._workbook.add_worksheet(name)
-        told = " · ".join(masthead(self._report.scope)).replace("&", "&&")
+        told = " · ".join(layout.masthead(self._report.scope)).replace("&", "&&")
         sheet.set_header("&L" + _fitting(told)[:_HEADER_MAX])
         sheet.set_footer("&L&A&RPage &P of &N")
         sheet.set_landscape()
@@ -193,11 +185,11 @@ class _Book:
             places = 0 if row.currency is None else exponent_of(row.currency)
             sheet.write_number(*at, value / 10**places, self._number(places, bold=total))
         elif kind in ("count", "money"):
-            sheet.write_string(*at, cell_text(column, row))
+            sheet.write_string(*at, layout.cell_text(column, row))
         elif kind == "duration":
-            sheet.write_string(*at, cell_words(column, row))
+            sheet.write_string(*at, layout.cell_words(column, row))
         else:
-            words = word_of(column, row, zone=self._zone)
+            words = layout.word_of(column, row, zone=self._zone)
             sheet.write_string(*at, _fitting(words), self._bold if total else None)
 
     def _number(self, places: int, *, bold: bool) -> Format:

@@ -18,15 +18,7 @@ from xml.etree import ElementTree
 
 from app.core.reading import Unreadable
 from app.core.strict_json import MAX_DEPTH
-from app.providers.named.contract import (
-    Arrived,
-    Secrets,
-    Signed,
-    form_fields,
-    from_base64,
-    from_hex,
-    to_base64,
-)
+from app.providers.named import contract
 from app.providers.named.setup import Setup, text_secret
 from app.providers.request import Refusal
 from app.providers.schemes import HmacKey
@@ -103,7 +95,7 @@ class Braintree:
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys
 
-    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: contract.Arrived, *, now: Instant) -> Refusal | None:
         """None where genuine. Never raises."""
         # (1) There is one signature field and one payload.
         fields = _fields(request.body)
@@ -129,27 +121,29 @@ class Braintree:
                 pairs.append((key, _hex_or_nothing(mac)))
         return pairs
 
-    def payload(self, request: Arrived) -> bytes:
+    def payload(self, request: contract.Arrived) -> bytes:
         """The notification as JSON: `{"notification": {"kind": …, "subject": …}}`."""
         fields = _fields(request.body)
         if fields is None:
             raise Unreadable("the body is no form with a bt_payload")
         try:
-            document = from_base64(fields[1].replace("\n", "").encode())
+            document = contract.from_base64(fields[1].replace("\n", "").encode())
         except ValueError:
             raise Unreadable("bt_payload is not base64") from None
         return xml_to_json(document)
 
-    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+    def sign(
+        self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
+    ) -> contract.Signed:
         """Sends `body`, a notification in XML, signed for the first public key."""
         public, key = next(iter(self._keys.items()))
-        payload = _lines(to_base64(body).decode())
+        payload = _lines(contract.to_base64(body).decode())
         mac = key.sign(payload.encode()).hex()
         form = urlencode({"bt_signature": f"{public}|{mac}", "bt_payload": payload}).encode()
-        return Signed([("content-type", "application/x-www-form-urlencoded")], form, url)
+        return contract.Signed([("content-type", "application/x-www-form-urlencoded")], form, url)
 
 
-def braintree(source: str, options: Mapping[str, object], secrets: Secrets) -> Braintree:
+def braintree(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Braintree:
     """No options. Named secrets: each private key by its public key."""
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
@@ -166,7 +160,7 @@ def _private_key(secret: str) -> HmacKey:
 
 def _fields(body: bytes) -> tuple[str, str] | None:
     try:
-        fields = form_fields(body)
+        fields = contract.form_fields(body)
     except ValueError:
         return None
     found: list[Sequence[str]] = [
@@ -179,7 +173,7 @@ def _fields(body: bytes) -> tuple[str, str] | None:
 
 def _hex_or_nothing(text: str) -> bytes:
     try:
-        return from_hex(text.encode("ascii"))
+        return contract.from_hex(text.encode("ascii"))
     except ValueError:
         return b""
 

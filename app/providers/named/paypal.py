@@ -22,16 +22,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from app.core.errors import ConfigurationError
-from app.providers.named.contract import (
-    Age,
-    Arrived,
-    Header,
-    Secrets,
-    Signed,
-    ascii_text,
-    from_base64,
-    to_base64,
-)
+from app.providers.named import contract
 from app.providers.named.setup import Setup, text_secret
 from app.providers.request import Headers, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, AsymmetricKey
@@ -101,7 +92,7 @@ class Paypal:
         certificates: Mapping[str, Certificate],
         *,
         hosts: tuple[str, ...],
-        age: Age,
+        age: contract.Age,
         private_key: AsymmetricKey | None,
     ) -> None:
         self._webhook_id = webhook_id
@@ -110,7 +101,7 @@ class Paypal:
         self._age = age
         self._private_key = private_key
         self._headers = tuple(
-            Header(f"paypal-{name}")
+            contract.Header(f"paypal-{name}")
             for name in (
                 "transmission-id",
                 "transmission-time",
@@ -120,7 +111,7 @@ class Paypal:
             )
         )
 
-    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: contract.Arrived, *, now: Instant) -> Refusal | None:
         """None where genuine and of its time. Never raises."""
         # (1) All five headers are there, once, and the algorithm is the one we take.
         stated = self._stated(request.headers)
@@ -134,7 +125,7 @@ class Paypal:
             return certificate
         # (3) It signed this transmission for our webhook.
         try:
-            signature = from_base64(stated.signature)
+            signature = contract.from_base64(stated.signature)
         except ValueError:
             return _MALFORMED
         if not certificate.key.matches(self._content(stated, request.body), [signature]):
@@ -152,7 +143,7 @@ class Paypal:
         return Stated(*values)
 
     def _certificate(self, url: bytes, now: Instant) -> Certificate | Refusal:
-        address = ascii_text(url)
+        address = contract.ascii_text(url)
         if address is None or not _is_allowed(address, self._hosts):
             return _FOREIGN_HOST
         certificate = self._certificates.get(address)
@@ -173,27 +164,29 @@ class Paypal:
         except ValueError:
             return self._age.missing("is not an RFC 3339 date-time")
 
-    def payload(self, request: Arrived) -> bytes:
+    def payload(self, request: contract.Arrived) -> bytes:
         """The body."""
         return request.body
 
-    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+    def sign(
+        self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
+    ) -> contract.Signed:
         """Signs under the first configured address."""
         if self._private_key is None:
             raise ConfigurationError([f"signing needs the named secret {_PRIVATE_KEY}"])
         time = format_instant(now - now % SECOND)
         address = next(iter(self._certificates))
         stated = Stated(event_id.encode(), time.encode(), b"", address.encode(), ALGORITHM)
-        signature = to_base64(self._private_key.sign(self._content(stated, body)))
+        signature = contract.to_base64(self._private_key.sign(self._content(stated, body)))
         values = stated._replace(signature=signature)
         headers = [
             (header.name, value.decode())
             for header, value in zip(self._headers, values, strict=True)
         ]
-        return Signed(headers, body, url)
+        return contract.Signed(headers, body, url)
 
 
-def paypal(source: str, options: Mapping[str, object], secrets: Secrets) -> Paypal:
+def paypal(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Paypal:
     """Options: `hosts`, `past_s`, `future_s`.
 
     Named secrets: `webhook_id`, each certificate's PEM text by its URL (further certificates of

@@ -16,16 +16,7 @@ from hmac import compare_digest
 from typing import Final
 from urllib.parse import parse_qsl
 
-from app.providers.named.contract import (
-    Arrived,
-    Header,
-    Secrets,
-    Signed,
-    ascii_text,
-    form_fields,
-    from_base64,
-    to_base64,
-)
+from app.providers.named import contract
 from app.providers.named.setup import Setup, text_secret
 from app.providers.request import Headers, Refusal
 from app.providers.schemes import HmacKey
@@ -64,9 +55,9 @@ class Twilio:
     def __init__(self, tokens: Sequence[HmacKey], shared: Mapping[str, HmacKey]) -> None:
         self._tokens = tokens
         self._shared = shared
-        self._signature = Header("x-twilio-signature")
+        self._signature = contract.Header("x-twilio-signature")
 
-    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: contract.Arrived, *, now: Instant) -> Refusal | None:
         """None where genuine. Never raises."""
         # (1) There is one signature, and a key of the kind that the request says it was made with.
         written = self._signature.value(request.headers)
@@ -77,7 +68,7 @@ class Twilio:
             return _NO_KEY
         # (2) The signature covers the URL, with or without its port, and the form.
         try:
-            signature = from_base64(written)
+            signature = contract.from_base64(written)
             fields = _covered_fields(request)
         except ValueError:
             return _MALFORMED
@@ -94,14 +85,16 @@ class Twilio:
         algorithm = pairs.get(b"algorithm", b"").upper()
         if algorithm in (b"", b"HMAC_SHA1"):
             return self._tokens
-        key = self._shared.get(ascii_text(pairs.get(b"key", b"")) or "")
+        key = self._shared.get(contract.ascii_text(pairs.get(b"key", b"")) or "")
         return [key] if key is not None and algorithm == b"HMAC_SHA256" else []
 
-    def payload(self, request: Arrived) -> bytes:
+    def payload(self, request: contract.Arrived) -> bytes:
         """The body: a form, or JSON."""
         return request.body
 
-    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+    def sign(
+        self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
+    ) -> contract.Signed:
         """Sends a body that begins like JSON as JSON, any other as a form."""
         headers = [("i-twilio-idempotency-token", event_id)]
         if body[:1] in (b"{", b"["):
@@ -115,12 +108,12 @@ class Twilio:
             name, key = next(iter(self._shared.items()))
             headers.append((SETTINGS.decode(), f"key={name},algorithm=HMAC_SHA256"))
         raw = [(name.encode(), value.encode()) for name, value in headers]
-        fields = _covered_fields(Arrived(method, url, raw, body))
-        signature = to_base64(key.sign(_content(url, fields))).decode()
-        return Signed([*headers, (self._signature.name, signature)], body, url)
+        fields = _covered_fields(contract.Arrived(method, url, raw, body))
+        signature = contract.to_base64(key.sign(_content(url, fields))).decode()
+        return contract.Signed([*headers, (self._signature.name, signature)], body, url)
 
 
-def twilio(source: str, options: Mapping[str, object], secrets: Secrets) -> Twilio:
+def twilio(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Twilio:
     """No options. Listed secrets: auth tokens; named ones: shared keys by id."""
     setup = Setup(source, options, secrets)
     tokens = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha1"))
@@ -136,11 +129,11 @@ def _is_form(headers: Headers) -> bool:
     return any(value.partition(b";")[0].strip().lower() == FORM.encode() for value in types)
 
 
-def _covered_fields(request: Arrived) -> list[tuple[str, str]]:
+def _covered_fields(request: contract.Arrived) -> list[tuple[str, str]]:
     if not _is_form(request.headers):
         return []
     # Equal pairs count once, and the values of one name are sorted like the names.
-    return sorted(set(form_fields(request.body)))
+    return sorted(set(contract.form_fields(request.body)))
 
 
 def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
@@ -163,7 +156,7 @@ def _any_matches(keys: Sequence[HmacKey], contents: set[bytes], signature: bytes
     return any([key.matches(each, [signature]) for key in keys for each in contents])  # noqa: C419
 
 
-def _check_body(request: Arrived) -> Refusal | None:
+def _check_body(request: contract.Arrived) -> Refusal | None:
     query = request.url.partition("#")[0].partition("?")[2]
     stated = [value for name, value in parse_qsl(query) if name == BODY_DIGEST]
     if stated:

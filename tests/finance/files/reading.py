@@ -8,9 +8,9 @@ from typing import Any
 from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import BookForm, Form, Understanding
-from app.finance.files.choosing import Open
 from app.finance.files.mapping import FileMapping, read_mapping
 from app.finance.files.opening import open_table
+from app.finance.files.presets import Open
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import RefusedTable
 

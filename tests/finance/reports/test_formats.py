@@ -19,9 +19,8 @@ import pytest
 
 from app.core.cells import plain_text
 from app.finance.reports import html_form, pdf_form, text_forms, xlsx_form
-from app.finance.reports.layout import parts
+from app.finance.reports.layout import at_risk, fact_lines, headlines, money_apart, parts
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
-from app.finance.reports.values import at_risk, fact_lines, headlines, money_apart
 from reconcile.instants import SECOND, parse_instant
 from reconcile.ledger.ledger import OUTCOMES
 from reconcile.matching.breaks import BREAK_CAUSES

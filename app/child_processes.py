@@ -1,5 +1,7 @@
-"""The process behind a receiver: it reads the inbox, folds, seals and notifies. Started, watched
-and ended from here, and spoken to over a pair of sockets that says only that something happened.
+"""Processes beside a receiver, started, watched and ended from here: the worker, and the console.
+
+The worker reads the inbox, folds, seals and notifies. It is spoken to over a pair of sockets that
+says only that something happened:
 
     parent → child   b"+" something was accepted or said      b"s" end when the inbox is empty
                      b"e" end: the next reads on
@@ -8,7 +10,8 @@ and ended from here, and spoken to over a pair of sockets that says only that so
 
 A child whose socket is closed ends: its parent is gone. It takes no signal for itself, since a
 Ctrl-C or a supervisor may signal both, and what was accepted is still to be read. One that ends by
-itself is started again, sooner at first and later each time; one whose disk has failed is not.
+itself is started again, sooner at first and later each time; a worker whose disk has failed is not.
+The end of a console never ends the parent.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from typing import Final
 import structlog
 
 from app.core.signals import Signal
+
+# --- the worker -----------------------------------------------------------------------------------
 
 log = structlog.get_logger()
 
@@ -224,3 +229,62 @@ async def _some(reader: asyncio.StreamReader) -> bytes:
         return await reader.read(4_096)
     except ConnectionError:
         return b""
+
+
+# --- the console ----------------------------------------------------------------------------------
+
+CONSOLE_AGAIN_S: Final = 1.0
+"""Until a console that has ended is started again; twice as long each time, up to MOST_S."""
+
+CONSOLE_MOST_S: Final = 60.0
+
+CONSOLE_STOP_S: Final = 10.0
+"""A console has so long to end; then it is killed."""
+
+
+@asynccontextmanager
+async def console_beside(*, host: str, port: int) -> AsyncIterator[None]:
+    """A console in a process of its own until the block ends."""
+    stopping = asyncio.Event()
+    keeping = asyncio.create_task(_keep(stopping, host=host, port=port))
+    try:
+        yield
+    finally:
+        stopping.set()
+        await keeping
+
+
+async def _keep(stopping: asyncio.Event, *, host: str, port: int) -> None:
+    pause = CONSOLE_AGAIN_S
+    while not stopping.is_set():
+        await _live(stopping, host=host, port=port)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stopping.wait()
+        pause = min(2 * pause, CONSOLE_MOST_S)
+
+
+async def _live(stopping: asyncio.Event, *, host: str, port: int) -> None:
+    """One console from its start to its end, or until stopping."""
+    ours, theirs = socket.socketpair()
+    words = ("console", "--host", host, "--port", str(port), "--parent", str(theirs.fileno()))
+    with ours, theirs:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "app", *words),
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+        )
+        theirs.close()
+        ended = asyncio.ensure_future(process.wait())
+        told = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+    if not stopping.is_set():
+        log.error("the console ended, and is started again", exit_code=process.returncode)
+    try:
+        async with asyncio.timeout(CONSOLE_STOP_S):
+            await ended
+    except TimeoutError:
+        log.error("the console does not end; it is killed")
+        process.kill()
+        await process.wait()

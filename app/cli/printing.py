@@ -58,7 +58,7 @@ def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
     """A row for people: its sentence tells times as the zone's clocks show them, and which zone."""
-    from app.core.local_times import local_text
+    from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app import worker_process
+from app import child_processes
+from app.child_processes import WorkerProcess
 from app.core.signals import Signal
-from app.worker_process import WorkerProcess
 from tests.waiting import soon
 
 CHILD = """#!{python}
@@ -44,9 +44,9 @@ def child(folder: Path, monkeypatch: pytest.MonkeyPatch, *, says: bytes, then: s
     script = CHILD + then
     program.write_text(script.format(python=sys.executable, started=str(started), says=says))
     program.chmod(0o700)
-    monkeypatch.setattr("app.worker_process.sys.executable", str(program))
-    monkeypatch.setattr(worker_process, "AGAIN_S", 0.01)
-    monkeypatch.setattr(worker_process, "MOST_S", 0.01)
+    monkeypatch.setattr("app.child_processes.sys.executable", str(program))
+    monkeypatch.setattr(child_processes, "AGAIN_S", 0.01)
+    monkeypatch.setattr(child_processes, "MOST_S", 0.01)
     return started
 
 

@@ -1,0 +1,612 @@
+"""What people do from pages of orders and deliveries: an order's evidence bundle and proofs,
+telling the shop again, judging refused deliveries again; seeing a number or a body in full, or
+proposing to see those of several orders; and, for themselves and each other, notes, pins, saved
+lists, alarms.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from app.access.bookmarks import ORDER, pin_order, remove_bookmark, save_list
+from app.access.operators import Reading
+from app.access.proposal import Proposal
+from app.access.proposals import ProposalKind
+from app.console.pages import as_csv, as_json
+from app.console.proposals_pages import proposal_shown, proposed
+from app.console.view import ActionResult, Asked, Field, Table, View
+from app.console.words import TAKEN, address
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
+from app.evidence.bundle import Built, BundleRequest
+from app.evidence.prove_sealed import prove_each
+from app.finance.worklist import ORDERS
+from app.monitoring.alarm_messages import TAKEN_STATES, take_alarm
+from app.monitoring.watchdog import alarms
+from app.orders import customers, delivery_log, notify_shop, order_notes, read_orders, unmask_many
+from app.receiving.reverify import previewed, reverify
+from reconcile.instants import HOUR
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.vocabulary import FINDING_CODES
+from reconcile.matching.breaks import BREAK_CAUSES, STATES
+
+# --- evidence, the shop, refused deliveries -------------------------------------------------------
+
+
+def _order(view: View) -> str:
+    order = view.word("order")
+    if order is None:
+        raise UsageError("order: say which")
+    return order
+
+
+async def ask_evidence(view: View) -> Asked:
+    """What a bundle is, and what it rests on."""
+    order, as_of = _order(view), view.instant("as_of")
+    ledger = await read_orders.order_document(view.context, order, as_of=as_of)
+    return Asked(
+        subject=order,
+        lines=(
+            " ".join(ledger["plain"]["answer"]),
+            "You get one ZIP file. With it a stranger can check, without this program and without "
+            "a network, what was received and what was concluded.",
+            "Phone numbers and names are masked in it. The trail keeps that you took it.",
+        ),
+        back=address("orders", order),
+        reason=False,
+        fields=(
+            Field(
+                name="attachments",
+                label="What is attached to the order",
+                choices=(("", "is not in it"), ("yes", "is in it, by its digests")),
+                required=False,
+            ),
+        ),
+    )
+
+
+async def do_evidence(view: View, reason: str) -> Response:
+    """The bundle, redacted, as a download."""
+    built = await _built(view)
+    return _download(built.archive, f"evidence-{_file_name(built.order)}.zip", "application/zip")
+
+
+async def _built(view: View) -> Built:
+    asked = BundleRequest(
+        order=_order(view),
+        as_of=view.instant("as_of"),
+        reason=None,
+        by=view.person.name,
+        attachments=view.given.get("attachments") == "yes",
+    )
+    return await view.console.build_evidence(asked)
+
+
+def _file_name(order: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", order)[:80] or "order"
+
+
+def _download(content: bytes, name: str, media: str) -> Response:
+    return Response(
+        content,
+        media_type=media,
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+async def ask_prove(view: View) -> Asked:
+    """What is proved, and against what."""
+    order = _order(view)
+    count = len(await _sealed_of(view, order))
+    what = counted(count, "delivery or outcome", "deliveries and outcomes")
+    return Asked(
+        subject=order,
+        lines=(
+            f"You get one JSON file: for {what} of this order the way from the leaf to the newest "
+            "signed checkpoint of the log (RFC 9162). Whoever has the public key can check that "
+            "nothing of it was changed since.",
+        ),
+        back=address("orders", order),
+        ready=count > 0,
+        reason=False,
+    )
+
+
+async def do_prove(view: View, reason: str) -> Response:
+    """The proofs as a download. Raises UsageError where something is not sealed yet."""
+    order = _order(view)
+    try:
+        found = await prove_each(view.context, await _sealed_of(view, order))
+    except NotFoundError as error:
+        raise UsageError(f"{error}; the running service seals what waits within seconds") from None
+    content = json.dumps({"order": order, **found}, indent=1).encode()
+    return _download(content, f"proof-{_file_name(order)}.json", "application/json")
+
+
+async def _sealed_of(view: View, order: str) -> list[str]:
+    """The leaves of an order: its deliveries, and the outcomes that were published of it."""
+    arrivals = await read_orders.arrivals_of(view.context, order)
+    published = await read_orders.published_of_order(view.context, order)
+    return [
+        *(each["delivery"] for each in arrivals),
+        *(f"revision:{each.seq}" for each in published),
+    ]
+
+
+async def ask_tell_again(view: View) -> Asked:
+    """Which notification would be sent, and what it says."""
+    order = _order(view)
+    ledger = await read_orders.order_document(view.context, order)
+    found = await notify_shop.list_notifications(view.context, state=None, limit=1, order=order)
+    if not found:
+        lines: tuple[str, ...] = (
+            "The shop was never to be told of this order: no address is set to which it is told.",
+        )
+    else:
+        last = found[0]
+        lines = (
+            f"The shop is sent its last notification of this order once more: {last.outcome}.",
+            f"It was published as number {last.seq}; what became of it so far: {last.state}, "
+            f"after {counted(last.tries, 'try', 'tries')}.",
+            " ".join(ledger["plain"]["answer"]),
+            "A shop that follows the rules takes a number that it knows for what it is, and does "
+            "nothing twice.",
+        )
+    return Asked(subject=order, lines=lines, back=address("orders", order), ready=bool(found))
+
+
+async def do_tell_again(view: View, reason: str) -> str:
+    """Send the last notification of an order again."""
+    order = _order(view)
+    found = await notify_shop.list_notifications(view.context, state=None, limit=1, order=order)
+    if not found:
+        raise UsageError("the shop was never to be told of this order")
+    await notify_shop.redeliver(view.context, [found[0].seq], by=view.person.name, why=reason)
+    return address("orders", order)
+
+
+async def ask_reverify(view: View) -> Asked:
+    """What would become of the refused deliveries, judged by the secrets and profiles of now."""
+    source = view.choice("source", tuple(view.console.sources))
+    found = await previewed(
+        view.context,
+        sources=view.console.sources,
+        only=source,
+        environment=view.console.environment,
+    )
+    lines = [
+        f"{counted(found.judged, 'refused delivery is', 'refused deliveries are')} kept. Judged "
+        f"by the secrets and profiles of now, {len(found.accepted)} would be accepted as of their "
+        f"arrival, and {sum(found.refused.values())} stay refused."
+    ]
+    if found.cut:
+        lines.append(f"Of {found.cut} too little was kept to judge them.")
+    lines.append(
+        "What is accepted is stored, the orders that it is of are judged again, and the shop is "
+        "told what changes."
+        if found.accepted
+        else "There is nothing to do: correct the secret or the profile first."
+    )
+    return Asked(
+        subject=source or "all sources",
+        lines=tuple(lines),
+        back="/deliveries",
+        ready=bool(found.accepted),
+    )
+
+
+async def do_reverify(view: View, reason: str) -> str:
+    """Judge them again, and store what is genuine."""
+    await reverify(
+        view.context,
+        sources=view.console.sources,
+        only=view.choice("source", tuple(view.console.sources)),
+        environment=view.console.environment,
+        progress=lambda _: None,
+        by=view.person.name,
+        why=reason,
+    )
+    return "/deliveries"
+
+
+# --- a number, a body; notes, pins, lists, alarms -------------------------------------------------
+
+LISTS: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {
+    "orders": {"outcome": OUTCOMES, "finding": FINDING_CODES},
+    "breaks": {
+        "cause": BREAK_CAUSES,
+        "state": STATES[:-1],
+        "currency": None,
+        "assignee": None,
+        "order": tuple(ORDERS),
+    },
+}
+"""Lists that may be saved: the filters of each, and what each may be; None: a word of any kind."""
+
+_READS: Final[Mapping[str, Reading]] = {"orders": "orders", "breaks": "breaks"}
+
+WORD_MAX: Final = 80
+"""Characters of a filter that may be any word."""
+
+
+async def _readable_order(view: View) -> str:
+    order = view.needed("order")
+    await read_orders.explain_order(view.context, order)
+    return order
+
+
+async def ask_unmask(view: View) -> Asked:
+    """Whose number would be seen."""
+    order = await _readable_order(view)
+    return Asked(
+        subject=order,
+        lines=(
+            "You see the customer's phone number in full, once: on the next page alone.",
+            "The trail keeps that you saw it, and why; it does not keep the number.",
+        ),
+        back=address("orders", order),
+    )
+
+
+async def do_unmask(view: View, reason: str) -> ActionResult:
+    """Show it, once."""
+    order = view.needed("order")
+    phones = await customers.unmask(
+        view.context, order, sources=view.console.sources, reason=reason, by=view.person.name
+    )
+    return ActionResult(
+        title=f"Phone number of {order}",
+        lines=(
+            f"{counted(len(phones), 'number is', 'numbers are')} kept of this order."
+            if phones
+            else "No number is kept of this order: none came, or it was erased.",
+        ),
+        secret=", ".join(f"+{each}" for each in phones),
+        back=address("orders", order),
+    )
+
+
+async def ask_body(view: View) -> Asked:
+    """Which body would be seen."""
+    entry = await delivery_log.show_delivery(view.context, view.needed("delivery"))
+    lines = [
+        f"You get the body as it came: {counted(entry.size, 'byte')}. It may hold the customer's "
+        "name, number and address: keep it no longer than you need it.",
+        "The trail keeps that you took it, and why.",
+    ]
+    if delivery_log.is_refused(entry):
+        lines.append("It was refused: nobody vouches for it, and it may be anybody's.")
+    return Asked(
+        subject=entry.delivery_id,
+        lines=tuple(lines),
+        back=address("deliveries", entry.delivery_id),
+    )
+
+
+async def do_body(view: View, reason: str) -> Response:
+    """The body, as a download that no browser opens."""
+    delivery = view.needed("delivery")
+    body = await customers.reveal_body(
+        view.context,
+        delivery,
+        sources=view.console.sources,
+        reason=reason,
+        by=view.person.name,
+    )
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", delivery)[:80]
+    return Response(
+        body,
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="{name}.body"'},
+    )
+
+
+async def ask_note(view: View) -> Asked:
+    """On what a note is put."""
+    order = await _readable_order(view)
+    return Asked(
+        subject=order,
+        lines=(
+            "Everybody who may see the order reads your note, with your name.",
+            "Notes are only added: none is changed or taken away, not even by an erasure. So write "
+            "nothing about the customer, and no name, number or address.",
+        ),
+        back=address("orders", order),
+        why="Your note",
+    )
+
+
+async def do_note(view: View, reason: str) -> str:
+    """Add it."""
+    order = view.needed("order")
+    await order_notes.add_note(
+        view.context, order, note=reason, sources=view.console.sources, by=view.person.name
+    )
+    return address("orders", order)
+
+
+async def ask_pin(view: View) -> Asked:
+    """What is pinned."""
+    order = await _readable_order(view)
+    return Asked(
+        subject=order,
+        lines=("It stands above your list of orders, for you alone, until you take it away.",),
+        back=address("orders", order),
+        reason=False,
+    )
+
+
+async def do_pin(view: View, reason: str) -> str:
+    """Pin it."""
+    order = await _readable_order(view)
+    await pin_order(view.context, order, operator=view.person.name)
+    return address("orders", order)
+
+
+async def ask_unpin(view: View) -> Asked:
+    """What is pinned no more."""
+    order = view.needed("order")
+    return Asked(
+        subject=order,
+        lines=("It stands above your list of orders no more. The order itself stays as it is.",),
+        back=address("orders", order),
+        reason=False,
+    )
+
+
+async def do_unpin(view: View, reason: str) -> str:
+    """Take it away."""
+    order = view.needed("order")
+    await remove_bookmark(view.context, kind=ORDER, label=order, operator=view.person.name)
+    return address("orders", order)
+
+
+def _list(view: View) -> tuple[str, dict[str, str]]:
+    """Which list, and its filters, each as its page takes it. Raises UsageError."""
+    page = view.choice("list", LISTS)
+    if page is None:
+        raise UsageError("list: say which")
+    if not view.person.may(_READS[page]):
+        raise UsageError("your role may not see that list")
+    filters = {}
+    for name, among in LISTS[page].items():
+        word = view.word(name) if among is None else view.choice(name, among)
+        if word is not None and (len(word) > WORD_MAX or not word.isprintable()):
+            raise UsageError(f"{name} is 1 to {WORD_MAX} printable characters")
+        if word is not None:
+            filters[name] = word
+    return page, filters
+
+
+def _told_filters(filters: Mapping[str, Any]) -> str:
+    said = ", ".join(f"{name} {str(word).replace('_', ' ')}" for name, word in filters.items())
+    return f"The filters: {said}." if said else "It has no filters: it shows all."
+
+
+async def ask_save_list(view: View) -> Asked:
+    """What is saved."""
+    page, filters = _list(view)
+    return Asked(
+        subject=page,
+        lines=(
+            _told_filters(filters),
+            "It stands above the list, for you alone. What it shows is looked up anew each time.",
+        ),
+        back=f"/{page}{'?' if filters else ''}{urlencode(filters)}",
+        reason=False,
+        fields=(Field(name="label", label="Name", hint="Such as: disputed, to call"),),
+    )
+
+
+async def do_save_list(view: View, reason: str) -> str:
+    """Save it."""
+    page, filters = _list(view)
+    await save_list(
+        view.context,
+        view.given.get("label", ""),
+        kind=page,
+        query=urlencode(filters),
+        operator=view.person.name,
+    )
+    return f"/{page}"
+
+
+async def ask_drop_list(view: View) -> Asked:
+    """What is saved no more."""
+    page, label = view.choice("list", LISTS), view.needed("label")
+    if page is None:
+        raise UsageError("list: say which")
+    return Asked(
+        subject=label,
+        lines=("It stands above the list no more.",),
+        back=f"/{page}",
+        reason=False,
+    )
+
+
+async def do_drop_list(view: View, reason: str) -> str:
+    """Take it away."""
+    page, label = view.needed("list"), view.needed("label")
+    await remove_bookmark(view.context, kind=page, label=label, operator=view.person.name)
+    return f"/{page}"
+
+
+async def ask_take_alarm(view: View) -> Asked:
+    """Which alarm, and what it says."""
+    name = view.needed("alarm")
+    found = (await alarms(view.console.watched)).get(name)
+    if found is None:
+        return Asked(
+            subject=name.replace("_", " "),
+            lines=("This alarm does not last any more: there is nothing to do.",),
+            back="/",
+            ready=False,
+        )
+    return Asked(
+        subject=name.replace("_", " "),
+        lines=(
+            found.sentence,
+            "You say that you are at it, so that nobody else begins, too. Whoever had it has it no "
+            "more. The alarm ends by itself when its reason does.",
+        ),
+        back="/",
+        why="What you do about it",
+        fields=(
+            Field(
+                name="state",
+                label="How far it is",
+                choices=tuple((each, TAKEN[each]) for each in TAKEN_STATES),
+                value=TAKEN_STATES[0],
+            ),
+        ),
+    )
+
+
+async def do_take_alarm(view: View, reason: str) -> str:
+    """Take it."""
+    chosen = view.given.get("state")
+    state = next((each for each in TAKEN_STATES if each == chosen), None)
+    if state is None:
+        raise UsageError(f"state is one of: {', '.join(TAKEN_STATES)}")
+    await take_alarm(
+        view.context,
+        view.needed("alarm"),
+        lasting=await alarms(view.console.watched),
+        state=state,
+        by=view.person.name,
+        why=reason,
+    )
+    return "/"
+
+
+# --- numbers of several orders --------------------------------------------------------------------
+
+FORMS: Final = {"page": "a page", "csv": "a file for a spreadsheet (CSV)", "json": "a JSON file"}
+
+_HOURS: Final = unmask_many.OPEN_FOR // HOUR
+
+
+def _kind(view: View) -> ProposalKind:
+    return view.console.proposals.kinds[unmask_many.NAME]
+
+
+async def _chosen(view: View) -> list[str]:
+    """Those that were ticked, those of a list's filters, or none yet."""
+    ticked = view.request.query_params.getlist("order")
+    if ticked or view.word("list") is None:
+        return ticked
+    return await unmask_many.chosen_orders(
+        view.context,
+        outcome=view.choice("outcome", OUTCOMES),
+        finding=view.choice("finding", FINDING_CODES),
+    )
+
+
+async def ask_unmask_many(view: View) -> Asked:
+    """Whose numbers are wanted, and for what."""
+    # What was sent is shown again by the form, or not, where a number stands in it.
+    chosen = [] if "orders" in view.given else await _chosen(view)
+    return Asked(
+        subject=counted(len(chosen), "order") if chosen else "Several orders",
+        lines=(
+            "You propose to see the customers' phone numbers of these orders. Another operator who "
+            f"may see numbers must approve it; then you alone see them, for {_HOURS} hours.",
+            "The trail keeps each look for each order, with your reason; it keeps no number.",
+        ),
+        back="/orders",
+        fields=(
+            Field(
+                name="orders",
+                label="The orders",
+                kind="area",
+                value="\n".join(chosen),
+                hint=f"One a line, {unmask_many.MOST_ORDERS} at most. Take out those that you do "
+                "not need.",
+            ),
+            Field(name="purpose", label="What for", choices=tuple(unmask_many.PURPOSES.items())),
+        ),
+        why="Why you need to call them",
+    )
+
+
+def _lines(text: str) -> list[str]:
+    return [each for each in re.split(r"\r?\n", text) if each.strip()]
+
+
+async def do_unmask_many(view: View, reason: str) -> ActionResult:
+    """Propose it."""
+    asked = unmask_many.UnmaskRequest(
+        orders=_lines(view.given.get("orders", "")),
+        purpose=view.given.get("purpose", ""),
+        reason=reason,
+        by=view.person.name,
+    )
+    try:
+        return proposed(await unmask_many.propose_unmasking(view.context, _kind(view), asked))
+    except NotFoundError as error:  # one of those that were written: the form is shown again
+        raise UsageError(str(error)) from None
+
+
+async def ask_see_numbers(view: View) -> Asked:
+    """What would be seen, and until when."""
+    found = await proposal_shown(view, view.needed("proposal"))
+    back = address("proposals", found.id)
+    said = (found.sentence, f"Your reason: “{found.reason}”")
+    if (why := await _why_not(view, found)) is not None:
+        return Asked(subject=found.subject, lines=(*said, why), back=back, ready=False)
+    return Asked(
+        subject=found.subject,
+        lines=(
+            *said,
+            "You see them in full in the answer alone. This look is noted in the trail for each "
+            "order. Keep a file no longer than you need it.",
+        ),
+        back=back,
+        reason=False,
+        fields=(Field(name="as", label="As", choices=tuple(FORMS.items()), value="page"),),
+    )
+
+
+async def _why_not(view: View, proposal: Proposal) -> str | None:
+    try:
+        await unmask_many.check_open(view.context, _kind(view), proposal, by=view.person.name)
+    except UsageError as error:
+        said = str(error)
+        return f"{said[:1].upper()}{said[1:]}."
+    return None
+
+
+async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
+    """Show them, or hand them over as a file."""
+    form = view.given.get("as", "page")
+    if form not in FORMS:
+        raise UsageError(f"as is one of: {', '.join(FORMS)}")
+    found = await proposal_shown(view, view.needed("proposal"))
+    kind = _kind(view)
+    seen = await unmask_many.see_numbers(
+        view.context, kind, found, sources=view.console.sources, by=view.person.name
+    )
+    document = unmask_many.numbers_document(kind, found, seen)
+    if form == "page":
+        rows = tuple(
+            (each.order, ", ".join(f"+{phone}" for phone in each.phones) or each.note)
+            for each in seen
+        )
+        return ActionResult(
+            title=f"Numbers of {found.subject}",
+            lines=(
+                f"{counted(sum(bool(each.phones) for each in seen), 'order')} with a number, of "
+                f"{len(seen)}. You may look again until {document['open_until']}.",
+            ),
+            back=address("proposals", found.id),
+            table=Table(columns=("Order", "Numbers"), rows=rows),
+        )
+    answer = as_csv(document, "orders") if form == "csv" else as_json(document)
+    answer.headers["Content-Disposition"] = f'attachment; filename="numbers-{found.id}.{form}"'
+    return answer

@@ -1,0 +1,543 @@
+"""Every finding and every reason that there is: its code, and all that is said of it.
+
+A finding is one row of `FINDINGS`, a reason one of `REASONS`, each beside its code; the functions
+that find and judge are elsewhere, and so is the filling in of facts (`explain`, `plain`).
+
+sentence  for whoever works with the evidence; ids are appended where it is said
+plain     for whoever asks about a payment, and can be read aloud to a customer; no ids
+summary   what the code means for many orders, in a report
+
+`{name}` stands for a fact of that name. A sentence has no full stop of its own, plain words have.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple, get_args
+
+Severity = Literal["info", "warning", "error"]
+
+FindingCode = Literal[
+    "redelivered",
+    "semantic_duplicate",
+    "out_of_order",
+    "delivered_late",
+    "recovered_on_later_attempt",
+    "dispute_won",
+    "success_after_deadline",
+    "contradictory_claims",
+    "unrecognized_event",
+    "dated_in_future",
+    "order_unknown",
+    "session_unknown",
+    "refund_without_payment",
+    "paid_but_not_fulfilled",
+    "price_changed",
+    "dispute_open",
+    "dispute_lost",
+    "refund_pending",
+    "refund_failed",
+    "same_id_different_body",
+    "conflicting_amounts",
+    "paid_twice",
+    "amount_mismatch",
+    "amount_off_by_minor_unit",
+    "currency_mismatch",
+    "refund_exceeds_capture",
+    "fulfilled_but_not_paid",
+    "paid_after_cancel",
+    "overpaid",
+    "other_currency_received",
+    "unread_money_event",
+    "held_back",
+]
+"""Every finding, in the order in which they are told; the order is part of what a fold gives."""
+
+FINDING_CODES: Final[tuple[FindingCode, ...]] = get_args(FindingCode)
+
+
+class FindingWords(NamedTuple):
+    """How much a finding matters, and what is said of it."""
+
+    severity: Severity
+    sentence: str
+    plain: str
+    summary: str
+
+
+FINDINGS: Final[dict[FindingCode, FindingWords]] = {
+    "redelivered": FindingWords(
+        "info",
+        sentence="The same event was delivered {deliveries} times; it counts once",
+        plain="The payment service told us the same {deliveries} times. It counts once.",
+        summary="An event was delivered more than once; it counts once",
+    ),
+    "semantic_duplicate": FindingWords(
+        "info",
+        sentence="{events} events state one movement of {attempt}; they count as one",
+        plain="{events} messages tell of the same {movement}. It counts once.",
+        summary="Several events state one movement; they count as one",
+    ),
+    "out_of_order": FindingWords(
+        "info",
+        sentence="Events of {attempt} arrived in another order than they occurred",
+        plain="Messages about the payment reached us in another order than things happened.",
+        summary="Events arrived in another order than they occurred",
+    ),
+    "delivered_late": FindingWords(
+        "info",
+        sentence="The event took {delay_us} to reach us",
+        plain="A message about the payment took {delay_us} to reach us.",
+        summary="An event was long on its way",
+    ),
+    "recovered_on_later_attempt": FindingWords(
+        "info",
+        sentence="Paid by {attempt} after {failed} failed earlier",
+        plain="The payment did not go through at first, and then it did.",
+        summary="Paid by a later attempt, after one that failed",
+    ),
+    "dispute_won": FindingWords(
+        "info",
+        sentence="The dispute over {attempt} was won",
+        plain="The customer disputed the payment, and the shop won.",
+        summary="A dispute was won",
+    ),
+    "success_after_deadline": FindingWords(
+        "warning",
+        sentence="The success of {attempt}, dated {occurred_at} and known to us at {received_at}, "
+        "came after the attempt had been given up",
+        plain="The payment went through on {occurred_at}, after we had stopped waiting for it.",
+        summary="The success came after the attempt had been given up",
+    ),
+    "contradictory_claims": FindingWords(
+        "warning",
+        sentence="{attempt} is said to be {claims}, which exclude each other",
+        plain="We were told both that {claims}. Only one of them can be true.",
+        summary="Events claim things that exclude each other",
+    ),
+    "unrecognized_event": FindingWords(
+        "warning",
+        sentence="The kind {kind} means nothing to the profile; the event is kept",
+        plain="The payment service sent a message of a kind that we cannot read. It is kept, and "
+        "changes nothing.",
+        summary="The profile does not know the kind of an event",
+    ),
+    "dated_in_future": FindingWords(
+        "warning",
+        sentence="The event is dated {occurred_at}, after its arrival at {received_at}",
+        plain="A message is dated {occurred_at}, later than it reached us: somebody's clock is "
+        "wrong.",
+        summary="An event is dated after its arrival",
+    ),
+    "order_unknown": FindingWords(
+        "warning",
+        sentence="The shop has told us nothing of this order",
+        plain="The shop has not told us of this order.",
+        summary="The shop has told us nothing of the order",
+    ),
+    "session_unknown": FindingWords(
+        "warning",
+        sentence="A session was asked for and no answer came; whether it exists is not known",
+        plain="We asked the payment service to begin a payment, and got no answer. It may have "
+        "begun.",
+        summary="A session was asked for and no answer came",
+    ),
+    "refund_without_payment": FindingWords(
+        "warning",
+        sentence="Money was given back, and no payment is known",
+        plain="Money was given back, and we know of no payment.",
+        summary="Money was given back, and no payment is known",
+    ),
+    "paid_but_not_fulfilled": FindingWords(
+        "warning",
+        sentence="Fulfillable since {fulfillable_at}, and the shop has not said that it was "
+        "fulfilled",
+        plain="Paid, and ready to ship since {fulfillable_at}. The shop has not said that it was "
+        "shipped.",
+        summary="Paid, and the shop has not said that it was fulfilled",
+    ),
+    "price_changed": FindingWords(
+        "warning",
+        sentence="The shop changed the price from {before} to {after}{author}",
+        plain="The shop changed the price from {before} to {after}.",
+        summary="The shop changed the price",
+    ),
+    "dispute_open": FindingWords(
+        "warning",
+        sentence="A dispute over {attempt} is open: {disputed} is not ours to count on",
+        plain="The customer disputes the payment{disputed}. The shop cannot count on that money "
+        "until it is decided.",
+        summary="A dispute is open",
+    ),
+    "dispute_lost": FindingWords(
+        "warning",
+        sentence="A dispute over {attempt} was lost: {lost} went back to the customer",
+        plain="The shop lost a dispute{lost}: that money has gone back to the customer.",
+        summary="A dispute was lost",
+    ),
+    "refund_pending": FindingWords(
+        "warning",
+        sentence="A refund of {attempt} is under way: {pending}",
+        plain="A refund{pending} is on its way to the customer.",
+        summary="A refund is under way",
+    ),
+    "refund_failed": FindingWords(
+        "warning",
+        sentence="A refund of {attempt} failed: the money did not go back",
+        plain="A refund failed: the customer has not got that money.",
+        summary="A refund failed, and the money did not go back",
+    ),
+    "same_id_different_body": FindingWords(
+        "error",
+        sentence="One event id came with {bodies} different bodies; all are kept",
+        plain="The payment service sent one message in {bodies} versions. All are kept.",
+        summary="One event id came with different bodies",
+    ),
+    "conflicting_amounts": FindingWords(
+        "error",
+        sentence="Events state different amounts for one movement of {attempt}",
+        plain="We were told different amounts for the same {movement}: {amounts}.",
+        summary="Events state different amounts for one movement",
+    ),
+    "paid_twice": FindingWords(
+        "error",
+        sentence="Paid {times} times over; {owed} is owed back to the customer",
+        plain="Paid {times} times. {owed} must be given back.",
+        summary="Paid several times over; money is owed back",
+    ),
+    "amount_mismatch": FindingWords(
+        "error",
+        sentence="The captured money ({captured}) is not what the order costs ({expected})",
+        plain="Paid {captured}, and the price is {expected}.",
+        summary="The captured money is not what the order costs",
+    ),
+    "amount_off_by_minor_unit": FindingWords(
+        "error",
+        sentence="{captured} against {expected}: an amount in major units was taken for minor "
+        "units, or the other way round",
+        plain="{captured} was paid for a price of {expected}. Probably an amount was sent in the "
+        "wrong unit, such as cents for shillings.",
+        summary="Major units were taken for minor units, or the other way round",
+    ),
+    "currency_mismatch": FindingWords(
+        "error",
+        sentence="The captured money ({captured}) is not in the order's currency ({expected})",
+        plain="Paid {captured}, which is not in the currency of the price ({expected}).",
+        summary="The captured money is not in the order's currency",
+    ),
+    "refund_exceeds_capture": FindingWords(
+        "error",
+        sentence="{refunded} was given back, and only {captured} had been captured",
+        plain="{refunded} has been given back, and only {captured} had been paid.",
+        summary="More was given back than had been captured",
+    ),
+    "fulfilled_but_not_paid": FindingWords(
+        "error",
+        sentence="The shop fulfilled the order at {fulfilled_at}, and it is {outcome}",
+        plain="The order was shipped on {fulfilled_at}, and it is not paid.",
+        summary="Fulfilled, and not paid",
+    ),
+    "paid_after_cancel": FindingWords(
+        "error",
+        sentence="Money moved at {occurred_at}, after the shop had canceled at {canceled_at}",
+        plain="Paid on {occurred_at}, after the order had been canceled on {canceled_at}.",
+        summary="Money moved after the shop had canceled",
+    ),
+    "overpaid": FindingWords(
+        "error",
+        sentence="{surplus} is held beyond the {expected} due; it is owed back to the customer",
+        plain="Paid {surplus} too much. It must be given back.",
+        summary="More is held than the order costs; it is owed back",
+    ),
+    "other_currency_received": FindingWords(
+        "error",
+        sentence="{received} was received, which is not in the order's currency; it is owed back "
+        "to the customer",
+        plain="{received} was paid, which is not in the currency of the price. It must be given "
+        "back.",
+        summary="Money came in another currency than the order's; it is owed back",
+    ),
+    "unread_money_event": FindingWords(
+        "error",
+        sentence="The kind {kind} speaks of money going back, and the profile does not say what "
+        "it means: what it may take is not counted until the profile does",
+        plain="The payment service sent a message that may be about money going back, and we "
+        "cannot read it yet. Do not count on the money until we can.",
+        summary="An event speaks of money going back, and its profile does not know it",
+    ),
+    "held_back": FindingWords(
+        "error",
+        sentence="Held back since {held_at} ({hold}): not to be fulfilled until it is released",
+        plain="The order is on hold since {held_at}. A person must release it before it ships.",
+        summary="Held back until a person releases it",
+    ),
+}
+
+
+class ReasonWords(NamedTuple):
+    """What is said of why an order is judged as it is."""
+
+    sentence: str
+    plain: str
+    summary: str
+
+
+REASONS: Final[dict[str, ReasonWords]] = {
+    # orders where money moved
+    "paid_in_full": ReasonWords(
+        sentence="Paid in full: {captured} captured of {expected} due",
+        plain="Paid in full: {captured}.",
+        summary="Paid in full",
+    ),
+    "paid_amount_unconfirmed": ReasonWords(
+        sentence="Paid: {captured} captured; nobody has said what the order costs, so it cannot "
+        "be called paid in full",
+        plain="Paid {captured}. The shop has not told us the price, so we cannot say whether that "
+        "is all of it.",
+        summary="Paid, and nobody has said what the order costs",
+    ),
+    "paid_several_times": ReasonWords(
+        sentence="Paid more than once: {captured} captured of {expected} due",
+        plain="Paid more than once: {captured} for a price of {expected}. {surplus} must be given "
+        "back.",
+        summary="Paid more than once; a refund is owed",
+    ),
+    "overpayment_returned": ReasonWords(
+        sentence="Paid in full: {captured} captured, and what came beyond the {expected} due has "
+        "been given back",
+        plain="Paid in full: {expected}. What was paid too much has been given back.",
+        summary="Paid, and what came beyond the price given back",
+    ),
+    "overpayment_returned_in_part": ReasonWords(
+        sentence="Paid more than once: {captured} captured of {expected} due, and {refunded} of "
+        "it given back so far",
+        plain="Paid more than once: {captured} for a price of {expected}. {refunded} has been "
+        "given back, and {surplus} must still be given back.",
+        summary="Paid more than once, and a part of the surplus given back",
+    ),
+    "paid_with_surplus": ReasonWords(
+        sentence="Paid, and more than is due: {captured} captured of {expected} due; {surplus} is "
+        "owed back",
+        plain="Paid {surplus} too much: {captured} for a price of {expected}. {surplus} must be "
+        "given back.",
+        summary="Paid, and more than is due; a refund is owed",
+    ),
+    "paid_with_surplus_returned_in_part": ReasonWords(
+        sentence="Paid, and more than is due: {captured} captured of {expected} due, and some of "
+        "it given back; {surplus} is still owed back",
+        plain="Paid too much: {captured} for a price of {expected}. Some of it has been given "
+        "back, and {surplus} must still be given back.",
+        summary="Paid, and some of what came beyond the price given back",
+    ),
+    "refunded_in_full": ReasonWords(
+        sentence="Refunded: all of the {captured} captured has been given back",
+        plain="Paid {captured}, and all of it has been given back.",
+        summary="All of the captured money was given back",
+    ),
+    "refunded_in_part": ReasonWords(
+        sentence="Refunded in part: {refunded} of the {captured} captured has been given back",
+        plain="Paid {captured}, and {refunded} of it has been given back.",
+        summary="A part of the captured money was given back",
+    ),
+    "charged_back": ReasonWords(
+        sentence="Charged back: all of the {captured} captured has gone back, {lost} of it in "
+        "disputes that were lost",
+        plain="Paid {captured}, and all of it has gone back: the customer disputed {lost} of it, "
+        "and the shop lost.",
+        summary="All of the captured money has gone back, some of it in lost disputes",
+    ),
+    "charged_back_in_part": ReasonWords(
+        sentence="Charged back: {lost} of the {captured} captured was lost in a dispute",
+        plain="Paid {captured}. The customer disputed {lost} of it, and the shop lost: that money "
+        "has gone back.",
+        summary="Some of the captured money was lost in a dispute",
+    ),
+    "dispute_open": ReasonWords(
+        sentence="Disputed: the customer disputes the payment, and the dispute is open; captured: "
+        "{captured}",
+        plain="Paid {captured}. The customer disputes the payment, and that is not decided yet.",
+        summary="The customer disputes the payment, and the dispute is open",
+    ),
+    "dispute_without_payment": ReasonWords(
+        sentence="Unresolved: a dispute came and went, and no payment is known",
+        plain="There was a dispute about a payment that we know nothing of.",
+        summary="A dispute came and went, and no payment is known",
+    ),
+    "amount_off_by_factor": ReasonWords(
+        sentence="Unresolved: {captured} captured on {attempt} for {expected} due: an amount in "
+        "minor units was taken for major units",
+        plain="{captured} is said to have been paid, which is {times} times the price of "
+        "{expected}. Probably the amount was sent in the wrong unit, such as cents for shillings.",
+        summary="An amount in minor units was taken for major units",
+    ),
+    "returned_in_other_currency": ReasonWords(
+        sentence="Unresolved: {returned} went back on {attempt}, which is not the currency that "
+        "came",
+        plain="{returned} has gone back, which is not the currency in which the customer paid.",
+        summary="Money went back in another currency than came",
+    ),
+    "canceled_after_capture": ReasonWords(
+        sentence="Unresolved: {attempt} was captured, and then said to be canceled",
+        plain="The payment went through, and was then said to be canceled. We cannot say whether "
+        "the shop has the money.",
+        summary="A payment was captured, and then said to be canceled",
+    ),
+    "returned_more_than_captured": ReasonWords(
+        sentence="Unresolved: more went back on a payment than came on it, and without that "
+        "{expected} would be paid",
+        plain="More money has gone back on one payment than came on it.",
+        summary="More went back on one payment than came on it",
+    ),
+    "amount_differs": ReasonWords(
+        sentence="Unresolved: {captured} captured, but {expected} is due",
+        plain="Paid {captured}, and the price is {expected}.",
+        summary="The captured sum is not what the order costs",
+    ),
+    "currency_differs": ReasonWords(
+        sentence="Unresolved: the money that moved ({moved}) is not all in the currency of the "
+        "order",
+        plain="Paid in another currency than that of the price: {moved}.",
+        summary="The money that moved is not all in the currency of the order",
+    ),
+    "amounts_conflict": ReasonWords(
+        sentence="Unresolved: events state different amounts for one movement of {attempt}",
+        plain="We were told different amounts for one payment, and cannot say which is right.",
+        summary="Events state different amounts for one movement",
+    ),
+    "amount_not_stated": ReasonWords(
+        sentence="Unresolved: money moved on {attempt}, and no event says how much",
+        plain="The customer paid, and nobody has told us how much.",
+        summary="Money moved, and no event says how much",
+    ),
+    "bodies_disagree": ReasonWords(
+        sentence="Unresolved: one event id came with {bodies} bodies that disagree in kind, money "
+        "or reference",
+        plain="The payment service sent one message in {bodies} versions that contradict each "
+        "other.",
+        summary="One event id came with bodies that disagree",
+    ),
+    "reference_shared": ReasonWords(
+        sentence="Unresolved: {reference} is claimed for this order and for another",
+        plain="One payment is said to be for this order, and for another one too.",
+        summary="A reference is claimed for this order and for another",
+    ),
+    "order_amounts_conflict": ReasonWords(
+        sentence="Unresolved: events disagree on what the order costs",
+        plain="Something was paid, and we were told different prices for it.",
+        summary="Events disagree on what the order costs",
+    ),
+    "refund_before_payment": ReasonWords(
+        sentence="Unresolved: {refunded} was given back, and no payment is known",
+        plain="{refunded} has been given back, and we know of no payment.",
+        summary="Money was given back, and no payment is known",
+    ),
+    # paid orders that are not to be fulfilled
+    "canceled_by_shop": ReasonWords(
+        sentence="the shop canceled the order",
+        plain="The shop has canceled the order: {held} must be given back.",
+        summary="The shop canceled the order",
+    ),
+    "price_unknown": ReasonWords(
+        sentence="what the order costs is not known",
+        plain="Do not ship: the price is not known.",
+        summary="What the order costs is not known",
+    ),
+    "price_of_nothing": ReasonWords(
+        sentence="that the order costs nothing only the shop itself can say",
+        plain="Do not ship: that the order costs nothing, only the shop itself can say.",
+        summary="An event says that the order costs nothing",
+    ),
+    "price_not_of_shop": ReasonWords(
+        sentence="the shop itself has not said what the order costs; tell us the order, or start "
+        "its payments through us",
+        plain="Do not ship: the shop itself has not told us the price.",
+        summary="The shop itself has not said what the order costs",
+    ),
+    "held_back": ReasonWords(
+        sentence="held back since {held_at} ({hold}); a person must release it",
+        plain="Do not ship: the order is on hold since {held_at}, and a person must release it.",
+        summary="Held back until a person releases it",
+    ),
+    "money_may_go_back": ReasonWords(
+        sentence="money may be on its way back, and what is left would not pay for the order",
+        plain="Do not ship: some of the money may be on its way back to the customer.",
+        summary="Money may be on its way back",
+    ),
+    # orders where none did
+    "money_reserved": ReasonWords(
+        sentence="Authorized: the money is reserved and not yet taken",
+        plain="The money is reserved on the customer's account, and has not been taken yet.",
+        summary="The money is reserved and not yet taken",
+    ),
+    "still_open": ReasonWords(
+        sentence="Pending: no final event yet; one is awaited until {deadline_at}",
+        plain="The payment is not finished yet. We wait for it until {deadline_at}.",
+        summary="No final event yet, and the deadline is ahead",
+    ),
+    "confirmation_awaited": ReasonWords(
+        sentence="Pending: an event came that does not count by itself, and its provider has not "
+        "confirmed it yet",
+        plain="We were told of a payment, and the payment service has not confirmed it yet.",
+        summary="The provider has not confirmed an event",
+    ),
+    "last_word_event_says_declined": ReasonWords(
+        sentence="Failed: the last attempt, {attempt}, was declined{reason}",
+        plain="The payment was declined{reason}.",
+        summary="The last attempt was declined",
+    ),
+    "last_word_event_says_canceled": ReasonWords(
+        sentence="Canceled: the last attempt, {attempt}, was canceled{reason}",
+        plain="The payment was canceled{reason}.",
+        summary="The last attempt was canceled",
+    ),
+    "last_word_event_says_expired": ReasonWords(
+        sentence="Expired: the last attempt, {attempt}, expired{reason}",
+        plain="The payment was not made in time{reason}.",
+        summary="The last attempt expired",
+    ),
+    "last_word_event_says_timed_out": ReasonWords(
+        sentence="Timed out: the provider gave up on {attempt}{reason}",
+        plain="The payment service stopped waiting for it{reason}.",
+        summary="The provider gave the last attempt up",
+    ),
+    "last_word_no_final_event_by_deadline": ReasonWords(
+        sentence="Timed out: no final event for {attempt} had come by {deadline_at}",
+        plain="The payment was begun, and by {deadline_at} nobody had told us how it ended.",
+        summary="No final event had come by the deadline",
+    ),
+    "last_word_session_refused": ReasonWords(
+        sentence="Failed: the provider refused to open a session{reason}",
+        plain="The payment service did not let the payment begin{reason}.",
+        summary="The provider refused to open a session",
+    ),
+    "canceled_by_merchant": ReasonWords(
+        sentence="Canceled by the shop at {canceled_at}; no payment was attempted",
+        plain="The shop canceled the order on {canceled_at}, and nothing had been paid.",
+        summary="Canceled by the shop before any payment was attempted",
+    ),
+    "nothing_attempted": ReasonWords(
+        sentence="Not attempted: the order is known, and no payment was started",
+        plain="We have had no word of a payment for this order.",
+        summary="No payment was started",
+    ),
+    "nothing_known": ReasonWords(
+        sentence="Not attempted: nobody has told us anything of this order",
+        plain="We have had no word of this order.",
+        summary="Nobody has told us anything of the order",
+    ),
+}
+"""By the code of a ledger's reason; of what withholds a paid order, too."""
+
+ATTEMPT_REASONS: Final[dict[str, str]] = {
+    "event_says_succeeded": "The provider says it succeeded",
+    "event_says_authorized": "The provider says the money is reserved and not yet taken",
+    "event_says_declined": "The provider says it was declined{reason}",
+    "event_says_canceled": "The provider says it was canceled{reason}",
+    "event_says_expired": "The provider says it expired{reason}",
+    "event_says_timed_out": "The provider says it timed out{reason}",
+    "session_refused": "The provider refused to open the session{reason}",
+    "waiting_for_final_event": "No final event yet; one is awaited until {deadline_at}",
+    "awaiting_confirmation": "An event came that does not count by itself; its provider has not "
+    "confirmed it",
+    "no_final_event_by_deadline": "No final event had come by {deadline_at}",
+}
+"""The sentences of an attempt's reasons. Plain words and reports speak of orders only."""
