@@ -71,7 +71,7 @@ OF_ONE_STORE = [HealthCheck.function_scoped_fixture]
 class HistoryContract:
     """Gathering and scanning. A subclass gives `url`."""
 
-    arrival_orders = 24
+    arrival_orders = 12
     """Of one case, at most; of each in batches of three kinds."""
 
     @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_the_same_of_many_times_as_many(tmp_path: Path) -> None:
 def test_a_service_that_breaks_the_promise_is_caught(tmp_path: Path, plant: str) -> None:
     """The same search finds losses in a service that syncs too rarely or answers too soon, in the
     first of its lives."""
-    recording = record(tmp_path / "recording", plant, acks=80, lives=1)
+    recording = record(tmp_path / "recording", plant, acks=300, lives=1)
     found = explore(recording, seed=0, every=EVERY)
     print(found.sentence())
     assert found.lost > found.states / 10

@@ -79,8 +79,8 @@ def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
 
 
 READER_ENDED = b"the process that reads the inbox has ended"
-POINTS = [("pwrite64:signal=KILL:when=13", DATABASE)]
 ALL_POINTS = [
+    ("pwrite64:signal=KILL:when=13", DATABASE),
     ("pwrite64:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", DATABASE),
@@ -121,16 +121,9 @@ async def killed_at(source: Path, folder: Path, inject: str, file: str) -> None:
 
 
 @needs_strace
-@pytest.mark.parametrize(("inject", "file"), POINTS)
-async def test_killed_at_a_call(stopped: Path, tmp_path: Path, inject: str, file: str) -> None:
-    """Killed at the beginning of a write or a sync of the log or of the file."""
-    await killed_at(stopped, tmp_path / "case", inject, file)
-
-
-@needs_strace
 @pytest.mark.soak
 @pytest.mark.parametrize(("inject", "file"), ALL_POINTS)
 async def test_killed_at_any_call(stopped: Path, tmp_path: Path, inject: str, file: str) -> None:
-    """The same at the first hundred syncs and five hundred writes of the log, and at those of the
-    file."""
+    """Killed at the beginning of each of the first hundred syncs and five hundred writes of a log,
+    and of those of the file. The crash states of the gate are cut at such calls, too."""
     await killed_at(stopped, tmp_path / "case", inject, file)
