@@ -161,14 +161,15 @@ sys.exit(int(link.recv(100)) & 255)
 """
 
 
-def command_in(folder: Path) -> Path:
-    """A folder for the PATH of a shell, whose `tallyhook` is started so; the installed one where it
-    must be executed anew."""
+def command_in(folder: Path, *names: str) -> Path:
+    """A folder for the PATH of a shell, whose `tallyhook`, or whose commands of these names, are
+    started so; the installed ones where they must be executed anew. `python` takes -m alone."""
     if EXECUTED:
         return Path(sys.executable).parent
-    command = folder / "tallyhook"
-    command.write_text(_COMMAND.format(python=sys.executable, server=_server()))
-    command.chmod(0o700)
+    for name in names or ("tallyhook",):
+        command = folder / name
+        command.write_text(_COMMAND.format(python=sys.executable, server=_server()))
+        command.chmod(0o700)
     return folder
 
 
@@ -310,6 +311,8 @@ def _become(request: Mapping[str, Any], numbers: Sequence[int]) -> None:
             _program, sys.argv = code, ["-c", *rest]
         case ["-m", "app", *rest]:
             _program, sys.argv = "", [str(ROOT / "app" / "__main__.py"), *rest]
+        case [name, "-m", module, *rest] if Path(name).name == "python":
+            _program, sys.argv = f"{_RUN_MODULE}({module!r}, run_name='__main__')", [name, *rest]
         case _:  # the installed command
             _program, sys.argv = "", words
     main: Any = sys.modules["__main__"]
@@ -345,6 +348,7 @@ def _above(found: int) -> int:
 
 
 _program = ""
+_RUN_MODULE: Final = "__import__('runpy').run_module"
 
 
 def run_program() -> int:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.mutants import LEAST_LIMIT_S, PARTS, ROOT, changes_of, chosen, judged
+from tests.mutant_runs import ROOT, Player
+from tests.mutants import (
+    LEAST_LIMIT_S,
+    PARTS,
+    Change,
+    Choice,
+    Recording,
+    applied,
+    changes_of,
+    chosen,
+    judged,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,40 +52,105 @@ def test_every_change_that_a_line_has_room_for(source: str, changed: list[str]) 
     assert [each.applied(written).decode() for each in changes_of("a.py", written)] == changed
 
 
-def test_a_change_is_killed_where_a_test_sees_it(tmp_path: Path) -> None:
-    """And survives where none does; without an end, by time. The module is put back."""
-    source = b"def count(to):\n    at = 0\n    while at < to:\n        at += 1\n    return at\n"
-    (tmp_path / "made.py").write_bytes(source)
-    (tmp_path / "test_all.py").write_text(
-        "from made import count\ndef test_it():\n    assert count(3) == 3\n"
+MADE = b"""\
+def count(to):
+    at = 0
+    while at < to:
+        at += 1
+    return at
+
+
+def other():
+    return 4
+
+
+MOST = count(2) + 5
+"""
+
+TESTS = """\
+import made
+
+def test_it():
+    assert made.count(3) == 3
+
+def test_some():
+    made.other()
+
+def test_most():
+    assert made.MOST == 7
+"""
+
+
+def test_a_change_is_played_with_the_tests_that_run_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fastest first; killed where one of them sees it, by time where it has no end. What is
+    run where modules are imported is played anew, with all of them. The module is put back."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they are most of a start
+    (tmp_path / "made.py").write_bytes(MADE)
+    (tmp_path / "test_it.py").write_text(TESTS)
+    changes = {str(each).partition(": ")[2]: each for each in changes_of("made.py", MADE)}
+    with Player(tmp_path, ["test_it.py"], recorded=["made.py"]) as player:
+        (tmp_path / "made.py").write_text("no Python")  # what is collected is as it was before
+        done: list[tuple[int, int]] = []
+        assert player.record(tmp_path / "told", ["test_it.py"], lambda *told: done.append(told))
+        (tmp_path / "made.py").write_bytes(MADE)
+        told = Recording.of(**json.loads((tmp_path / "told").read_text()))
+        every = ["test_it.py::test_it", "test_it.py::test_some", "test_it.py::test_most"]
+        assert (done, list(told.seconds)) == ([(1, 3), (2, 3), (3, 3)], every)
+        alone = replace(told, imported={})
+        words = {
+            change: judged(player, tmp_path, changes[change], using).split("[")
+            for change, using in (
+                ("at < to -> (at <= to)", alone),
+                ("4 -> (5)", alone),
+                ("5 -> (6)", told),
+            )
+        }
+        with applied(tmp_path, changes["1 -> (0)"]):
+            assert player.play(every, limit_s=0.5, module="made.py") == "killed by time"
+        assert player.play(every, limit_s=LEAST_LIMIT_S) == "survived"
+    assert {change: (said.split()[0], seen) for change, (said, seen) in words.items()} == {
+        "at < to -> (at <= to)": ("killed", "by test_it.py::test_it]"),
+        "4 -> (5)": ("survived", "1 run the line, 1 played]"),
+        "5 -> (6)": ("killed", "by test_it.py::test_most]"),
+    }
+    assert (tmp_path / "made.py").read_bytes() == MADE
+
+
+@pytest.mark.parametrize(
+    ("line", "tests", "own", "anew"),
+    [
+        (3, ["b", "a"], 2, False),  # fastest first
+        (4, ["c"], 1, False),
+        (5, ["c", "b", "a"], 3, False),  # of the lines of its statement
+        (7, ["c", "b", "a", "d", "e"], 0, False),  # of none: all
+        (8, ["a", "c", "b", "d", "e"], 1, True),  # it is imported, too
+        (1, ["c", "b", "a", "d", "e"], 0, True),  # beyond functions
+        (9, ["e", "f"], 3, False),  # two minutes, and no more
+        (10, ["g"], 1, False),  # one that takes longer
+    ],
+)
+def test_which_tests_are_played(line: int, tests: list[str], own: int, anew: bool) -> None:
+    """By line and statement."""
+    lines = {"a": [3, 8], "b": [3], "c": [4], "d": [], "e": [9], "f": [9], "h": [9], "g": [10]}
+    seconds = {"a": 3, "b": 2, "c": 1, "d": 9, "e": 50, "f": 70, "h": 70.1, "g": 121}
+    told = Recording.of(
+        {name: (seconds[name], {"m.py": ran}) for name, ran in lines.items()}, {"m.py": [1, 8]}
     )
-    (tmp_path / "test_some.py").write_text("def test_it(): import made\n")
-    changes = [each for each in changes_of("made.py", source) if each.line > 2]
-    ending = [(changes[0], "test_some.py"), *((each, "test_all.py") for each in changes)]
-    endless = ending.pop()
-    states = {
-        (str(change).partition(": ")[2], tests): judged(
-            tmp_path, change, [tests], limit_s=LEAST_LIMIT_S
-        )
-        for change, tests in ending
-    }
-    assert judged(tmp_path, endless[0], [endless[1]], limit_s=3) == "killed by time"
-    assert states == {
-        ("at < to -> (at <= to)", "test_all.py"): "killed",
-        ("at < to -> (at <= to)", "test_some.py"): "survived",
-        ("at < to -> (at >= to)", "test_all.py"): "killed",
-        ("1 -> (2)", "test_all.py"): "killed",
-    }
-    assert (tmp_path / "made.py").read_bytes() == source
+    around = range(3, 6) if line == 5 else range(line, line + 1)
+    change = Change("m.py", 0, 0, "", "", range(line, line + 1), around, inside=line > 1)
+    assert told.choice(change) == Choice(tests, own, anew)
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_every_part_has_its_modules_and_tests(name: str) -> None:
     """None of what the table names has been moved."""
-    part, modules = chosen(name)
+    found, modules = chosen(name)
+    part = PARTS[found]
     assert all(any(each.startswith(start) for each in modules) for start in part.modules)
     assert [each for each in part.tests if not (ROOT / each).exists()] == []
-    assert chosen(modules[-1]) == (part, modules[-1:])
+    assert chosen(modules[-1]) == (name, modules[-1:])
 
 
 def test_what_no_part_has_is_refused() -> None:

@@ -3,8 +3,10 @@ what they answer with its schemas; which query parameters a route takes is read 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from app.api.document_schemas import JOURNAL_TYPES
@@ -645,6 +647,13 @@ def api_document(*, page_max: int, longpoll_max_s: int) -> dict[str, Any]:
             for path, operations in API_DOCUMENT["paths"].items()
         },
     }
+
+
+@lru_cache(maxsize=8)
+def written_document(*, page_max: int, longpoll_max_s: int) -> bytes:
+    """The same as JSON, in UTF-8: written once for the same limits."""
+    document = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
+    return json.dumps(document, ensure_ascii=False).encode()
 
 
 def _limited(parameter: dict[str, Any], greatest: Mapping[str, int]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from app.access.operators import author_of_token
 from app.access.tokens import Holder, ScopeMissing, TokenRefused, TokenScope, admit, holder_of
 from app.api import request_body
-from app.api.openapi import api_document
+from app.api.openapi import written_document
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout, result_document
 from app.checkout.request import (
@@ -65,9 +65,8 @@ class Api:
         self._alarms = alarms
         self._page_max = page_max
         self._longpoll_max_s = longpoll_max_s
-        described = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
         # Written once: it is the longest answer that needs no token.
-        self._description = json.dumps(described, ensure_ascii=False).encode()
+        self._description = written_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
 
     async def admitted(
         self, request: Request, scope: TokenScope | Literal["operator"]

@@ -346,8 +346,7 @@ async def gather_dossier(
         lines = await _lines(connection, known, instant, providers)
         asked = await phones_of(connection, order, sources=providers.sources, most=0)
         attached = await _attached(connection, order, instant) if attachments else None
-        subjects = [f"revision:{each.seq}" for each in revisions]
-        subjects += [f"deed:{each.record.audit_number}" for each in attached or ()]
+        subjects = _subjects(revisions, attached or ())
         sealed = await _sealed(
             connection, known, subjects, as_of=instant, witnesses=providers.witnesses
         )
@@ -355,6 +354,7 @@ async def gather_dossier(
     phones = frozenset({*asked, *phones_stated(told, providers.sources)})
     masking = Masking(() if full else phones)
     masked = masked_history(known, masking)
+    leaves = prove_sealed.masked_leaves(sealed, masking)
     return Dossier(
         history=masked,
         policy=context.policy,
@@ -364,15 +364,21 @@ async def gather_dossier(
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
         lines=lines,
-        sealed=prove_sealed.masked_readings(
-            prove_sealed.masked_leaves(sealed, masking), known=known, masked=masked
-        ),
+        sealed=prove_sealed.masked_readings(leaves, known=known, masked=masked),
         masking=masking,
         phones=phones,
         full=full,
         attached=attached,
         zone=context.zone,
     )
+
+
+def _subjects(
+    revisions: Iterable[published_store.Published], attached: Iterable[AttachedFile]
+) -> list[str]:
+    """Of which leaves stand beside those of deliveries and records."""
+    told = [f"revision:{each.seq}" for each in revisions]
+    return told + [f"deed:{each.record.audit_number}" for each in attached]
 
 
 async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple[AttachedFile, ...]:

@@ -1,13 +1,15 @@
-"""A driven service for each test."""
+"""A driven service for each test, and one for all rows of a table."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.api.driving import Driver, driving
+from tests.memory import memory
 
 
 @pytest.fixture
@@ -15,3 +17,12 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
     """A service with its worker, its clock at T."""
     async with driving(tmp_path) as driven:
         yield driven
+
+
+@pytest.fixture(scope="module")
+async def one_driver() -> AsyncIterator[Driver]:
+    """One service for a file's tables of requests that leave nothing behind, or what is told apart
+    by its id: to begin one takes longer than each of them."""
+    with TemporaryDirectory(dir=memory(), prefix="tallyhook-") as folder:
+        async with driving(Path(folder)) as driven:
+            yield driven

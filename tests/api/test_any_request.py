@@ -132,7 +132,7 @@ def asked(served: Served, folder: Path, *words: str) -> None:
 def test_a_few_requests_of_every_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its examples, and some that schemathesis makes up; the long form has many more."""
     with served(tmp_path, monkeypatch) as api:
-        asked(api, tmp_path, "--phases", "examples,fuzzing,stateful", "--max-examples", "3")
+        asked(api, tmp_path, "--phases", "examples,fuzzing,stateful", "--max-examples", "1")
 
 
 @pytest.mark.soak

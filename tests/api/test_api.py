@@ -159,11 +159,11 @@ async def test_all_mistakes_at_once(driver: Driver) -> None:
         (b" " * 70_000, 413),
     ],
 )
-async def test_a_body_that_tells_nothing(driver: Driver, body: bytes, status: int) -> None:
+async def test_a_body_that_tells_nothing(one_driver: Driver, body: bytes, status: int) -> None:
     """What cannot be read or understood is a clear refusal, and the service goes on."""
-    assert (await problem_of(driver, "PUT", "/orders/ORD-1", content=body))[0] == status
-    assert driver.rows("SELECT * FROM records") == []
-    assert await driver.ready()
+    assert (await problem_of(one_driver, "PUT", "/orders/ORD-1", content=body))[0] == status
+    assert one_driver.rows("SELECT * FROM records") == []
+    assert await one_driver.ready()
 
 
 REFERENCES = ["ORD-1", "2026/11/0042", "a b", "é/注文", "100%", "a?b#c", "a//b/", "x" * 200,
@@ -334,9 +334,9 @@ async def test_a_parameter_without_a_value_is_not_given(
         "/outcomes?wait=1.5",
     ],
 )
-async def test_parameters_that_are_none(driver: Driver, query: str) -> None:
+async def test_parameters_that_are_none(one_driver: Driver, query: str) -> None:
     """A parameter outside its words or bounds is refused."""
-    assert (await problem_of(driver, "GET", query))[:2] == (422, "parameter_invalid")
+    assert (await problem_of(one_driver, "GET", query))[:2] == (422, "parameter_invalid")
 
 
 @pytest.mark.parametrize("path", ["/orders", "/outcomes", "/orders/ORD-1", "/openapi.json"])

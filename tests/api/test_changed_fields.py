@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,10 @@ def pays(document: dict[str, Any]) -> set[str]:
     return {order["reference"]} if enough else set()
 
 
-async def placed(driver: Driver, suffix: str = "") -> None:
+async def placed(driver: Driver, names: Iterable[str] = PRICES, suffix: str = "") -> None:
     """The shop tells of its orders."""
-    for name, (amount, currency) in PRICES.items():
+    for name in names:
+        amount, currency = PRICES[name]
         body = {"amount": amount, "currency": currency}
         told = await driver.api("PUT", f"/orders/{name}{suffix}", json=body)
         assert told.status_code == 200
@@ -148,7 +149,8 @@ async def test_signed_anew(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False, raising=True) as driver:
         for number, (name, document) in enumerate([("genuine", GENUINE), *changed()]):
             suffix = f".{number}"
-            await placed(driver, suffix)
+            text = json.dumps(document)
+            await placed(driver, [each for each in PRICES if f'"{each}"' in text], suffix)
             sent = await driver.send(renamed(document, suffix))
             assert sent.status_code in (200, 403), name
             found = await fulfillable(driver, suffix)

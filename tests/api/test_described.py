@@ -17,7 +17,7 @@ from openapi_spec_validator import validate
 from app import bootstrap_elsewhere
 from app.access.operators import Proven
 from app.access.tokens import TOKEN_SCOPES, issue_token
-from app.api import finance_routes, report_routes
+from app.api import report_routes
 from app.api.openapi import API_DOCUMENT, api_document
 from app.api.report_routes import Makes
 from app.config.settings import Settings
@@ -348,8 +348,8 @@ async def test_every_operation_answers_as_described(
 
     monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: bundle)
     monkeypatch.setattr(closed_periods, "print_of", print_of)
-    for routes in (finance_routes, report_routes):
-        monkeypatch.setattr(routes, "list_closed", all_closed)
+    for told_by in (closed_periods, report_routes):
+        monkeypatch.setattr(told_by, "list_closed", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}
     async with shop(tmp_path, opened(), **settings) as (driver, _):
         monkeypatch.setattr(bootstrap_elsewhere, "making_reports", _making(driver))

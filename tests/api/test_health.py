@@ -16,6 +16,7 @@ from app.orders import worker
 from app.orders.pending_session_store import PendingSession, note_pending
 from app.orders.refold import refold_due
 from app.privacy.backup_moment import note_backup
+from app.receiving import caught_up
 from app.receiving.store import Store
 from app.sealing.departure_store import Departure, add_departure
 from reconcile.instants import MINUTE, SECOND, Instant
@@ -286,8 +287,11 @@ async def test_deliveries_that_cannot_be_written_again_and_again(
         assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
 
 
-async def test_deliveries_that_cannot_be_appended(tmp_path: Path, log: io.StringIO) -> None:
+async def test_deliveries_that_cannot_be_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was accepted is kept, readiness says so whoever sends, and all is read afterwards."""
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.05)  # who sends would wait for the reader
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         async with driver.service.store.writing() as connection:
             await connection.exec_driver_sql(

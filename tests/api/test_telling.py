@@ -119,14 +119,14 @@ async def test_an_event_that_names_another_order_than_the_shop_does_ships_neithe
         ([{"source": "shop", "session": "\ud800"}], "1 to 200 characters"),
     ],
 )
-async def test_references_that_say_nothing(driver: Driver, references: Any, word: str) -> None:
+async def test_references_that_say_nothing(one_driver: Driver, references: Any, word: str) -> None:
     """Each mistake is named with its place, and nothing is written."""
     body = json.dumps(TOLD | {"references": references, "placed_at": "x"}).encode()
-    answer = await driver.api("PUT", "/orders/ORD-1", content=body)
+    answer = await one_driver.api("PUT", "/orders/ORD-1", content=body)
     assert answer.status_code == 422
     assert word in answer.json()["detail"]
     assert "placed_at" in answer.json()["detail"]
-    assert driver.rows("SELECT * FROM records") == []
+    assert one_driver.rows("SELECT * FROM records") == []
 
 
 # --- who told it ----------------------------------------------------------------------------------

@@ -65,13 +65,19 @@ PATHS = (
     "/", "/orders", "/orders/ORD-1", "/deliveries", "/proposals", "/do/tell-again?order=ORD-1",
     "/orders/no",
 )  # fmt: skip
-FURTHER = (
-    "/breaks", "/runs", "/notifications", "/golive", "/log", "/audit", "/people", "/setup",
-    "/privacy", "/do/erase", "/do/note?order=ORD-1", "/do/save-list?list=orders", "/imports",
-    "/orders?choose=numbers", "/do/unmask-many?list=orders", "/periods", "/reports", "/bank",
-    "/late", "/tokens",
+FURTHER: tuple[str, ...] = (
+    "/notifications", "/log", "/people", "/do/erase", "/orders?choose=numbers", "/bank", "/tokens",
 )  # fmt: skip
 """Looked at narrow and in the dark alone, where most goes wrong."""
+
+OF_STORIES = ("/breaks", "/runs", "/golive", "/setup", "/imports", "/periods", "/late")
+"""The stories of this folder look at these, with more on them."""
+
+ALIKE = (
+    "/audit", "/privacy", "/do/note?order=ORD-1", "/do/save-list?list=orders",
+    "/do/unmask-many?list=orders", "/reports",
+)  # fmt: skip
+"""Tables and forms as those of the others are: in the long form alone."""
 
 TABS = 8
 PHONE = "+254712345678"
@@ -80,8 +86,11 @@ LOOKS = (((1280, "light"), (390, "dark")), ((1280, "dark"), (390, "light")))
 """Widths and schemes: the first two have each of both."""
 
 SEEN = LOOKS[0] + LOOKS[1] if os.environ.get("TALLYHOOK_LONG") else LOOKS[0]
+NARROW = LOOKS[0][1:]
 LONG = LOOKS[0] != SEEN
 """Whether the accessibility checker, of half a second, looks at a page each time, or once."""
+if LONG:
+    FURTHER += OF_STORIES + ALIKE
 
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -206,21 +215,22 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
         cookie = {"name": f"tallyhook-{port}", "value": token, "url": url}
 
         def looks(browser: Any) -> None:
-            for width, scheme in SEEN:
-                viewport = {"width": width, "height": dict(SIZES)[width]}
-                context = new_context(browser, viewport=viewport, color_scheme=scheme)
-                context.add_cookies([cookie])
-                page = context.new_page()
-                listen(page, url, found)
-                further = FURTHER if (width, scheme) == (390, "dark") else ()
-                for path in (*PATHS, *decided, *further):
-                    page.goto(url + path)
+            context = new_context(browser)
+            context.add_cookies([cookie])
+            page = context.new_page()
+            listen(page, url, found)
+            for path in (*PATHS, *decided, *FURTHER):
+                page.goto(url + path)
+                if script is not None:
+                    page.evaluate(script)
+                for width, scheme in SEEN if path not in FURTHER else NARROW:
+                    page.set_viewport_size({"width": width, "height": dict(SIZES)[width]})
+                    page.emulate_media(color_scheme=scheme)
                     name = f"{path} {width} {scheme}"
                     found.wide[name] = page.evaluate(WIDE)
                     if script is not None and (LONG or scheme == "light" or path in FURTHER):
-                        page.evaluate(script)
                         found.violations[name] = page.evaluate(VIOLATIONS)
-                context.close()
+            context.close()
 
         def acts(browser: Any) -> None:
             _by_keyboard(browser, url, cookie, found)
@@ -234,7 +244,7 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return found
 
 
-VIOLATIONS = """async () => (await axe.run()).violations.flatMap(
+VIOLATIONS = """async () => (await axe.run({ resultTypes: ["violations"] })).violations.flatMap(
     each => each.nodes.map(node => `${each.id}: ${node.html.slice(0, 160)}`))"""
 
 

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from app.orders import prove, refold
 from reconcile.instants import DAY
 from reconcile.ledger.fold import fold
 from tests.api.driving import SECRET, driving, environ, event, of_order
+from tests.copied import copy_of
 from tests.reconcile.build import T
 
 PHONE = "254711223344"
@@ -42,6 +44,12 @@ class Ended:
 Run = Callable[..., Ended]
 
 
+def _this_one(chosen: int | None, *, most: int) -> int:
+    """How many processes fold or check: to start one for each core takes a second of each, which is
+    for the tests that say `--jobs`."""
+    return chosen or 1
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command in the environment of the folder's database, half a day after T."""
@@ -49,6 +57,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         monkeypatch.setenv(name, value)
     now, ahead = SystemClock.now, T + DAY // 2 - SystemClock().now()
     monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + ahead)
+    if "TALLYHOOK_LONG" not in os.environ:
+        monkeypatch.setattr("app.cli.running.processes", _this_one)
 
     def running(*words: str) -> Ended:
         capsys.readouterr()
@@ -81,7 +91,7 @@ async def _fill(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def filled(tmp_path: Path) -> dict[str, str]:
     """A store with deliveries of several verdicts. Gives their ids."""
-    return asyncio.run(_fill(tmp_path))
+    return dict(copy_of(_fill, tmp_path))
 
 
 def test_orders(run: Run, filled: dict[str, str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import stat
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pytest
 from app.cli import main
 from app.evidence.verify import pack, unpack
 from tests.api.driving import driving, environ, event
+from tests.copied import copy_of
 
 PHONE = "254711223344"
 
@@ -28,7 +28,7 @@ async def _fill(folder: Path) -> None:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command beside a database of ORD-1; gives exit code, output and what else it said."""
-    asyncio.run(_fill(tmp_path))
+    copy_of(_fill, tmp_path)
     monkeypatch.chdir(tmp_path)
     for name, value in environ(tmp_path).items():
         monkeypatch.setenv(name, value)

@@ -131,7 +131,7 @@ def test_rebuilding_beside_a_service_is_refused(
         assert run("refold").code == 0
     finally:
         service.release()
-    assert run("refold", "--all").code == 0
+    assert run("refold", "--all", "--jobs", "2").code == 0
 
 
 @pytest.mark.parametrize("lost", ["DELETE FROM order_due", "UPDATE order_due SET due_at = NULL",

@@ -19,6 +19,7 @@ from app.core.clock import SystemClock
 from app.finance import reconcile_period
 from reconcile.instants import DAY, MINUTE, Instant, format_instant
 from tests.api.driving import driving, environ, event, of_order
+from tests.copied import copy_of
 from tests.reconcile.build import T
 
 pytestmark = pytest.mark.slow
@@ -76,13 +77,18 @@ class Shop:
 
     def hear(self, *events: dict[str, Any], at: Instant) -> None:
         """Let the provider deliver these."""
-        asyncio.run(self._hear(events, at))
+        asyncio.run(_hear(self.folder, *events, at=at))
 
-    async def _hear(self, events: tuple[dict[str, Any], ...], at: Instant) -> None:
-        async with driving(self.folder, with_worker=False) as driver:
-            driver.clock.put(at)
-            for each in events:
-                assert (await driver.send(each)).status_code == 200
+
+async def _hear(folder: Path, *events: dict[str, Any], at: Instant) -> None:
+    async with driving(folder, with_worker=False) as driver:
+        driver.clock.put(at)
+        for each in events:
+            assert (await driver.send(each)).status_code == 200
+
+
+async def _heard(folder: Path) -> None:
+    await _hear(folder, paid("1"), paid("3"), at=T)
 
 
 @pytest.fixture
@@ -94,7 +100,7 @@ def shop(
         monkeypatch.setenv(name, value)
     shop = Shop(tmp_path, capsys)
     monkeypatch.setattr(SystemClock, "now", lambda _: shop.now)
-    shop.hear(paid("1"), paid("3"), at=T)
+    copy_of(_heard, tmp_path)
     shop.now = T + MINUTE
     shop("records", "import", shop.file("book.csv", BOOK.format(**DATES)))
     shop("statement", "import", shop.file("statement.csv", STATEMENT.format(**DATES)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import json
@@ -13,6 +12,7 @@ import pytest
 from app.evidence.verify import unpack
 from tests.api.driving import driving, event, of_order
 from tests.cli.test_commands import Run, run
+from tests.copied import copy_of
 from tests.database.contract_holds import rules_of_before
 from tests.waiting import soon
 
@@ -32,7 +32,7 @@ async def _by_an_earlier_version(folder: Path) -> None:
 def upgraded(run: Run, tmp_path: Path) -> Run:
     """This version's commands beside what an earlier one has left: two paid orders that it called
     unresolved, and one that failed."""
-    asyncio.run(_by_an_earlier_version(tmp_path))
+    copy_of(_by_an_earlier_version, tmp_path)
     return run
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from app.cli import main, printing
 from app.core.errors import UsageError
 from reconcile.reporting.report import PeriodReport
 from tests.api.driving import driving, environ, event, of_order
+from tests.copied import copy_of
 from tests.finance.reports.samples import sample
 
 Run = Callable[..., tuple[int, bytes, str]]
@@ -28,7 +28,7 @@ def run(
     """Runs a command over two orders, one paid: its exit code, output and errors."""
     for name, value in environ(tmp_path).items():
         monkeypatch.setenv(name, value)
-    asyncio.run(_fill(tmp_path))
+    copy_of(_fill, tmp_path)
 
     def running(*words: str) -> tuple[int, bytes, str]:
         capfdbinary.readouterr()

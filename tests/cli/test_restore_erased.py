@@ -18,6 +18,7 @@ from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY
 from tests.api.driving import driving, of_order
 from tests.cli.test_commands import Ended, Run, run
+from tests.copied import copy_of
 from tests.reconcile.build import T
 
 __all__ = ["run"]
@@ -38,15 +39,19 @@ def bought(reference: str, phone: str, **more: Any) -> dict[str, Any]:
 
 def send(folder: Path, *events: dict[str, Any], days: int = -2) -> None:
     """Deliver these, two days before the commands of a test unless said otherwise."""
+    asyncio.run(_sent(folder, *events, days=days))
 
-    async def sending() -> None:
-        async with driving(folder, with_worker=False, at=T + days * DAY, looking=True) as driver:
-            driver.context = driver.service.context
-            for each in events:
-                assert (await driver.send(each)).status_code == 200
-            await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
 
-    asyncio.run(sending())
+async def _sent(folder: Path, *events: dict[str, Any], days: int = -2) -> None:
+    async with driving(folder, with_worker=False, at=T + days * DAY, looking=True) as driver:
+        driver.context = driver.service.context
+        for each in events:
+            assert (await driver.send(each)).status_code == 200
+        await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
+
+
+async def _two_who_bought(folder: Path) -> None:
+    await _sent(folder, bought("ORD-1", PHONE), bought("ORD-2", OTHER))
 
 
 def restore(run: Run, file: Path, *more: str) -> Ended:
@@ -74,7 +79,7 @@ def journal(folder: Path) -> Path:
 @pytest.fixture
 def file(run: Run, tmp_path: Path) -> Path:
     """A backup in which a customer is who has been erased since."""
-    send(tmp_path, bought("ORD-1", PHONE), bought("ORD-2", OTHER))
+    copy_of(_two_who_bought, tmp_path)
     backup = tmp_path / "old.backup"
     assert run("backup", str(backup)).code == 0
     assert run(*ERASE).code == 0
@@ -109,7 +114,7 @@ def test_who_was_erased_since_a_backup_is_not_in_what_it_restores(
 
 
 def test_an_order_that_was_erased_is_erased_again(run: Run, tmp_path: Path) -> None:
-    send(tmp_path, bought("ORD-1", PHONE), bought("ORD-2", OTHER))
+    copy_of(_two_who_bought, tmp_path)
     backup = tmp_path / "old.backup"
     assert run("backup", str(backup)).code == 0
     assert run("erase", "--order", "ORD-2", "--reason", "asked").code == 0

@@ -27,6 +27,7 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, MINUTE, Instant
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
+from tests.copied import copy_of
 from tests.waiting import PATIENCE_S
 
 PORT = 8081
@@ -75,10 +76,9 @@ class RunningConsole:
             yield client
 
 
-@pytest.fixture
-async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
+async def _with_orders(folder: Path) -> None:
     """A paid order, one that was declined, a refused delivery, and an operator of each role."""
-    async with driving(tmp_path) as driver:
+    async with driving(folder) as driver:
         await driver.send(event("evt_1", customer={"phone": f"+{PHONE}"}))
         await driver.send(of_order(AWKWARD, "evt_2", "declined"))
         body = json.dumps(event("evt_3", customer={"phone": f"+{PHONE}"})).encode()
@@ -90,30 +90,52 @@ async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
         for role in ROLES:
             if role != "admin":
                 await register_operator(context, name=f"a {role}", role=role, by="a admin")
-        mappings = tmp_path / "mappings"
+
+
+async def _with_breaks(folder: Path) -> None:
+    """The same with an order paid twice, an order of another currency that was, too, and a run."""
+    copy_of(_with_orders, folder)
+    async with driving(folder) as driver:
+        await driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
+        for number, claim in enumerate(("pay_a", "pay_b")):
+            payment = {"reference": claim, "amount": 20, "currency": "USD"}
+            order = {"reference": "ORD-USD", "amount": 20, "currency": "USD"}
+            session = {"reference": "cs_usd"}
+            name = f"evt_usd_{number}"
+            await driver.send(event(name, order=order, session=session, payment=payment))
+        await reconcile_period(driver.service.context, RunRequest(), progress=lambda _: None)
+        await issue_token(driver.service.context, name="books", by="a admin")
+
+
+@asynccontextmanager
+async def _over(folder: Path) -> AsyncIterator[RunningConsole]:
+    """A console over a service on the database that is there."""
+    async with driving(folder) as driver:
+        mappings = folder / "mappings"
         mappings.mkdir()
-        settings = load_settings(environ(tmp_path, CONSOLE__MAPPINGS=str(mappings)))
-        made = console_of(context, settings, host="127.0.0.1", port=PORT)
+        settings = load_settings(environ(folder, CONSOLE__MAPPINGS=str(mappings)))
+        made = console_of(driver.service.context, settings, host="127.0.0.1", port=PORT)
         # However busy the machine is, a page shows what its job has come to.
-        console = replace(made, jobs=Jobs(context.clock, patience_s=PATIENCE_S))
+        console = replace(made, jobs=Jobs(driver.clock, patience_s=PATIENCE_S))
         yield RunningConsole(console=console, application=build_console(console), driver=driver)
         await console.jobs.close()
         console.uploads.close()
 
 
 @pytest.fixture
-async def console_with_breaks(console: RunningConsole) -> RunningConsole:
+async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
+    """A paid order, one that was declined, a refused delivery, and an operator of each role."""
+    copy_of(_with_orders, tmp_path)
+    async with _over(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def console_with_breaks(tmp_path: Path) -> AsyncIterator[RunningConsole]:
     """The same with an order paid twice, an order of another currency that was, too, and a run."""
-    await console.driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
-    for number, claim in enumerate(("pay_a", "pay_b")):
-        payment = {"reference": claim, "amount": 20, "currency": "USD"}
-        order = {"reference": "ORD-USD", "amount": 20, "currency": "USD"}
-        session = {"reference": "cs_usd"}
-        name = f"evt_usd_{number}"
-        await console.driver.send(event(name, order=order, session=session, payment=payment))
-    await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
-    await issue_token(console.context, name="books", by="a admin")
-    return console
+    copy_of(_with_breaks, tmp_path)
+    async with _over(tmp_path) as running:
+        yield running
 
 
 async def import_bank_and_statement(console: RunningConsole) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy import text
 from app.core.clock import SetClock
 from app.database.engine import Connection as Session
 from app.database.statements import insert_rows, run
+from app.finance import ledger_line_store
 from app.finance import reconcile_period as reconciling
 from app.finance.break_acts import breaks_of_run, finished_run, living_breaks
 from app.finance.reconcile_period import Ran, Ranges, RunRequest, ran, reconcile_period
@@ -122,7 +123,7 @@ class ReconcilingContract:
         written_once_shared(monkeypatch, store)
         for jobs in (1, 2, 5):
             cuts, read = sorted(chance.sample(keys, jobs - 1)), list[int]()
-            monkeypatch.setattr(reconciling, "keys_at", AsyncMock(return_value=cuts))
+            monkeypatch.setattr(ledger_line_store, "keys_at", AsyncMock(return_value=cuts))
             helpers = Helpers(jobs=jobs, store=StoreSettings(url=url, environment="sandbox"))
             done = await reconcile_period(context, asked, progress=read.append, helpers=helpers)
             assert await kept(context, done) == one

@@ -18,7 +18,7 @@ PAGE = ROOT / "app/finance/FINANCE.md"
 @pytest.fixture
 def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell in an empty folder, which finds the tests as a checkout does."""
-    commands = command_in(tmp_path_factory.mktemp("commands"))
+    commands = command_in(tmp_path_factory.mktemp("commands"), "tallyhook", "python")
     opened = Shell(tmp_path, environment(commands) | {"PYTHONPATH": str(ROOT)})
     yield opened
     opened.close()

@@ -13,7 +13,7 @@ from app.access.operator_store import audit_entries
 from app.access.operators import Role, register_operator
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import Masking
-from app.evidence import gather_evidence
+from app.evidence import prove_sealed, verify
 from app.evidence.bundle import bundle_of
 from app.evidence.gather_evidence import Dossier
 from app.evidence.keys import EvidenceKey
@@ -182,9 +182,9 @@ async def test_a_bundle_beyond_its_bounds_is_refused(
     async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
-        for name in ("AT_ONCE", "MAX_BYTES"):
+        for bounded, name in ((prove_sealed, "AT_ONCE"), (verify, "MAX_BYTES")):
             with monkeypatch.context() as patch:
-                patch.setattr(gather_evidence, name, 0)
+                patch.setattr(bounded, name, 0)
                 with pytest.raises(UsageError, match="name an earlier --as-of"):
                     await build(driver, tmp_path)
         monkeypatch.setattr("app.evidence.verify.MAX_MEMBERS", 9)

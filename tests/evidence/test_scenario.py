@@ -28,6 +28,7 @@ from app.sandbox.playing import Stage, plain, play, read_script
 from app.sandbox.settings import SANDBOX_SECRET
 from reconcile.instants import DAY, MINUTE, SECOND, TICK, Duration, Instant
 from tests.api.driving import Driver, driving, environ, event
+from tests.copied import copy_of
 from tests.evidence.world import LATER, NAME, PHONE, live_through
 from tests.reconcile.build import T
 
@@ -45,12 +46,16 @@ async def tell(driver: Driver, folder: Path, order: str = "ORD-1") -> OrderScena
     return await tell_scenario(driver.context, order, as_of=LATER, by=None, providers=providers)
 
 
-@pytest.fixture
-async def told(tmp_path: Path) -> OrderScenario:
-    """The scenario of the whole story of ORD-1."""
-    async with driving(tmp_path, looking=True) as driver:
+async def _told(folder: Path) -> OrderScenario:
+    async with driving(folder, looking=True) as driver:
         await live_through(driver, customer=CUSTOMER)
-        return await tell(driver, tmp_path)
+        return await tell(driver, folder)
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> OrderScenario:
+    """The scenario of the whole story of ORD-1."""
+    return copy_of(_told, tmp_path)
 
 
 @pytest.fixture

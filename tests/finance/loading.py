@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
 
 from app.core.ids import new_id
 from app.orders.record_store import add_records
@@ -78,6 +79,11 @@ async def into_store(url: str, month: Month) -> None:
         while some := list(islice(stories, STORIES_AT_ONCE)):
             await keep_records(store, [said for story in some for said in story.said])
             await keep_arrivals(store, in_time(some))
+
+
+async def month_in(folder: Path, month: Month) -> None:
+    """The same in a folder's database: for those who begin with a copy of it."""
+    await into_store(f"sqlite+aiosqlite:///{folder}/t.db", month)
 
 
 def in_time(stories: Iterable[Story]) -> list[Arrived]:

@@ -16,8 +16,9 @@ from app.cli import main
 from app.core.clock import SystemClock
 from reconcile.instants import parse_instant
 from tests.api.driving import environ
+from tests.copied import copy_of
 from tests.database.builders import opened
-from tests.finance.loading import into_store, keep_arrivals
+from tests.finance.loading import keep_arrivals, month_in
 from tests.finance.month import Month
 
 LONG_AGO = parse_instant("2024-10-01T00:00:00Z")
@@ -56,7 +57,7 @@ class Shop:
 
     def fill(self) -> None:
         """What came to the door in the month; books, statement and rules as files."""
-        asyncio.run(into_store(self.url, self.month))
+        copy_of(month_in, self.folder, self.month)
         self.month.write_book(self.folder / "book.csv")
         self.month.write_statement(self.folder / "statement.csv")
         self.month.write_rules(self.folder / "rules.toml")

@@ -53,9 +53,10 @@ from reconcile.periods import Calendar, month_named
 from reconcile.reporting.closing import Closing, Figure, added, closing_document, figures
 from reconcile.reporting.report import Scope
 from tests.api.driving import driving, signed
+from tests.copied import copy_of
 from tests.database.builders import SIGNER, opened, rows, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
-from tests.finance.loading import READER, into_store, keep_arrivals
+from tests.finance.loading import READER, into_store, keep_arrivals, month_in
 from tests.finance.month import CLOSED_AT, Month
 from tests.finance.plots import ORDINARY, never_notified, pays
 
@@ -80,7 +81,7 @@ def text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
     """A quiet October, seen when every margin is over."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
-    await into_store(url, QUIET)
+    copy_of(month_in, tmp_path, QUIET)
     async with opened(url) as store:
         yield AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
 
@@ -504,7 +505,7 @@ async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -
     """Only the one that begins where the closed books end, once something was learned."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     month = Month(orders=6, plots=(pays, never_notified))
-    await into_store(url, month)
+    copy_of(month_in, tmp_path, month)
     async with opened(url) as store:
         context = AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
         await keep_arrivals(store, month.late(CLOSED_AT - 5 * DAY)[:1])
@@ -528,7 +529,7 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
     upgrade the report of November tells what is otherwise, once; the closing stays what it was and
     is still verified; the orders are held meanwhile, which changes no figure."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
-    await into_store(url, QUIET)
+    copy_of(month_in, tmp_path, QUIET)
     async with opened(url) as store:
         context = AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
         with rules_of_before("charged_back"):

@@ -76,7 +76,7 @@ async def driver(made: tuple[Path, Instant], tmp_path: Path) -> AsyncIterator[Dr
     """A service on a copy of it."""
     source, at = made
     copytree(source, tmp_path, dirs_exist_ok=True)
-    async with driving(tmp_path, with_worker=False, at=at, looking=True) as driven:
+    async with driving(tmp_path, with_worker=False, at=at) as driven:
         yield driven
 
 

@@ -51,6 +51,7 @@ from app.providers.source import Source
 from app.receiving.phone_store import note_phones
 from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
+from tests.copied import copy_of
 from tests.receiving.test_several_events import PROFILE, item, send, service
 from tests.reconcile.build import T
 
@@ -108,13 +109,18 @@ async def plant(driver: Driver) -> None:
                 await forget(connection, f"key_{number}")
 
 
+async def _planted(folder: Path) -> None:
+    async with driving(folder, with_worker=False) as driven:
+        driven.context = driven.service.context
+        await plant(driven)
+
+
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
     """A service with everything planted, a month ago."""
-    async with driving(tmp_path, with_worker=False) as driven:
+    copy_of(_planted, tmp_path)
+    async with driving(tmp_path, with_worker=False, at=T + 40 * DAY) as driven:
         driven.context = driven.service.context
-        await plant(driven)
-        driven.clock.put(T + 40 * DAY)
         yield driven
 
 

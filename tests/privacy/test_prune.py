@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -113,18 +115,10 @@ def test_nothing_of_it_is_left_in_the_files(
     assert run("prune").code == 2
     monkeypatch.setenv("TALLYHOOK_RETENTION_DAYS", "30")
 
-    async def age() -> None:
-        async with driving(tmp_path, with_worker=False, looking=True) as driver:
-            await driver.service.store.writer.checkpoint()
-            async with driver.service.store.writing() as connection:
-                for sql in (
-                    f"UPDATE deliveries SET received_at = received_at - {400 * DAY}",
-                    f"UPDATE events SET received_at = received_at - {400 * DAY}",
-                    f"UPDATE rejections SET received_at = received_at - {400 * DAY}",
-                ):
-                    await connection.exec_driver_sql(sql)
-
-    asyncio.run(age())
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        for table in ("deliveries", "events", "rejections"):
+            database.execute(f"UPDATE {table} SET received_at = received_at - {400 * DAY}")
+        database.commit()
 
     def files() -> bytes:
         return b"".join(path.read_bytes() for path in tmp_path.glob("t.db*"))

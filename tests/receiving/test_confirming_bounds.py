@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from structlog.testing import capture_logs
 
 from app.orders.reindex import reindex
 from app.receiving import confirm
@@ -34,22 +35,24 @@ from tests.waiting import soon
 __all__ = ["asking"]
 
 
-async def test_only_so_many_are_asked_about(asking: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_are_asked_about(
+    asking: Any, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
+) -> None:
     """Beyond the bound those go that were asked about most; a new one is asked about all the
     same. Each is kept as a delivery."""
     monkeypatch.setattr(confirm, "MAX_WAITING", 5)
     provider = Provider(500)
     async with asking(provider) as driver:
-        with capture_logs() as logged:
-            for number in range(12):
-                await told(driver, {**PAID, "id": f"forged_{number}"})
-            await waiting(driver, 5)
-            provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
-            await told(driver, PAID)
-            await until(driver, "succeeded")
+        for number in range(12):
+            await told(driver, {**PAID, "id": f"forged_{number}"})
+        await waiting(driver, 5)
+        provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
+        await told(driver, PAID)
+        await until(driver, "succeeded")
         assert driver.rows(
             "SELECT count(*) FROM deliveries WHERE headers NOT LIKE ':fetched%'"
         ) == [(13,)]
+    logged = [json.loads(line) for line in log.getvalue().splitlines()]
     given_up = [each for each in logged if each["event"].startswith("too many events wait")]
     assert given_up
     assert all((each["source"], each["count"] > 0) == ("weak", True) for each in given_up)

@@ -21,7 +21,7 @@ from tests.reconcile.strategies import OFFSETS, histories, moments, strangers, t
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 60
+EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 30
 
 search = settings(
     max_examples=EXAMPLES,

@@ -34,7 +34,7 @@ from tests.reconcile.books_truth import AS_OF, Case, Month
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 35
+EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 18
 
 search = settings(
     max_examples=EXAMPLES,

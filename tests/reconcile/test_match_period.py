@@ -54,6 +54,39 @@ def test_an_order_belongs_to_when_it_was_placed_else_to_its_money(
     assert found == ([0 if at is None else 1, 1, 1] if inside else [0, 0, 0])
 
 
+SETTLED = settled("a", 50)
+BOOKED = booked("a", 50)
+
+
+@pytest.mark.parametrize(
+    ("book", "statements", "told"),
+    [
+        ([], [SETTLED], False),
+        ([BOOKED], [SETTLED], False),
+        ([BOOKED._replace(group="G")], [SETTLED], True),
+        ([BOOKED, BOOKED._replace(line_id="more")], [SETTLED], True),
+        ([BOOKED], [], True),
+        ([BOOKED], [SETTLED, SETTLED._replace(line_id="more")], True),
+        ([BOOKED], [SETTLED._replace(gross=6)], True),
+    ],
+)
+def test_of_an_order_beyond_the_period_is_told_what_its_line_does_not_settle(
+    book: list[BookRow], statements: list[StatementRow], told: bool
+) -> None:
+    """One payment, one line of its amount, and at most one book line of no group say nothing of
+    any other line."""
+    outside: list[str] = []
+    streams = within(
+        PERIOD,
+        takings=[took("a", 50)],
+        book=book,
+        statements=statements,
+        outside=lambda group: outside.append(group.key),
+    )
+    assert [list(each) for each in streams] == [[], [], []]
+    assert outside == ["a"] * told
+
+
 def test_lines_of_no_order_belong_to_their_own_dates() -> None:
     """Though they share the empty key."""
     lines = [settled("", 50, "early"), settled("", 150, "in"), settled("", 250, "late")]

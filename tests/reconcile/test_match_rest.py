@@ -27,6 +27,16 @@ def test_two_orders_with_one_key_are_ambiguous_and_a_person_can_tell_them_apart(
     assert causes(told) == ["by_hand", "paid_not_in_book"]
 
 
+def test_what_is_left_when_a_person_has_paired_is_matched_as_if_it_had_been_alone() -> None:
+    """One order and one book line of the same key; before, nobody could tell which is whose."""
+    one, other = case("ORD-1").pays().books(), case("ord 1").pays(payment="pay_9").books()
+    one.settles(), other.settles(payment="pay_9")
+    assert set(causes(decided(one, other)[0])) == {"ambiguous"}
+    told, control = decided(one, other, hands=(("bok_ORD-1_0", "ORD-1"),))
+    assert causes(told) == ["by_hand"]
+    assert stands(control, "book") == ["by_hand", "by_reference"]
+
+
 def test_a_person_pairs_an_order_with_a_line_of_another_reference() -> None:
     """By hand the amounts still have to agree: a difference stays a break."""
     order, line = case("ORD-1").pays().settles(), case("XYZ").books()

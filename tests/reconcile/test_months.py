@@ -26,7 +26,7 @@ from tests.finance.reports.samples import scope, taking
 from tests.reconcile.books_strategies import World, dates, in_key_order, worlds
 from tests.reconcile.books_truth import AS_OF, START
 
-EXAMPLES = 5_000 if os.environ.get("TALLYHOOK_LONG") else 60
+EXAMPLES = 5_000 if os.environ.get("TALLYHOOK_LONG") else 20
 
 FIRST, LAST = START - 60 * DAY, AS_OF + DAY
 """Before and after every date of a world."""

@@ -1,0 +1,79 @@
+"""What is said of one refused delivery, and with what it is tried."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.core.errors import NotFoundError, UsageError
+from app.receiving import diagnose as module
+from app.receiving.diagnose import diagnose_delivery
+from app.receiving.refusal_store import Rejection
+from app.receiving.store import Store
+from tests.database.builders import context, keep, opened, rejection
+from tests.reconcile.build import T
+
+ACCOUNTS: Any = {name: SimpleNamespace(name=name) for name in ("shop", "till", "desk")}
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    """A serving store on a new database."""
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as opened_:
+        yield opened_
+
+
+async def mistakes(store: Store, kept: Rejection) -> list[str]:
+    """What would explain it."""
+    await keep(store, kept)
+    found = await diagnose_delivery(context(store), kept.delivery_id, accounts=ACCOUNTS)
+    assert found.rejection == kept
+    return [each.mistake for each in found.diagnoses]
+
+
+async def test_it_is_tried_with_its_own_source_and_with_all_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the request that it was, at the moment of its arrival."""
+    asked: list[Any] = []
+
+    def diagnose(account: Any, others: Any, patient: Any) -> list[Any]:
+        asked.append((account.name, [each.name for each in others], patient))
+        return [SimpleNamespace(mistake="other_secret")]
+
+    monkeypatch.setattr(module, "diagnose", diagnose)
+    kept = rejection(headers=":method: GET\n:url: /webhooks/shop?a=1\nx: y", body=b"{7}")
+    assert await mistakes(store, kept) == ["other_secret"]
+    assert await mistakes(store, replace(rejection(headers="x: y"), source="desk")) != []
+    (own, others, patient), (_, _, plain) = asked
+    assert (own, others) == ("shop", ["till", "desk"])
+    assert (patient.method, patient.url, patient.now) == ("GET", "/webhooks/shop?a=1", T)
+    assert (patient.headers, patient.body) == ([(b"x", b"y")], b"{7}")
+    assert (plain.method, plain.url) == ("POST", "/webhooks/desk")
+
+
+@pytest.mark.parametrize(
+    ("changes", "mistake"),
+    [
+        ({"verdict": "wrong_environment"}, "other_environment"),
+        ({"verdict": "wrong_account"}, "other_account"),
+        ({"source": "new", "verdict": "source_unknown"}, "source_unknown"),
+    ],
+)
+async def test_what_needs_no_trial(store: Store, changes: Any, mistake: str) -> None:
+    """Its signature is right, or there is none to try it with."""
+    assert await mistakes(store, replace(rejection(), **changes)) == [mistake]
+
+
+async def test_what_cannot_be_tried_is_told(store: Store) -> None:
+    """One that is not there, and one of which too little was kept."""
+    with pytest.raises(NotFoundError, match="no refused delivery 'dlv_none'"):
+        await diagnose_delivery(context(store), "dlv_none", accounts=ACCOUNTS)
+    cut = replace(rejection(body=b"xy"), size=3)
+    with pytest.raises(UsageError, match="only 2 of the 3 bytes of its body"):
+        await mistakes(store, cut)

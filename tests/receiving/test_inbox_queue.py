@@ -1,0 +1,294 @@
+"""The queue in front of the inbox: how much waits, how it is taken, and what is told of faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from io import StringIO
+from typing import Any, cast
+
+import pytest
+
+from app.core.errors import StorePoisoned, StoreUnavailable
+from app.receiving import inbox_queue
+from app.receiving.framing import Item, Received
+from app.receiving.inbox_queue import InboxQueue
+from app.receiving.inbox_store import keep_row
+from reconcile.instants import EARLIEST
+from tests.database.builders import rejection
+from tests.reconcile.build import T
+
+MIB = 1024 * 1024
+
+
+class Inbox:
+    """Keeps batches in memory, or fails with what is planted; `writer` is itself."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.fault: Exception | None = None
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.tried: list[Sequence[Item]] = []
+        self.writer = self
+
+    async def keep(self, items: Sequence[Item]) -> None:
+        """One batch, as far as it may."""
+        await self.goes_on.wait()
+        if self.fault is not None:
+            raise self.fault
+        self.batches.append([item.delivery_id for item in items])
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Nothing is kept of it."""
+        if self.fault is not None:
+            raise self.fault
+        yield
+
+
+class Queue:
+    """A queue over it."""
+
+    def __init__(self, *, limit: int = 100, batch: int = 100) -> None:
+        self.inbox = Inbox()
+        self.commits: list[int] = []
+        self.queue = InboxQueue(
+            cast(Any, self.inbox),
+            queue_limit=limit,
+            batch_limit=batch,
+            on_commit=self.commits.append,
+        )
+
+    async def answers(self, *items: Item) -> list[Any]:
+        """What each sender of these is told, who came at once."""
+        running = asyncio.create_task(self.queue.run())
+        told = await asyncio.gather(
+            *(self.queue.submit(item) for item in items), return_exceptions=True
+        )
+        self.queue.close()
+        await running
+        self.queue._closing = False
+        return [None if each is None else getattr(each, "reason", each) for each in told]
+
+
+def delivery(number: int = 1, size: int = 0) -> Received:
+    """One of this size."""
+    return Received(
+        delivery_id=f"dlv_{number}", received_at=T, source="shop", headers="", body=b"x" * size
+    )
+
+
+def deliveries(count: int) -> list[Item]:
+    """So many."""
+    return [delivery(number) for number in range(count)]
+
+
+def lines(log: StringIO) -> list[tuple[str, str]]:
+    """Level and text of what was logged."""
+    told = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [(line["level"], line["event"]) for line in told]
+
+
+@pytest.mark.parametrize(
+    ("limit", "items", "told"),
+    [
+        (3, deliveries(3), [None] * 3),
+        (3, deliveries(4), [None] * 3 + ["queue"]),
+        (4, [rejection()] * 3, [None, None, "queue"]),
+        (3, [rejection()] * 3, [None, None, "queue"]),
+        (1, [rejection(), delivery()], [None, "queue"]),
+        (2, [rejection(), delivery(), delivery()], [None, None, "queue"]),
+    ],
+)
+async def test_how_many_may_wait(limit: int, items: list[Item], told: list[Any]) -> None:
+    """As many as the limit says, of refused ones half, rounded up."""
+    assert await Queue(limit=limit).answers(*items) == told
+
+
+@pytest.mark.parametrize(
+    ("batch", "sizes", "rows"),
+    [
+        (4, [0] * 4, [4]),
+        (4, [0] * 5, [4, 1]),
+        (1, [0, 0], [1, 1]),
+        (9, [4 * MIB, 4 * MIB, 0], [3]),
+        (9, [4 * MIB, 4 * MIB + 1, 0], [1, 2]),
+        (9, [9 * MIB, 9 * MIB], [1, 1]),
+        (9, [0, 8 * MIB, 1], [2, 1]),
+        (9, [3 * MIB, 3 * MIB, 2 * MIB, 1], [3, 1]),
+    ],
+)
+async def test_what_shares_a_row(batch: int, sizes: list[int], rows: list[int]) -> None:
+    """Up to so many, and up to 8 MiB of bodies together, if it is more than one. In their order."""
+    made = Queue(batch=batch)
+    items = [delivery(number, size) for number, size in enumerate(sizes)]
+    assert await made.answers(*items) == [None] * len(items)
+    assert [len(each) for each in made.inbox.batches] == rows
+    assert [each for row in made.inbox.batches for each in row] == [
+        item.delivery_id for item in items
+    ]
+    assert (made.commits, made.queue.committed) == (rows, len(items))
+
+
+async def test_deliveries_are_counted_and_not_what_was_refused() -> None:
+    made = Queue()
+    assert await made.answers(delivery(1), rejection(), delivery(2)) == [None] * 3
+    assert (made.queue.committed, made.queue.depth, made.commits) == (2, 0, [3])
+
+
+async def test_who_comes_when_it_has_closed_is_told_so() -> None:
+    """And what waits is refused where nobody writes any more; who has gone is passed over."""
+    queue = Queue().queue
+    waiting = [asyncio.create_task(queue.submit(each)) for each in deliveries(3)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    await asyncio.sleep(0)
+    assert queue.depth == 3
+    queue.abandon()
+    told = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [getattr(each, "reason", type(each)) for each in told] == [
+        "stopping", asyncio.CancelledError, "stopping",
+    ]  # fmt: skip
+    assert queue.depth == 0
+    with pytest.raises(StoreUnavailable) as late:
+        await queue.submit(delivery())
+    assert late.value.reason == "stopping"
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    """As a driver's error comes, in one of ours."""
+    error.__cause__ = cause
+    return error
+
+
+BROKEN: list[tuple[Exception, Any]] = [
+    (caused(StoreUnavailable("planted", reason="disk"), OSError("planted")), "disk"),
+    (StorePoisoned("planted"), StorePoisoned("planted").reason),
+    (ValueError("planted"), "refused"),
+]
+
+
+@pytest.mark.parametrize(("fault", "told"), BROKEN, ids=["unavailable", "poisoned", "refused"])
+async def test_three_batches_that_fail_are_a_fault_of_the_store(
+    fault: Exception, told: Any, log: StringIO
+) -> None:
+    """Of deliveries: those of refused requests alone say nothing. The log tells it once, and when
+    it is over; what the database itself refused each time."""
+    made = Queue()
+    made.inbox.fault = fault
+    refusals = [("error", "a batch was refused by the database")] * isinstance(fault, ValueError)
+    for faults in (1, 2):
+        assert await made.answers(delivery()) == [told]
+        assert await made.answers(rejection()) == [told]
+        assert (made.queue.faults, await made.queue.still_faulty()) == (faults, None)
+    assert lines(log) == refusals * 4
+    assert await made.answers(delivery(), rejection()) == [told] * 2
+    assert lines(log)[4 * len(refusals) :] == [
+        ("error", "deliveries cannot be written"), *refusals
+    ]  # fmt: skip
+    first, *others = [json.loads(line) for line in log.getvalue().splitlines()][
+        -1 - len(refusals) :
+    ]
+    kind = type(fault.__cause__ or fault).__name__
+    assert (first["count"], first["error_class"]) == (3, kind)
+    assert [each["batch"] for each in others] == [2] * len(refusals)
+    for faults in (3, 4):
+        assert made.queue.faults == faults
+        why = await made.queue.still_faulty()
+        assert f"the last {faults} batches" in str(why)
+        assert f"({kind})" in str(why)
+        before = len(lines(log))
+        assert await made.answers(delivery()) == [told]
+        assert lines(log)[before:] == refusals
+    made.inbox.fault = None
+    before = len(lines(log))
+    assert await made.answers(rejection()) == [None]
+    assert made.queue.faults == 5
+    assert await made.answers(delivery()) == [None]
+    assert (made.queue.faults, lines(log)[before:]) == (
+        0, [("info", "deliveries can be written again")]
+    )  # fmt: skip
+    assert len(made.inbox.batches) == 2
+
+
+async def test_fewer_that_fail_are_forgotten_after_one_that_does_not(log: StringIO) -> None:
+    made = Queue()
+    made.inbox.fault = StoreUnavailable("planted", reason="disk")
+    for _ in range(2):
+        await made.answers(delivery())
+    made.inbox.fault = None
+    assert await made.answers(delivery()) == [None]
+    assert (made.queue.faults, lines(log)) == (0, [])
+
+
+async def test_a_delivery_of_nobodys_tells_whether_it_is_over(
+    monkeypatch: pytest.MonkeyPatch, log: StringIO
+) -> None:
+    """It is written where it can be, and taken back; one that is, and readiness is back at once."""
+    made = Queue()
+    made.inbox.fault = StoreUnavailable("planted", reason="disk")
+    for _ in range(3):
+        await made.answers(delivery())
+    written: list[tuple[Any, list[Received]]] = []
+
+    async def run(connection: None, function: Any, items: list[Received]) -> None:
+        written.append((function, items))
+
+    monkeypatch.setattr(inbox_queue, "run", run)
+    assert await made.queue.still_faulty() is not None
+    made.inbox.fault = None
+    assert await made.queue.still_faulty() is None
+    ((function, (trial,)),) = written
+    assert (function, trial.delivery_id, trial.received_at) == (
+        keep_row, "dlv_trial", EARLIEST
+    )  # fmt: skip
+    assert (made.queue.faults, lines(log)[-1]) == (0, ("info", "deliveries can be written again"))
+
+
+async def test_who_waits_too_long_is_told_to_come_again(
+    monkeypatch: pytest.MonkeyPatch, log: StringIO
+) -> None:
+    """Those under way and those behind them; the latter are dropped. Nothing more is taken until
+    the slow write has ended, and then everything is."""
+    made = Queue(batch=2)
+    made.inbox.goes_on.clear()
+    patience: list[Any] = []
+    loop, at = asyncio.get_running_loop(), [100.0]
+    monkeypatch.setattr(loop, "time", lambda: at[0])
+    later = loop.call_later
+
+    def call_later(seconds: float, function: Any, *words: Any) -> Any:
+        patience.append((seconds, function))
+        return later(1e6, function, *words)
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    running = asyncio.create_task(made.queue.run())
+    waiting = [asyncio.create_task(made.queue.submit(each)) for each in deliveries(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    ((seconds, lose_patience),) = patience
+    assert (seconds, made.queue.depth, made.queue.stalled) == (2.5, 1, None)
+    lose_patience()
+    told = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [getattr(each, "reason", each) for each in told] == ["slow"] * 3
+    assert made.queue.depth == 0
+    with pytest.raises(StoreUnavailable) as late:
+        await made.queue.submit(delivery())
+    assert (late.value.reason, str(late.value)) == ("slow", made.queue.stalled)
+    made.inbox.goes_on.set()
+    at[0] += 3.14159
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (made.queue.stalled, made.inbox.batches) == (None, [["dlv_0", "dlv_1"]])
+    slow, ended = (json.loads(line) for line in log.getvalue().splitlines())
+    assert (slow["event"], slow["batch"], slow["queue"]) == ("the store is slow to answer", 2, 1)
+    assert (ended["event"], ended["batch"]) == ("the slow write has ended", 2)
+    assert (ended["seconds"], ended["error_class"]) == (3.1, None)
+    monkeypatch.undo()
+    await made.queue.submit(delivery(9))
+    made.queue.close()
+    await running
+    assert made.inbox.batches[1:] == [["dlv_9"]]

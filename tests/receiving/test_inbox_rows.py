@@ -1,0 +1,273 @@
+"""Rows of the inbox, its positions and its suspects, asked as the reader and the receiver ask."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.receiving.framing import DamagedRow, Received, framed, items_in
+from app.receiving.inbox_store import (
+    IDENTITY,
+    POSITION,
+    TIDY,
+    Backlog,
+    Suspect,
+    Unread,
+    _in_database,
+    adopt,
+    adopt_if_other,
+    ask_to_tidy,
+    count_set_aside,
+    count_try,
+    counted_after,
+    counter,
+    delete_up_to,
+    fact,
+    keep_row,
+    next_suspects,
+    put_counter,
+    rows_after,
+    set_aside,
+    suspect,
+    take_out,
+    take_suspect_out,
+    try_again,
+    uncount_try,
+)
+from reconcile.instants import Instant
+from tests.database.builders import rejection
+from tests.database.made import put_new
+
+
+class Plain:
+    """A new database, as functions over one connection see it."""
+
+    dialect = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """One statement."""
+        return self._connection.execute(sql, values).fetchall()
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Plain]:
+    """Without a row."""
+    put_new(tmp_path / "t.db")
+    with closing(sqlite3.connect(tmp_path / "t.db")) as connection:
+        yield Plain(connection)
+
+
+def item(at: int, size: int = 1) -> Received:
+    """One that came then."""
+    return Received(
+        delivery_id=f"dlv_{at}",
+        received_at=Instant(at),
+        source="shop",
+        headers="",
+        body=b"x" * size,
+    )
+
+
+def kept(plain: Plain, *counts: int) -> list[int]:
+    """Rows of so many records. The bytes of each."""
+    sizes = []
+    for number, count in enumerate(counts, 1):
+        items = [item(10 * number + n) for n in reversed(range(count))]
+        seq, size = keep_row(plain, items)
+        assert (seq, size) == (number, len(framed(items)))
+        sizes.append(size)
+    return sizes
+
+
+def found(plain: Plain, after: int, limit: int, most_bytes: int) -> list[int]:
+    """The numbers of the next rows."""
+    rows = rows_after(plain, after, limit=limit, most_bytes=most_bytes, in_file=False)
+    assert [row.in_file for row in rows] == [False] * len(rows)
+    return [row.seq for row in rows]
+
+
+def test_the_next_rows_up_to_their_bounds(plain: Plain) -> None:
+    """Of records and of bytes, each included; but one row at least, whatever it holds."""
+    first, second, third, _ = kept(plain, 2, 1, 3, 1)
+    every = first + second + third
+    for after, limit, most_bytes, rows in (
+        (0, 3, 10**9, [1, 2]),
+        (0, 2, 10**9, [1]),
+        (0, 5, 10**9, [1, 2]),
+        (0, 6, 10**9, [1, 2, 3]),
+        (0, 7, 10**9, [1, 2, 3, 4]),
+        (0, 1, 0, [1]),
+        (2, 1, 0, [3]),
+        (0, 9, every, [1, 2, 3]),
+        (0, 9, every - 1, [1, 2]),
+        (1, 9, second + third, [2, 3]),
+        (3, 9, 10**9, [4]),
+        (4, 9, 10**9, []),
+    ):
+        assert found(plain, after, limit, most_bytes) == rows, (after, limit, most_bytes)
+
+
+def test_a_row_says_what_it_holds(plain: Plain) -> None:
+    """When the oldest of it came, and its records as they came; none where it is damaged."""
+    kept(plain, 2)
+    plain.ask("INSERT INTO inbox (count, received_at, size, records) VALUES (1, 5, 3, x'00ff00')")
+    one, other = rows_after(plain, 0, limit=9, most_bytes=10**9, in_file=True)
+    assert one == Unread(1, Instant(10), framed([item(11), item(10)]), [item(11), item(10)], True)
+    assert (other.received_at, other.records, other.items) == (5, b"\0\xff\0", None)
+
+
+def test_what_lies_beyond_a_number_and_up_to_another(plain: Plain) -> None:
+    """Records, bytes, and when the oldest came."""
+    sizes = kept(plain, 2, 1, 3)
+    for after, up_to, backlog in (
+        (0, 3, Backlog(records=6, size=sum(sizes), oldest=Instant(10))),
+        (1, 3, Backlog(records=4, size=sizes[1] + sizes[2], oldest=Instant(20))),
+        (1, 2, Backlog(records=1, size=sizes[1], oldest=Instant(20))),
+        (3, 9, Backlog()),
+        (2, 2, Backlog()),
+    ):
+        assert counted_after(plain, after, up_to=up_to) == backlog
+    delete_up_to(plain, 2)
+    assert counted_after(plain, 0, up_to=9).records == 3
+
+
+def test_a_sum_of_backlogs() -> None:
+    """The oldest of both, where there is one."""
+    one, other = Backlog(records=1, size=10, oldest=Instant(5)), Backlog(records=2, size=20)
+    late = Backlog(records=4, size=40, oldest=Instant(7))
+    assert one + other == Backlog(records=3, size=30, oldest=Instant(5))
+    assert other + other == Backlog(records=4, size=40)
+    assert late + one == one + late == Backlog(records=5, size=50, oldest=Instant(5))
+
+
+def test_rows_are_taken_out_once(plain: Plain) -> None:
+    """Those of the table by their numbers, those of the file by the position, which never goes
+    back."""
+    kept(plain, 1, 1)
+    rows = rows_after(plain, 0, limit=9, most_bytes=10**9, in_file=False)
+    in_file = [row._replace(in_file=True) for row in rows]
+    assert take_out(plain, [rows[0], *in_file]) == [rows[0], *in_file]
+    assert (counter(plain, POSITION), found(plain, 0, 9, 9**9)) == (2, [2])
+    assert take_out(plain, [*rows, *in_file]) == [rows[1]]
+    assert take_out(plain, in_file[:1]) == []
+    assert counter(plain, POSITION) == 2
+    third = in_file[1]._replace(seq=3)
+    assert take_out(plain, [in_file[1], third]) == [third]
+    assert counter(plain, POSITION) == 3
+
+
+def test_counters_and_facts(plain: Plain) -> None:
+    """What was never written is nothing; what is written again is replaced."""
+    assert (counter(plain, "new"), fact(plain, "new")) == (0, None)
+    for value in (7, 5):
+        put_counter(plain, "new", value)
+        assert counter(plain, "new") == value
+    ask_to_tidy(plain, 4)
+    ask_to_tidy(plain, 3)
+    assert counter(plain, TIDY) == 4
+
+
+@pytest.mark.parametrize(
+    ("known", "there", "fact_", "position"),
+    [
+        ("a", "a", "a", 9),
+        ("a", "b", "b", 0),
+        (None, "b", "b", 0),
+        ("a", None, None, 9),
+        (None, None, None, 9),
+    ],
+)
+def test_a_file_that_is_gone_on_with(
+    plain: Plain, known: str | None, there: str | None, fact_: str | None, position: int
+) -> None:
+    """From where it was read, where it is that one; another from its beginning. Where there is
+    none, the one that will be made is."""
+    adopt(plain, known)
+    put_counter(plain, POSITION, 9)
+    adopt_if_other(plain, there)
+    assert (fact(plain, IDENTITY), counter(plain, POSITION)) == (fact_, position)
+
+
+def test_a_suspect_has_its_tries_and_is_set_aside(plain: Plain) -> None:
+    """Each record of a row by itself; what is damaged has had all of its tries."""
+    kept(plain, 2)
+    plain.ask("INSERT INTO inbox (count, received_at, size, records) VALUES (1, 5, 3, x'00ff00')")
+    suspect(plain, rows_after(plain, 0, limit=9, most_bytes=10**9, in_file=False))
+    assert found(plain, 0, 9, 9**9) == []
+    first, second, damaged = next_suspects(plain, aside=False, limit=9)
+    assert first == Suspect(1, 0, framed([item(11)]), item(11), [])
+    assert (second.item, second.tries) == (item(10), 0)
+    assert (damaged.item, damaged.tries, damaged.record) == (None, 3, b"\0\xff\0")
+    size = len(first.record) + len(second.record) + 3
+    assert _in_database(plain, 9) == Backlog(records=3, size=size, oldest=Instant(5))
+    assert next_suspects(plain, aside=False, limit=1) == [first]
+    for tries in (1, 2):
+        count_try(plain, second)
+        assert [each.tries for each in next_suspects(plain, aside=False, limit=9)] == [0, tries, 3]
+    uncount_try(plain, second)
+    set_aside(plain, second, orders=["A", "B"])
+    assert [each.seq for each in next_suspects(plain, aside=False, limit=9)] == [1, 3]
+    (aside,) = next_suspects(plain, aside=True, limit=9)
+    assert (aside.seq, aside.tries, aside.orders) == (2, 1, ["A", "B"])
+    assert (count_set_aside(plain), _in_database(plain, 9).records) == (1, 2)
+    assert [try_again(plain), try_again(plain), count_set_aside(plain)] == [1, 0, 0]
+    assert [each.tries for each in next_suspects(plain, aside=False, limit=9)] == [0, 0, 3]
+    assert [take_suspect_out(plain, first), take_suspect_out(plain, first)] == [True, False]
+    assert [each.seq for each in next_suspects(plain, aside=False, limit=9)] == [2, 3]
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def test_the_bytes_of_a_frame() -> None:
+    """Sizes of head and body, the head in JSON, the body: as every version must read it."""
+    refused = rejection(body=b"\xff", headers="é")
+    heads = [
+        ["dlv_5", 5, "shop", "", "/w?é", "public"],
+        [refused.delivery_id, refused.received_at, "shop", "é", "signature_mismatch", "0" * 64, 1,
+         "not genuine"],
+    ]  # fmt: skip
+    one = Received(
+        delivery_id="dlv_5",
+        received_at=Instant(5),
+        source="shop",
+        headers="",
+        body=b"ab",
+        url="/w?é",
+        peer="public",
+    )
+    row = b""
+    for head, body in zip(heads, (b"ab", b"\xff"), strict=True):
+        written = json.dumps(head, separators=(",", ":")).encode()
+        row += struct.pack(">II", len(written), len(body)) + written + body
+    assert framed([one, refused]) == row
+    assert list(items_in(row)) == [one, refused]
+    assert list(items_in(b"")) == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"\0",
+        struct.pack(">II", 2, 0) + b"{",
+        struct.pack(">II", 2, 0) + b"{}",
+        struct.pack(">II", 4, 0) + b"null",
+        struct.pack(">II", 0, 0),
+        framed([item(1)])[:-1],
+        framed([item(1)]) + b"\0\0\0",
+        struct.pack(">II", 19, 1) + b'["d",1,"s","","u"]\n',
+    ],
+)
+def test_what_is_no_frame_is_damage(row: bytes) -> None:
+    with pytest.raises(DamagedRow):
+        list(items_in(row))

@@ -1,0 +1,395 @@
+"""Rows behind deliveries as their stores give them: the log, raw bodies, due marks, counts, phones
+and links, each with its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.database.locks import LINKING, REFUSING
+from app.database.statements import run
+from app.receiving import append_store
+from app.receiving.append_store import (
+    ARRIVALS_KEPT,
+    Arrival,
+    Envelope,
+    Ready,
+    append_ready,
+    count_arrivals,
+    read_counts,
+)
+from app.receiving.correlation_store import Linking, LinkMemory
+from app.receiving.delivery_log_store import (
+    LogEntry,
+    RawDelivery,
+    _by_arrival,
+    arrivals_since,
+    find_in_log,
+    last_arrivals,
+    list_log,
+    newest_arrival,
+    raw_deliveries,
+    raw_delivery,
+    refused_naming,
+)
+from app.receiving.due_store import due_orders, marks_of, next_due
+from app.receiving.refusal_store import Rejection, RejectionRing
+from app.receiving.store import Store
+from app.receiving.verify import Incoming
+from reconcile.instants import MILLISECOND, MINUTE, Instant
+from tests.database.builders import arrival, keep, opened, rejection, rows, said
+from tests.reconcile.build import T, seconds
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    """A serving store on a new database."""
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as opened_:
+        yield opened_
+
+
+def entries_of(refused: Rejection, unread: Arrival, taken: Arrival) -> list[LogEntry]:
+    """What the log has of these."""
+    return [
+        LogEntry(
+            delivery_id=refused.delivery_id,
+            received_at=seconds(2),
+            source="shop",
+            verdict="signature_mismatch",
+            digest="0" * 64,
+            size=3,
+            problem="not genuine",
+            headers="a: b",
+            event_id=None,
+            pruned_at=None,
+        ),
+        LogEntry(
+            delivery_id=unread.delivery_id,
+            received_at=seconds(1),
+            source="shop",
+            verdict="unreadable",
+            digest=unread.digest,
+            size=len(unread.body),
+            problem="the body is not JSON",
+            headers="webhook-id: x",
+            event_id=None,
+            pruned_at=None,
+        ),
+        LogEntry(
+            delivery_id=taken.delivery_id,
+            received_at=seconds(0),
+            source="shop",
+            verdict="stored",
+            digest=taken.digest,
+            size=len(taken.body),
+            problem=None,
+            headers="webhook-id: x",
+            event_id="e1",
+            pruned_at=None,
+        ),
+    ]
+
+
+async def test_an_arrival_and_a_refusal_as_the_log_has_them(store: Store) -> None:
+    """Each member of it, in the list and alone; newest first, before an id, up to a limit."""
+    taken = arrival(said("e1", order="A"))
+    unread = arrival(None, at=1)
+    refused = replace(rejection(body=b"{7}"), received_at=seconds(2))
+    async with store.reading() as connection:
+        assert await newest_arrival(connection) == ""
+    await keep(store, taken, unread, refused)
+    entries = entries_of(refused, unread, taken)
+    async with store.reading() as connection:
+        for entry in entries:
+            assert await find_in_log(connection, entry.delivery_id) == entry
+        assert await find_in_log(connection, "dlv_none") is None
+        assert await newest_arrival(connection) == refused.delivery_id
+        for words, found in (
+            ({}, [0, 1, 2]),
+            ({"limit": 1}, [0]),
+            ({"limit": 2}, [0, 1]),
+            ({"before": refused.delivery_id}, [1, 2]),
+            ({"before": unread.delivery_id}, [2]),
+            ({"before": taken.delivery_id}, []),
+            ({"verdict": "unreadable"}, [1]),
+            ({"verdict": "stored"}, [2]),
+            ({"verdict": "duplicate"}, []),
+            ({"verdict": "signature_mismatch"}, [0]),
+            ({"verdict": "signature_mismatch", "refused": False}, []),
+            ({"refused": False}, [1, 2]),
+            ({"source": "other"}, []),
+        ):
+            asked: Any = {"verdict": None, "limit": 9, **words}
+            assert await list_log(connection, **asked) == [entries[n] for n in found], words
+
+
+async def test_refused_arrivals_that_name_something(store: Store) -> None:
+    """Be it at the beginning of their bodies; of the latest ones, up to a limit, newest first."""
+    refused = [rejection(body=body) for body in (b"ORD-1", b"x ORD-2 y", b"nothing", b'"ORD-1"')]
+    await keep(store, *refused)
+    names = [each.delivery_id for each in refused]
+    async with store.reading() as connection:
+        for words, looked_at, limit, found in (
+            (["ORD-1"], 9, 9, [3, 0]),
+            (["ORD-1", "ORD-2"], 9, 9, [3, 1, 0]),
+            (["ORD-1"], 9, 1, [3]),
+            (["ORD-1"], 3, 9, [3]),
+            (["ORD-3"], 9, 9, []),
+        ):
+            told = await refused_naming(connection, words, looked_at=looked_at, limit=limit)
+            assert [each.delivery_id for each in told] == [names[n] for n in found]
+        (first,) = await refused_naming(connection, ["nothing"], looked_at=9, limit=9)
+        assert (first.problem, first.headers, first.event_id) == ("not genuine", "a: b", None)
+
+
+async def test_bodies_as_they_are_read_again(store: Store) -> None:
+    """A repeat has none of its own; one of several has the whole beside it, and its event where
+    that is gone."""
+    event = said("e1", order="A")
+    one, again, unread = arrival(event), arrival(event, at=1), arrival(None, at=2)
+    part = arrival(said("e2", order="B"), at=3, whole=Envelope("f" * 64, b"[1,2]"))
+    await keep(store, one, again, unread, part)
+    raw = RawDelivery(
+        delivery_id=one.delivery_id,
+        received_at=seconds(0),
+        source="shop",
+        verdict="stored",
+        event_id="e1",
+        digest=one.digest,
+        headers="webhook-id: x",
+        body=one.body,
+        whole=None,
+        pruned_at=None,
+        kept=None,
+    )
+    async with store.reading() as connection:
+        assert await raw_delivery(connection, one.delivery_id) == raw
+        assert await raw_delivery(connection, again.delivery_id) is None
+        assert await raw_delivery(connection, "dlv_none") is None
+        pages = [page async for page in raw_deliveries(connection, at_once=1)]
+        several = await raw_delivery(connection, part.delivery_id)
+    assert [each.delivery_id for page in pages for each in page] == [
+        each.delivery_id for each in (one, unread, part)
+    ]
+    assert several is not None
+    assert (several.whole, several.lone, several.kept) == (b"[1,2]", False, None)
+    async with store.writing() as connection:
+        await connection.exec_driver_sql("UPDATE envelopes SET body = NULL")
+        await connection.exec_driver_sql(
+            f"UPDATE deliveries SET body = NULL, pruned_at = 9 WHERE id = '{one.delivery_id}'"
+        )
+    async with store.reading() as connection:
+        several = await raw_delivery(connection, part.delivery_id)
+        pruned = await raw_delivery(connection, one.delivery_id)
+    assert several is not None
+    assert pruned is not None
+    assert (several.whole, several.lone, several.kept) == (None, True, part.event)
+    assert (pruned.body, pruned.pruned_at, pruned.kept, pruned.lone) == (None, 9, event, False)
+
+
+async def test_what_comes_by_id_is_put_in_the_order_of_arrival() -> None:
+    """Within a millisecond an id tells nothing; the last one of a part waits for the next part."""
+    ms = int(MILLISECOND)
+    given = [
+        [("a", 5 * ms + 2), ("b", 5 * ms + 1)],
+        [("c", 5 * ms), ("d", 6 * ms + 9), ("e", 6 * ms + 8)],
+        [("f", 7 * ms - 1), ("g", 7 * ms)],
+    ]
+
+    async def parts() -> AsyncIterator[Any]:
+        for part in given:
+            yield part
+
+    told = [[row[0] for row in part] async for part in _by_arrival(parts())]
+    assert told == [["c", "b", "a"], ["e", "d", "f"], ["g"]]
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+async def test_what_came_in_each_minute(store: Store) -> None:
+    """Taken and refused apart, of all sources; those of names that no source has are one. What was
+    counted long ago goes with what comes."""
+    minute = int(T) // MINUTE
+    unknown = replace(rejection(), verdict="source_unknown", source="made up")
+    old = replace(rejection(), received_at=Instant(T - ARRIVALS_KEPT * MINUTE))
+    edge = replace(rejection(), received_at=Instant(T - (ARRIVALS_KEPT - 1) * MINUTE))
+    await keep(store, old, edge)
+    async with store.reading() as connection:
+        assert len(await arrivals_since(connection, 0)) == 2
+    known = arrival(said("e1", order="A"), at=60)
+    other = replace(arrival(said("e2", order="A")), source="other")
+    await keep(store, known, other, rejection(), rejection(), unknown)
+    async with store.reading() as connection:
+        told = await arrivals_since(connection, minute - ARRIVALS_KEPT)
+        assert told == {minute - ARRIVALS_KEPT + 1: (0, 1), minute: (1, 3), minute + 1: (1, 0)}
+        assert await arrivals_since(connection, minute + 1) == {minute + 1: (1, 0)}
+        assert await last_arrivals(connection, "shop") == (minute + 1, minute)
+        assert await last_arrivals(connection, "other") == (minute, None)
+        assert await last_arrivals(connection, "") == (None, minute)
+        assert await last_arrivals(connection, "made up") == (None, None)
+
+
+async def test_counts_of_long_ago_go_by_what_came_last(store: Store) -> None:
+    """Not by what is oldest in a transaction."""
+    early = replace(rejection(), received_at=Instant(T - 10 * MINUTE))
+    gone = replace(rejection(), received_at=Instant(T - (ARRIVALS_KEPT + 5) * MINUTE))
+    await keep(store, gone)
+    await keep(store, early, rejection())
+    async with store.reading() as connection:
+        first = min(await arrivals_since(connection, 0))
+    assert first == int(T) // MINUTE - 10
+    async with store.writing() as connection:
+        await run(connection, count_arrivals, [], [])
+
+
+async def test_what_was_read_by_source_and_verdict(store: Store) -> None:
+    """Redelivered and unreadable ones, too; a source's name may have blanks."""
+    event = said("e1", order="A")
+    await keep(store, arrival(event), arrival(event), arrival(None, source="a b"))
+    await keep(store, arrival(event))
+    async with store.reading() as connection:
+        assert await run(connection, read_counts) == {
+            ("shop", "stored"): 1,
+            ("shop", "duplicate"): 2,
+            ("a b", "unreadable"): 1,
+        }
+
+
+async def test_both_locks_are_taken_before_any_row(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of links always, that of the ring where something was refused: in this order everywhere,
+    else two could wait for each other."""
+    locks: list[str] = []
+    names = {LINKING: "linking", REFUSING: "refusing"}
+    monkeypatch.setattr(append_store, "take_lock", lambda _, lock: locks.append(names[lock]))
+    ring = RejectionRing(max_count=9, max_bytes=10**6)
+    one = arrival(said("e1", order="A"))
+    for ready, taken in (
+        (Ready(None, [one]), ["linking", "linking"]),
+        (Ready(None, [], [rejection()]), ["linking", "refusing"]),
+        (Ready(None, []), ["linking"]),
+    ):
+        locks.clear()
+        async with store.writing() as connection:
+            await run(connection, append_ready, [ready], memory=LinkMemory(), ring=ring)
+        assert locks == taken
+
+
+async def test_a_delivery_is_appended_once_by_its_id(store: Store) -> None:
+    """Within a transaction, too."""
+    one = arrival(said("e1", order="A"))
+    told = await store.append([Ready(None, [one, one])])
+    assert [verdict for _, verdict in told] == ["stored"]
+    assert await store.append([Ready(None, [one])]) == []
+    assert await rows(store, "SELECT count(*) FROM deliveries") == [(1,)]
+
+
+# --- due marks ------------------------------------------------------------------------------------
+
+
+async def test_what_is_said_of_an_order_sets_it_due(store: Store) -> None:
+    """Since the first of it; each adds to its generation. What is nameless and has no order sets
+    none."""
+    await keep(
+        store,
+        arrival(said("e1", order="B"), at=5),
+        arrival(said("e2", order="B"), at=3),
+        arrival(said("e3", order="A"), at=4),
+        arrival(said("e4", payment="p"), at=1),
+    )
+    async with store.reading() as connection:
+        marks = {each.order: each for each in await marks_of(connection, ["A", "B", "C"])}
+        assert {name: (each.due_at, each.generation) for name, each in marks.items()} == {
+            "A": (seconds(4), 1),
+            "B": (seconds(3), 1),
+        }
+        assert await next_due(connection) == seconds(3)
+        for now, limit, due in ((2, 9, []), (3, 9, ["B"]), (4, 9, ["B", "A"]), (9, 1, ["B"])):
+            found = await due_orders(connection, now=seconds(now), limit=limit)
+            assert [each.order for each in found] == due
+    await keep(store, arrival(said("e5", order="A", payment="p"), at=9))
+    async with store.reading() as connection:
+        (mark,) = await marks_of(connection, ["A"])
+        assert (mark.due_at, mark.generation) == (seconds(4), 2)
+    adopted = await rows(store, "SELECT order_key FROM events WHERE event_id = 'e4'")
+    assert adopted == [("A",)]
+
+
+async def test_an_order_that_changes_through_a_link_alone_is_due_with_it(store: Store) -> None:
+    """At the latest moment of the transaction: nothing of its own came."""
+    await keep(store, arrival(said("e1", order="A", payment="p")))
+    async with store.writing() as connection:
+        await connection.exec_driver_sql("DELETE FROM order_due")
+    await keep(
+        store,
+        arrival(said("e2", order="B", payment="p"), at=5),
+        arrival(said("e3", order="C"), at=8),
+    )
+    async with store.reading() as connection:
+        marks = {each.order: each.due_at for each in await marks_of(connection, ["A", "B", "C"])}
+    assert marks == {"A": seconds(8), "B": seconds(5), "C": seconds(8)}
+    assert await rows(store, "SELECT order_key, other FROM contested ORDER BY 1") == [
+        ("A", "B"), ("B", "A"),
+    ]  # fmt: skip
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+def test_as_many_links_as_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the bound all stay; beyond it the memory begins afresh."""
+    memory = LinkMemory()
+    many = {(str(n), "payment", "shop"): "A" for n in range(19_999)}
+    memory.add(many)
+    memory.add({("x", "payment", "shop"): "B"})
+    assert len(memory.orders) == 20_000
+    memory.add({("y", "payment", "shop"): "C"})
+    assert memory.orders == {("y", "payment", "shop"): "C"}
+    memory.forget()
+    assert memory.orders == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "contested"),
+    [
+        ("A", "B", {("A", "B"), ("B", "A")}),
+        ("A", "A", set()),
+        (None, "B", set()),
+        ("A", None, set()),
+    ],
+)
+def test_two_orders_that_share_something(
+    one: str | None, other: str | None, contested: set[tuple[str, str]]
+) -> None:
+    """Each sees the other; one that is not known is none."""
+    linking = Linking(LinkMemory())
+    linking.contest(one, other)
+    assert linking.contested == contested
+
+
+async def test_where_many_rows_are_written_at_once_orphans_are_adopted_in_one_statement() -> None:
+    """PostgreSQL's form: their rows, and their orders beside them."""
+    asked: list[Any] = []
+
+    class Server:
+        dialect = "postgresql"
+
+        def ask(self, sql: str, values: Any = ()) -> list[Any]:
+            asked.append((sql, values))
+            return []
+
+    linking = Linking(LinkMemory(), adopted={7: "A", 9: "B"})
+    linking._write_adopted(Server())
+    ((sql, values),) = asked
+    assert sql.startswith("UPDATE events SET order_key=adopted.order_key")
+    assert values == ([7, 9], ["A", "B"])
+
+
+def test_a_request_is_a_post_of_no_address_unless_it_says_otherwise() -> None:
+    assert Incoming("shop", [], b"") == Incoming("shop", [], b"", "", "", "POST")

@@ -1,0 +1,400 @@
+"""The reader where something fails or nothing is left: what it counts, tells and waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.core.clock import SetClock
+from app.core.errors import StorePoisoned, StoreUnavailable
+from app.orders.set_aside import HOLDING
+from app.receiving import caught_up, reader
+from app.receiving.caught_up import behind_s
+from app.receiving.inbox_store import Backlog, End, Suspect, Unread
+from app.receiving.reader import Holding, Reader, ReaderContext, read_some
+from reconcile.instants import SECOND, Instant
+from tests.database.builders import SOURCES, arrival, context, opened, received, said
+from tests.reconcile.build import T, seconds
+
+
+class Store:
+    """What the reader uses of a store, each step as it is told."""
+
+    def __init__(self, *, shared: bool = False) -> None:
+        self.shared = shared
+        self.accepted, self.drained = asyncio.Event(), asyncio.Event()
+        self.turn = self.writer = self.inbox = self
+        self.turns: list[Any] = []
+        self.committed: list[tuple[Any, ...]] = []
+        self.rows: list[Unread] = []
+        self.suspects: list[Suspect] = []
+        self.fault: Exception | None = None
+        self.commit_fault: Exception | None = None
+        self.cannot: str | None = None
+        self.appended: list[int] = []
+        self.asked: list[tuple[int, int]] = []
+        self.released = 0
+
+    async def take(self) -> bool:
+        """Whether it is our turn."""
+        found = self.turns.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return bool(found)
+
+    async def release(self) -> None:
+        """Given back."""
+        self.released += 1
+
+    async def commit(self, function: Callable[..., Any], *words: Any) -> Any:
+        """Note it; a beginning is the first one."""
+        if self.commit_fault is not None:
+            raise self.commit_fault
+        self.committed.append((function.__name__, *words))
+        return 1
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """A snapshot of the suspects."""
+        yield None
+
+    async def next_rows(self, *, limit: int, most_bytes: int) -> list[Unread]:
+        """What is there."""
+        self.asked.append((limit, most_bytes))
+        return self.rows
+
+    async def append(self, ready: Any) -> list[Any]:
+        """Append it, or fail."""
+        self.appended.append(len(ready))
+        if self.fault is not None:
+            raise self.fault
+        return []
+
+    async def cannot_append(self) -> str | None:
+        """Whether nothing can be."""
+        return self.cannot
+
+
+class Held:
+    """What was done about orders."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[Any, ...]] = []
+        self.holding = Holding(self.orders_of, self.hold, self.release)
+
+    async def orders_of(self, context: Any, arrivals: Any) -> list[str]:
+        return ["A"]
+
+    async def hold(self, context: Any, one: Suspect, orders: Any) -> None:
+        self.done.append(("held", one.seq, list(orders)))
+
+    async def release(self, context: Any, orders: Any) -> None:
+        self.done.append(("released", list(orders)))
+
+
+class Reading:
+    """A reader over such a store."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, shared: bool = False) -> None:
+        self.store, self.held, self.clock = Store(shared=shared), Held(), SetClock(T)
+        every: Any = SimpleNamespace(store=self.store, clock=self.clock)
+        self.context = ReaderContext(every, SOURCES, "sandbox", self.held.holding)
+        self.reader = Reader(self.context)
+
+        async def run(connection: None, function: Any, *, aside: bool, limit: int) -> list[Suspect]:
+            assert (aside, limit) == (False, 1)
+            return self.store.suspects[:1]
+
+        monkeypatch.setattr(reader, "run", run)
+        self.pauses: list[float] = []
+
+        async def pause(seconds: float) -> None:
+            self.pauses.append(seconds)
+
+        monkeypatch.setattr(self.reader, "_pause", pause)
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    """On SQLite."""
+    return Reading(monkeypatch)
+
+
+def row_of(count: int, seq: int = 1) -> Unread:
+    """One with so many records."""
+    return Unread(seq, T, b"", [received(arrival(said("e1", order="A")))] * count, False)
+
+
+def alone(*, tries: int = 0, damaged: bool = False) -> Suspect:
+    """A record that is read alone."""
+    item = None if damaged else received(arrival(said("e1", order="A")))
+    return Suspect(7, tries, b"", item, ["B"])
+
+
+def lines(log: StringIO) -> list[tuple[str, str, Any]]:
+    """Level, text and reason or count of what was logged."""
+    told = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [(line["level"], line["event"], line.get("reason", line.get("count"))) for line in told]
+
+
+@pytest.mark.parametrize(("shared", "look"), [(False, 1.0), (True, 0.05)])
+async def test_how_long_it_waits(
+    monkeypatch: pytest.MonkeyPatch, log: StringIO, shared: bool, look: float
+) -> None:
+    """Where it is not its turn, where nothing is to be read, and where the store cannot say. On a
+    database of several processes it leaves a sign of life."""
+    reading = Reading(monkeypatch, shared=shared)
+    reading.store.turns = [
+        False, True, StoreUnavailable("planted", reason="busy"), RuntimeError("the end"),
+    ]  # fmt: skip
+    reading.store.drained.clear()
+    with pytest.raises(RuntimeError, match="the end"):
+        await reading.reader.run()
+    assert reading.pauses == [0.5, look, 0.5]
+    assert lines(log) == [("warning", "the inbox is not read", "busy")]
+    assert (reading.reader.alive, reading.store.released) == (False, 1)
+    assert reading.store.drained.is_set()
+    beat = [("put_counter", "reader beat", T)] if shared else []
+    assert reading.store.committed == [("_begin",), *beat]
+
+
+async def test_a_sign_of_life_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, now = Reading(monkeypatch, shared=True), [100.0]
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+    for now[0] in (100.0, 104.9, 105.0, 109.9, 110.0):
+        await reading.reader._beat()
+    assert len(reading.store.committed) == 3
+
+
+@pytest.mark.parametrize("drain", [True, False])
+async def test_how_it_ends(reading: Reading, drain: bool) -> None:
+    """Once nothing is left, or at once. That it ended by itself is written down."""
+    reading.store.turns = [True, True]
+    reading.store.rows = [row_of(1)]
+    reading.reader.stop(drain=drain)
+
+    async def append(ready: Any) -> list[Any]:
+        reading.store.rows = []
+        return []
+
+    reading.store.append = append  # type: ignore[method-assign]
+    await reading.reader.run()
+    assert len(reading.store.rows) == (not drain)
+    begun = [("_begin",), ("put_counter", "reader starts", 0)]
+    assert reading.store.committed == (begun if drain else [])
+    assert reading.pauses == ([0.0] if drain else [])
+
+
+async def test_an_end_that_cannot_be_written_is_told(reading: Reading, log: StringIO) -> None:
+    reading.reader._began = True
+    reading.store.commit_fault = StoreUnavailable("planted", reason="disk")
+    await reading.reader._end()
+    assert lines(log) == [("warning", "the inbox is not read", "disk")]
+
+
+@pytest.mark.parametrize(
+    ("counts", "drained"),
+    [((256,), True), ((257,), False), ((200, 56), True), ((200, 57), False)],
+)
+async def test_when_there_is_a_backlog(
+    reading: Reading, counts: tuple[int, ...], drained: bool
+) -> None:
+    """More than half of what is read at once: there is more behind it."""
+    reading.store.rows = [row_of(count, seq) for seq, count in enumerate(counts)]
+    for before in (reading.store.drained.set, reading.store.drained.clear):
+        before()
+        assert await read_some(reading.context) == len(counts)
+        assert reading.store.drained.is_set() is drained
+    assert reading.store.appended == [len(counts)] * 2
+    assert reading.store.asked == [(512, 4 * 1024 * 1024)] * 2
+
+
+async def test_where_there_is_nothing_nothing_is_done(reading: Reading) -> None:
+    assert await read_some(reading.context) == 0
+    assert (reading.store.appended, reading.store.committed) == ([], [])
+
+
+async def test_a_damaged_row_makes_suspects_of_all_that_came_with_it(
+    reading: Reading, log: StringIO
+) -> None:
+    reading.store.rows = [row_of(1), row_of(1, 2)._replace(items=None)]
+    assert await read_some(reading.context) == 2
+    assert reading.store.committed == [("suspect", reading.store.rows)]
+    assert (reading.store.appended, lines(log)) == (
+        [], [("error", "a row of the inbox is damaged", None)]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", [StoreUnavailable("no", reason="disk"), StorePoisoned("no")])
+async def test_what_the_store_cannot_do_is_no_fault_of_the_rows(
+    reading: Reading, fault: Exception
+) -> None:
+    reading.store.rows, reading.store.fault = [row_of(1)], fault
+    with pytest.raises(type(fault)):
+        await read_some(reading.context)
+    assert reading.store.committed == []
+
+
+@pytest.mark.parametrize("cannot", [None, "nothing can be appended"])
+async def test_rows_that_are_refused_become_suspects(
+    reading: Reading, log: StringIO, cannot: str | None
+) -> None:
+    """Unless nothing at all can be appended."""
+    reading.store.rows, reading.store.fault = [row_of(1)], ValueError("planted")
+    reading.store.cannot = cannot
+    if cannot is None:
+        assert await read_some(reading.context) == 1
+    else:
+        with pytest.raises(StoreUnavailable, match=cannot) as told:
+            await read_some(reading.context)
+        assert told.value.reason == "refused"
+    suspects = [] if cannot else [("suspect", reading.store.rows)]
+    assert reading.store.committed == suspects
+    assert lines(log) == [("error", "rows of the inbox cannot be appended", 1)]
+
+
+# --- one that is read alone -----------------------------------------------------------------------
+
+
+async def test_one_that_is_read_alone_is_tried_and_released(reading: Reading) -> None:
+    """The try is committed before, and its orders are let go afterwards."""
+    suspect = alone(tries=2)
+    reading.store.suspects = [suspect]
+    assert await reading.reader._read_suspect() == 1
+    assert reading.store.committed == [("count_try", suspect)]
+    assert (reading.store.appended, reading.held.done) == ([1], [("released", ["B"])])
+    reading.store.suspects = []
+    assert await reading.reader._read_suspect() == 0
+
+
+@pytest.mark.parametrize(
+    ("suspect", "done", "tried"),
+    [
+        (alone(damaged=True), [("held", 7, ["B"])], False),
+        (alone(tries=3), [("held", 7, ["B"])], False),
+        (alone(tries=1), [], True),
+        (alone(tries=2), [("held", 7, ["A"])], True),
+    ],
+)
+async def test_one_that_cannot_be_read_is_set_aside_after_three_tries(
+    reading: Reading, log: StringIO, suspect: Suspect, done: list[Any], tried: bool
+) -> None:
+    """Without another, where it is damaged or has had them; with the orders that it speaks of."""
+    reading.store.suspects, reading.store.fault = [suspect], ValueError("planted")
+    assert await reading.reader._read_suspect() == 1
+    assert reading.held.done == done
+    assert reading.store.committed == ([("count_try", suspect)] if tried else [])
+    told = [("error", "a delivery cannot be appended", None)] if tried else []
+    assert lines(log) == told
+    assert reading.reader._tried == set()
+
+
+async def test_a_try_that_failed_for_another_reason_is_not_counted(reading: Reading) -> None:
+    """Where nothing can be appended it is taken back; where the store gave up, it is the same try
+    that goes on."""
+    suspect = alone(tries=2)
+    reading.store.suspects, reading.store.fault = [suspect], ValueError("planted")
+    reading.store.cannot = "nothing can be appended"
+    with pytest.raises(StoreUnavailable, match="nothing can be") as told:
+        await reading.reader._read_suspect()
+    assert told.value.reason == "refused"
+    counted = [("count_try", suspect), ("uncount_try", suspect)]
+    assert (reading.store.committed, reading.reader._tried) == (counted, set())
+    reading.store.fault = StoreUnavailable("planted", reason="busy")
+    for _ in range(2):
+        reading.store.suspects = [suspect]
+        with pytest.raises(StoreUnavailable, match="planted"):
+            await reading.reader._read_suspect()
+        suspect = suspect._replace(tries=3)
+    assert reading.store.committed == [*counted, ("count_try", alone(tries=2)._replace(
+        item=suspect.item))]  # fmt: skip
+    assert reading.held.done == []
+
+
+@pytest.mark.parametrize(
+    ("starts", "rows", "suspects", "made"),
+    [
+        (1, 1, 0, False),
+        (2, 1, 0, True),
+        (2, 0, 0, False),
+        (2, 1, 1, False),
+    ],
+)
+async def test_rows_under_which_the_one_before_ended(
+    reading: Reading, log: StringIO, starts: int, rows: int, suspects: int, made: bool
+) -> None:
+    """They are read alone, unless there are suspects that are."""
+    committed = reading.store.commit
+
+    async def commit(function: Any, *words: Any) -> Any:
+        await committed(function, *words)
+        return starts
+
+    reading.store.commit = commit  # type: ignore[method-assign]
+    reading.store.rows = [row_of(1)] * rows
+    reading.store.suspects = [alone()] * suspects
+    await reading.reader._begin()
+    told = [("_begin",), *([("suspect", reading.store.rows)] if made else [])]
+    assert reading.store.committed == told
+    assert lines(log) == (
+        [("warning", "a reader has ended under these rows", 1)] if made else []
+    )  # fmt: skip
+    assert reading.store.asked == ([] if starts == 1 else [(512, 4 * 1024 * 1024)])
+
+
+async def test_what_is_read_is_told_in_the_log(tmp_path: Path, log: StringIO) -> None:
+    """Each delivery with its verdict and what it says, and how long it had waited."""
+    event = said("e1", order="A")
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        one, other = received(arrival(event)), received(arrival(None))
+        for item in (one, other):
+            await store.queue.submit(item)
+        await read_some(ReaderContext(context(store, at=2), SOURCES, "sandbox", HOLDING))
+    told = [json.loads(line) for line in log.getvalue().splitlines()]
+    first, second = [line for line in told if line["event"] == "delivery"]
+    assert (first["verdict"], first["event_id"], first["kind"], first["order"]) == (
+        "stored", "e1", "payment.pending", "A",
+    )  # fmt: skip
+    assert (first["source"], first["digest"], first["duration_ms"]) == (
+        "shop", hashlib.sha256(one.body).hexdigest(), 2000,
+    )  # fmt: skip
+    assert second["verdict"] == "unreadable"
+    assert [second.get(name) for name in ("event_id", "kind", "order", "peer")] == [None] * 4
+
+
+# --- who waits for it -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("oldest", "told"),
+    [(None, 0), (T, 5), (seconds(5), 1), (seconds(4), 1), (seconds(3), 2), (seconds(6), 1)],
+)
+async def test_how_far_behind_it_is(
+    monkeypatch: pytest.MonkeyPatch, oldest: Instant | None, told: int
+) -> None:
+    """In whole seconds, at least one; nothing where all was read that was there at the question."""
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
+    asked: list[End] = []
+
+    async def end() -> End:
+        return End(3, 4)
+
+    async def backlog(*, up_to: End) -> Backlog:
+        asked.append(up_to)
+        return Backlog(oldest=oldest)
+
+    store = SimpleNamespace(read=asyncio.Event(), inbox=SimpleNamespace(end=end, backlog=backlog))
+    every: Any = SimpleNamespace(store=store, clock=SetClock(Instant(T + 5 * SECOND)))
+    store.read.set()
+    assert await behind_s(every) == told
+    assert asked == [End(3, 4)]
+    assert not store.read.is_set()

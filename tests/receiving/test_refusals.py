@@ -1,0 +1,169 @@
+"""Allowances, kinds of address and refused ages at their bounds, in literal figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.receiving import refusals
+from app.receiving.refusals import Allowance, RefusedAges, RejectionRate, kind_of, network_of
+from reconcile.instants import MINUTE, TICK, Instant
+from tests.reconcile.build import T
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "steps", "taken"),
+    [
+        (2, [0, 0, 0], [True, True, False]),
+        (60, [0, *[0] * 59, 0, 1, 0], [True] * 60 + [False, True, False]),
+        (60, [*[0] * 60, 0.99, 0.01, 0], [True] * 60 + [False, True, False]),
+        (1, [0, 59.5, 0.5, 0], [True, False, True, False]),
+        (1, [0, 600, 0], [True, True, False]),
+        (0, [0, 600], [False, False]),
+    ],
+)
+def test_so_many_a_minute(per_minute: int, steps: list[float], taken: list[bool]) -> None:
+    """One comes back for each part of the minute, and never more than a minute has."""
+    allowance, now, told = Allowance(per_minute, 1_000), 1_000.0, []
+    for step in steps:
+        now += step
+        told.append(allowance.take(now))
+    assert told == taken
+
+
+def test_an_address_that_must_wait_uses_nothing_of_the_others() -> None:
+    rate = RejectionRate(in_all=3, per_address=1, clock=lambda: 0.0)
+    assert [rate.decide(name) for name in ("a.b", "a.b", "c.d", "1.1", "2.2", "2.2")] == [
+        "kept", "too_many", "kept", "kept", "counted", "too_many",
+    ]  # fmt: skip
+
+
+def test_as_many_addresses_as_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the bound all are; one more, and the one that was heard longest ago is forgotten."""
+    monkeypatch.setattr(refusals, "MAX_ADDRESSES", 3)
+    rate = RejectionRate(in_all=99, per_address=1, clock=lambda: 0.0)
+    for name in ("1.1", "2.2", "3.3", "1.1", "4.4"):
+        rate.decide(name)
+    assert list(rate._addresses) == ["3.3", "1.1", "4.4"]
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("255.255.255.255", "255.255.255.255"),
+        ("255.255.255.2555", "none"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8::8000:0:0:1", str(0x20010DB800000000)),
+        ("2001:db8:0:1::", str(0x20010DB800000001)),
+        ("fe80::1%eth0", str(0xFE80000000000000)),
+        ("", "none"),
+        ("unix", "none"),
+    ],
+)
+def test_the_network_of_an_address(address: str, network: str) -> None:
+    assert network_of(address) == network
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("::1", "loopback"),
+        ("::ffff:127.0.0.1", "loopback"),
+        ("10.0.0.1", "private"),
+        ("::ffff:10.0.0.1", "private"),
+        ("fe80::1%eth0", "private"),
+        ("8.8.8.8", "public"),
+        ("::ffff:8.8.8.8", "public"),
+        ("2a00:1450::1", "public"),
+        ("", "none"),
+        ("unix", "none"),
+    ],
+)
+def test_the_kind_of_an_address(address: str, kind: str) -> None:
+    assert kind_of(address) == kind
+
+
+def refused(
+    *sent: tuple[str, str, int], event_ids: bool = True, problem: str = "It is old."
+) -> RefusedAges:
+    """What a receiver remembers of these: source, digest, and seconds after T."""
+    found = RefusedAges()
+    for source, digest, after in sent:
+        found.refused(
+            source,
+            digest=digest,
+            at=Instant(T + after),
+            problem=f"{problem}{after}",
+            event_id=digest if event_ids else None,
+        )
+    return found
+
+
+def test_the_alarm_counts_each_source_and_tells_the_latest() -> None:
+    """By source, in their order; a source with too few is not among them."""
+    found = refused(
+        *[("till", name, 1) for name in "aab"],
+        *[("shop", name, at) for name, at in (("a", 3), ("b", 2), ("c", 2), ("a", 9))],
+        *[("other", name, 99) for name in "ab"],
+    )
+    alarm = found.alarm(Instant(T + 99))
+    assert alarm is not None
+    assert alarm.reason == "deliveries_refused_for_age"
+    assert alarm.sentence.startswith("7 genuine deliveries were refused for their age (4 of shop, ")
+    assert "3 of till)" in alarm.sentence
+    assert "Of the latest: It is old.9 Keep" in alarm.sentence
+    assert "other" not in alarm.sentence
+
+
+def test_bodies_that_are_remembered_of_a_source() -> None:
+    """A hundred; the one that was refused longest ago goes, be it the first that came or not."""
+    many = [("shop", str(n), 0) for n in range(100)]
+    found = refused(*many, ("shop", "0", 0))
+    assert len(found._sources["shop"]) == 100
+    found.refused("shop", digest="new", at=T, problem="")
+    assert (list(found._sources["shop"])[:2], len(found._sources["shop"])) == (["2", "3"], 100)
+    assert found._sources["shop"]["0"].times == 2
+
+
+def test_events_that_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand, of all sources; the one that was refused longest ago goes."""
+    monkeypatch.setattr(refusals, "KEPT_EVENTS", 3)
+    found = refused(*[("shop", name, 0) for name in "abc"], ("till", "a", 0), ("shop", "b", 0))
+    assert list(found._events) == [("shop", "c"), ("till", "a"), ("shop", "b")]
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [(0, True), (5 * MINUTE, True), (5 * MINUTE + TICK, False), (-TICK, False)],
+)
+def test_how_long_an_event_counts_for_readiness(after: int, told: bool) -> None:
+    """Six new ones of the last five minutes; not those that are still to come."""
+    found = refused(*[("shop", name, 0) for name in "abcdef"])
+    now = Instant(T + after)
+    names = found.asked_about(T)
+    found.found(names, set())
+    assert len(names) == 6
+    assert (found.everything_refused(now) is not None) is told
+    assert found.asked_about(now) == []
+
+
+def test_six_new_events_and_the_latest_of_them() -> None:
+    """Those that were taken before do not count, nor those that nobody has looked for."""
+    found = refused(*[("shop", name, at) for at, name in enumerate("abgcdef")])
+    now = Instant(T + 9)
+    assert found.everything_refused(now) is None
+    found.found(found.asked_about(now), {("shop", "g")})
+    told = found.everything_refused(now)
+    assert told is not None
+    assert told.startswith("6 new events of the last 5 minutes were genuine and refused")
+    assert "taken: It is old.6 Set" in told
+    found.found([("shop", "f"), ("shop", "never seen")], {("shop", "f")})
+    assert found.everything_refused(now) is None
+
+
+def test_one_that_is_taken_ends_it_for_all() -> None:
+    """And one that names no event is none."""
+    found = refused(*[("shop", name, 0) for name in "abcdef"])
+    found.taken("other")
+    assert found.asked_about(T) == []
+    assert refused(*[("shop", name, 0) for name in "abcdef"], event_ids=False).asked_about(T) == []

@@ -1,0 +1,416 @@
+"""The files of a store: how they are made, looked at and given back, and what poisons them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
+from app.receiving import store as store_module
+from app.receiving.inbox_file_store import InboxFile, identity_at, path_of
+from app.receiving.store import Store, StoreSettings, open_store
+from tests.database.builders import arrival, keep, opened, said
+from tests.database.made import put_new
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where there is no database yet."""
+    return tmp_path / "made" / "here" / "t.db"
+
+
+def settings(path: Path, **more: Any) -> StoreSettings:
+    """Of a store there."""
+    return StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox", **more)
+
+
+async def created(path: Path, *, anew: bool = False) -> Path:
+    """Make one."""
+    store = Store(settings(path))
+    try:
+        return await store.create(anew=anew)
+    finally:
+        await store.close()
+
+
+def mode(path: Path) -> int:
+    """Who may read and write it."""
+    return path.stat().st_mode & 0o777
+
+
+async def test_a_database_that_is_made_is_its_owners_alone(path: Path) -> None:
+    """With its folders; and a folder that is there stays as it is."""
+    before = os.umask(0)
+    try:
+        assert await created(path) == path
+        assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+        with pytest.raises(UsageError, match="there is a database at"):
+            await created(path)
+        os.unlink(path)
+        with pytest.raises(ConfigurationError, match="is gone"):
+            await created(path)
+        os.close(os.open(path, os.O_CREAT, 0o600))
+        assert await created(path, anew=True) == path
+    finally:
+        os.umask(before)
+
+
+async def test_only_a_file_is_made_by_us() -> None:
+    """PostgreSQL's databases are not."""
+    store = Store(StoreSettings(url="postgresql+asyncpg://nobody@127.0.0.1:1/none"))
+    try:
+        with pytest.raises(UsageError, match="createdb"):
+            await store.create(anew=False)
+    finally:
+        await store.close()
+
+
+async def test_what_a_service_makes_is_its_owners_alone(path: Path) -> None:
+    """Folders, database and inbox; whoever only reads makes nothing."""
+    with pytest.raises(StoreUnavailable, match="there is no database at"):
+        async with open_store(settings(path), purpose="reading"):
+            pass
+    assert not path.parent.exists()
+    before = os.umask(0)
+    try:
+        async with open_store(settings(path)) as store:
+            assert store.path == path
+            assert [mode(each) for each in (path.parent, path, path_of(path))] == [
+                0o700, 0o600, 0o600,
+            ]  # fmt: skip
+            assert identity_at(path) is not None
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize(
+    ("content", "identity"),
+    [
+        (None, None),
+        ("", None),
+        ("CREATE TABLE meta (name, value)", None),
+        ("CREATE TABLE meta (name, value); INSERT INTO meta VALUES ('inbox', 'i')", "i"),
+    ],
+)
+def test_which_inbox_lies_there(tmp_path: Path, content: str | None, identity: str | None) -> None:
+    """None where it cannot be known."""
+    path = tmp_path / "t.db"
+    if content is not None:
+        with closing(sqlite3.connect(path_of(path))) as inbox:
+            inbox.executescript(content)
+    assert identity_at(path) == identity
+
+
+@pytest.mark.parametrize(
+    ("size", "small"),
+    [(64 << 20, True), ((64 << 20) + 1, False)],
+)
+def test_how_large_a_file_is_looked_at_first(tmp_path: Path, size: int, small: bool) -> None:
+    file = InboxFile(tmp_path / "t.db", low_water_mib=0)
+    with file.path.open("wb") as made:
+        made.truncate(size)
+    assert file.is_small() is small
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "position", "following"),
+    [
+        ([], None, 0, 1),
+        ([], None, 7, 8),
+        ([3], 3, 7, 8),
+        ([3], 3, 3, 4),
+        ([3], 9, 7, 10),
+        ([9], 3, 7, 10),
+        ([9], None, 0, 10),
+    ],
+)
+async def test_a_number_is_never_given_twice(
+    tmp_path: Path, rows: list[int], given: int | None, position: int, following: int
+) -> None:
+    """The next is above the position, above every row, and above what was ever given."""
+    put_new(tmp_path / "t.db")
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    async with opened(url) as store:
+        assert store.inbox_file is not None
+        path = store.inbox_file.path
+    with closing(sqlite3.connect(path)) as inbox, inbox:
+        for row in rows:
+            inbox.execute("INSERT INTO inbox VALUES (?, 1, 1, 0, x'')", (row,))
+        inbox.execute("DELETE FROM sqlite_sequence")
+        if given is not None:
+            inbox.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('inbox', ?)", (given,))
+    file = InboxFile(tmp_path / "t.db", low_water_mib=0)
+    await file.begin_after(position)
+    await file.close()
+    with closing(sqlite3.connect(path)) as inbox, inbox:
+        sql = "INSERT INTO inbox (count, received_at, size, records) VALUES (1, 1, 0, x'')"
+        inbox.execute(sql)
+        assert inbox.execute("SELECT max(seq) FROM inbox").fetchall() == [(following,)]
+
+
+class Calls:
+    """System calls that a start makes on files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.dropped: list[str] = []
+        self.synced: list[str] = []
+        self.open: set[int] = set()
+        names: dict[int, str] = {}
+        opening, closing_ = os.open, os.close
+
+        def open_(name: Any, *words: Any, **more: Any) -> int:
+            descriptor = opening(name, *words, **more)
+            names[descriptor] = Path(name).name
+            self.open.add(descriptor)
+            return descriptor
+
+        def close(descriptor: int) -> None:
+            self.open.discard(descriptor)
+            closing_(descriptor)
+
+        def advise(descriptor: int, start: int, length: int, advice: int) -> None:
+            assert (start, length, advice) == (0, 0, os.POSIX_FADV_DONTNEED)
+            self.dropped.append(names[descriptor])
+
+        monkeypatch.setattr(os, "open", open_)
+        monkeypatch.setattr(os, "close", close)
+        monkeypatch.setattr(os, "posix_fadvise", advise)
+        monkeypatch.setattr(os, "fsync", lambda each: self.synced.append(names[each]))
+
+
+def test_all_of_a_file_is_read_from_the_disk_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Database and inbox, with their logs, as far as they are there; none stays open."""
+    calls = Calls(monkeypatch)
+    for name in ("t.db", "t.db-wal", "t.db.inbox-wal"):
+        (tmp_path / name).touch()
+    store_module._drop_cached_pages(tmp_path / "t.db")
+    assert calls.dropped == ["t.db", "t.db-wal", "t.db.inbox-wal"]
+    assert calls.open == set()
+
+
+@pytest.mark.parametrize("folded", [True, False])
+async def test_a_folder_is_synced_after_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: StringIO, folded: bool
+) -> None:
+    """Whether its log was folded or not; where another process reads it, that is told."""
+    calls = Calls(monkeypatch)
+
+    class Folding:
+        async def checkpoint(self) -> bool:
+            assert calls.synced == []
+            return folded
+
+    writer: Any = Folding()
+    await store_module._sync_file(writer, tmp_path / "t.db")
+    assert (calls.synced, calls.open) == ([tmp_path.name], set())
+    told = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
+    line = "another process is reading the database; its log stays until it ends"
+    assert told == ([] if folded else [line])
+
+
+async def test_a_store_is_given_back_whole(tmp_path: Path) -> None:
+    """It can be opened at once again, and nothing of it stays locked; one that was never opened is
+    given back, too."""
+    await Store(settings(tmp_path / "t.db")).close()
+    put_new(tmp_path / "t.db")
+    for _ in range(2):
+        async with open_store(settings(tmp_path / "t.db")) as store:
+            assert (store.poison, store.looked, store.shared) == (None, True, False)
+            assert (store.notifies, store.environment, store.append_faults) == (
+                False, "sandbox", 0
+            )  # fmt: skip
+        assert "t.db-wal" not in os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("which", ["database", "inbox"])
+async def test_a_fault_of_one_file_ends_what_is_written_to_both(tmp_path: Path, which: str) -> None:
+    """Whoever is to be told is told once."""
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        told: list[str] = []
+        store.on_poison = told.append
+        assert store.inbox_file is not None
+        writers = {"database": store.writer, "inbox": store.inbox_file.writer}
+        for reason in ("planted", "again"):
+            writers[which].on_poison(reason)
+        assert told == ["planted"]
+        assert {each.poison for each in writers.values()} == {"planted"}
+        assert store.poison == "planted"
+
+
+# --- a server that is not there yet ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fails", "shared", "not_yet", "opened_", "waits"),
+    [
+        (0, True, True, True, []),
+        (3, True, True, True, [0.2, 0.2, 0.2]),
+        (99, True, True, False, [0.2, 0.2, 0.1]),
+        (1, False, True, False, []),
+        (1, True, False, False, []),
+    ],
+)
+async def test_a_server_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+    log: StringIO,
+    fails: int,
+    shared: bool,
+    not_yet: bool,
+    opened_: bool,
+    waits: list[float],
+) -> None:
+    """For so long, where it is one, and where it only does not answer yet; the log says so once."""
+    now, waited, tries = [100.0], list[float](), [0]
+    length = 60.0 if fails < 99 else 0.5
+    monkeypatch.setattr(store_module, "SERVER_S", length)
+    monkeypatch.setattr(store_module, "monotonic", lambda: now[0])
+    monkeypatch.setattr(store_module, "is_not_there_yet", lambda error: not_yet)
+
+    async def sleep(seconds: float) -> None:
+        waited.append(round(seconds, 9))
+        now[0] = round(now[0] + seconds, 9)
+
+    async def opening() -> None:
+        tries[0] += 1
+        if tries[0] <= fails:
+            raise StoreUnavailable("planted", reason="database")
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    store: Any = type("Shared", (), {"shared": shared})()
+    if opened_:
+        await store_module._once_there(store, opening)
+    else:
+        with pytest.raises(StoreUnavailable, match="planted"):
+            await store_module._once_there(store, opening)
+    assert waited == waits
+    told = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
+    assert told == ["waiting for the database server, which does not answer yet"] * bool(waits)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [(None, "is empty: no table of Tallyhook's"), ("0001", "is at version 0001")],
+)
+def test_an_upgrade_that_is_due_is_told(version: str | None, said: str) -> None:
+    assert said in str(store_module._upgrade_is_due(version))
+
+
+async def test_the_inbox_is_left_as_it_was_where_it_is_not_ours(tmp_path: Path) -> None:
+    """A file of another environment, of another form, or of another database is not written to."""
+    put_new(tmp_path / "t.db")
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    async with opened(url):
+        pass
+    inbox = path_of(tmp_path / "t.db")
+    for sql, why in (
+        ("UPDATE meta SET value='live' WHERE name='environment'", "belongs to live"),
+        ("CREATE TABLE more (a)", "is no inbox of ours"),
+    ):
+        kept = inbox.read_bytes()
+        with closing(sqlite3.connect(inbox)) as other, other:
+            other.execute(sql)
+        with pytest.raises(ConfigurationError, match=why):
+            async with opened(url):
+                pass
+        inbox.write_bytes(kept)
+    file = InboxFile(tmp_path / "t.db", low_water_mib=0)
+    try:
+        for known in (None, identity_at(tmp_path / "t.db")):
+            assert await file.open("sandbox", known=known) == identity_at(tmp_path / "t.db")
+        with pytest.raises(ConfigurationError, match="is not the one that this database reads"):
+            await file.open("sandbox", known="inbox_other")
+    finally:
+        await file.close()
+    inbox.unlink()
+    gone = InboxFile(tmp_path / "t.db", low_water_mib=0)
+    assert not gone.is_there()
+    with pytest.raises(ConfigurationError, match="is gone"):
+        await gone.open("sandbox", known="inbox_other")
+    assert not inbox.exists()
+
+
+@pytest.mark.parametrize(("poison", "order"), [(None, ["reader", "writer"]),
+                                               ("planted", ["writer", "reader"])])  # fmt: skip
+async def test_who_is_closed_last(tmp_path: Path, poison: str | None, order: list[str]) -> None:
+    """The last folds the log into the file: after an error nobody may, and readers cannot."""
+    closed: list[str] = []
+
+    def closes(name: str) -> Callable[[], Any]:
+        async def close() -> None:
+            closed.append(name)
+
+        return close
+
+    class Given:
+        def __init__(self, name: str) -> None:
+            self.poison = poison
+            self.close = self.dispose = closes(name)
+
+    file = InboxFile(tmp_path / "t.db", low_water_mib=0)
+    vars(file).update(_reader=Given("reader"), writer=Given("writer"))
+    await file.close()
+    assert closed == order
+    closed.clear()
+    store = Store(settings(tmp_path / "t.db"))
+    await store._reader.dispose()
+    await store.writer.close()
+    whole: Any = store
+    whole._reader, whole.writer = Given("reader"), Given("writer")
+    await store.close()
+    assert closed == order
+
+
+@pytest.mark.parametrize("cause", [None, KeyError("of the driver")])
+async def test_why_nothing_can_be_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: Exception | None
+) -> None:
+    """By what the driver calls it, or the error itself; over as soon as one can be."""
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        await _cannot_append(store, monkeypatch, cause)
+
+
+async def _cannot_append(
+    store: Store, monkeypatch: pytest.MonkeyPatch, cause: Exception | None
+) -> None:
+    error = ValueError("planted")
+    error.__cause__ = cause
+    appended = store.writer.commit
+
+    async def commit(*words: Any, **more: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(store.writer, "commit", commit)
+    for faults in (1, 2):
+        with pytest.raises(ValueError, match="planted"):
+            await keep(store, arrival(said("e1", order="A")))
+        assert store.append_faults == faults
+    monkeypatch.setattr(store.writer, "transaction", lambda: (_ for _ in ()).throw(error))
+    name = type(cause or error).__name__
+    assert f"cannot be appended ({name}): they are kept" in str(await store.cannot_append())
+    assert store.append_faults == 2
+    monkeypatch.undo()
+    assert await store.cannot_append() is None
+    assert (store.append_faults, store.writer.commit) == (0, appended)
+
+
+async def test_what_is_strange_in_a_file_is_told_without_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody who writes is held up by a check."""
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("CREATE TABLE not_ours (a)")
+        monkeypatch.setattr(store.writer, "transaction", None)
+        (told,) = await store.strange_objects()
+        monkeypatch.undo()
+    assert "not_ours" in told
