@@ -317,9 +317,8 @@ def _become(request: Mapping[str, Any], numbers: Sequence[int]) -> None:
             _program, sys.argv = "", words
     main: Any = sys.modules["__main__"]
     main.__package__ = "app" if words[0] == "-m" else None
-    if not _program:
-        passed = [number for number in request["numbers"] if number > 2]
-        _keep_spares(sys.argv[1:], passed)
+    passed = [number for number in request["numbers"] if number > 2]
+    _keep_spares([] if _program else sys.argv[1:], passed)
 
 
 def _opened(number: int, mode: str) -> Any:
@@ -413,14 +412,27 @@ class _Spare:
 
 SPARES: Final = {"serve": 1, "demo": 2}
 """Processes of our own that a command starts at once: what reads, or service and provider. Those
-that it starts later are executed."""
+that it starts later are executed, unless MORE_SPARES says how many there are to be besides."""
+
+MORE_SPARES: Final = "FORKING_MORE_SPARES"
+"""The variable of a process whose child is going to be started again."""
+
+SPARE: Final = "spare"
+"""What the kernel calls a process that was not asked for yet: it is none of the program's."""
+
+
+def is_spare(pid: int) -> bool:
+    """Whether this child was not started yet, as far as the program is concerned."""
+    return Path(f"/proc/{pid}/comm").read_text().strip() == SPARE
 
 
 def _keep_spares(words: Words, passed: Sequence[int]) -> None:
     """Fork once more for each process that the command is going to start, which is that one then.
     passed: descriptors of this one, of which those have none."""
     spares: list[tuple[int, socket.socket]] = []
-    for _ in range(SPARES.get(words[0], 0) if words and "--no-worker" not in words else 0):
+    more = int(os.environ.pop(MORE_SPARES, 0))
+    comm = Path("/proc/self/comm")
+    for _ in range(_spares(words) + more):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
@@ -428,16 +440,23 @@ def _keep_spares(words: Words, passed: Sequence[int]) -> None:
                 other.close()
             for number in passed:
                 os.close(number)
+            name = comm.read_text()
+            comm.write_text(SPARE)
             data, numbers, _, _ = socket.recv_fds(theirs, MOST_BYTES, MOST_FILES)
             if not data:
                 os._exit(0)  # it was not wanted
             theirs.close()
+            comm.write_text(name)
             _become(json.loads(data), numbers)
             return
         theirs.close()
         spares.append((pid, ours))
     if spares:
         asyncio.create_subprocess_exec = partial(_started, spares, asyncio.create_subprocess_exec)
+
+
+def _spares(words: Words) -> int:
+    return SPARES.get(words[0], 0) if words and "--no-worker" not in words else 0
 
 
 async def _started(

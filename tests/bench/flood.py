@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from tests.bench.processes import server
 from tests.bench.requests import PATH, secret_text
 from tests.bench.slow import SlowClients
 from tests.bench.steady import Steady
+from tests.forking import Started
 
 UNSIGNED = (
     f"POST {PATH} HTTP/1.1\r\nhost: flood\r\ncontent-length: 400\r\n\r\n".encode() + b"x" * 400
@@ -86,14 +87,24 @@ def a_process(module: str, *words: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def flood(folder: Path, *, unsigned: int, slow: int, rate: float) -> Flooded:
-    """Start a service, flood it, and say what came of it."""
+def flood(
+    folder: Path,
+    *,
+    unsigned: int,
+    slow: int,
+    rate: float,
+    warm_s: float = 3 * WARM_S,
+    start: Callable[..., Started] = subprocess.Popen,
+    **more: str,
+) -> Flooded:
+    """Start a service, flood it, and say what came of it. start: how; more: of its settings."""
     secret, log = secret_text(new_secret()), folder / "serve.log"
     settings = environment(folder / DATABASE, secret)
-    with server(["app", "serve", "--port"], log=log, env=settings) as target:
+    settings |= {f"TALLYHOOK_{name}": value for name, value in more.items()}
+    with server(["app", "serve", "--port"], log=log, env=settings, start=start) as target:
         provider = str(target.port), secret, str(rate)
         with a_process("tests.bench.steady", *provider) as genuine:
-            time.sleep(WARM_S * 3)
+            time.sleep(warm_s)
             quiet = told(genuine)
         memory, size, lines = rss_mib(target.pid), _size(folder), log.stat().st_size
         with (

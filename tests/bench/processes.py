@@ -9,13 +9,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.load import Target
 from tests.bench.machine import peak_rss_mib
+from tests.forking import Started
 from tests.ports import free_port
 
 START_S = 120
@@ -34,15 +35,22 @@ class Ran:
 
 
 @contextmanager
-def server(command: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Iterator[Target]:
+def server(
+    command: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str],
+    start: Callable[..., Started] = subprocess.Popen,
+) -> Iterator[Target]:
     """`python -m COMMAND… PORT` until the block ends; its standard error goes to `log`.
 
     It may use every core, as it would in use: the service has a thread that writes. The load
     generator keeps to one core, or the scheduler might have the two wake each other on one.
+    start: a test need not execute it anew, as what is measured must be.
     """
     port = free_port()
     with log.open("wb") as errors:
-        process = subprocess.Popen(
+        process = start(
             [sys.executable, "-m", *command, str(port)],
             env=os.environ | env,
             stdout=errors,
@@ -55,7 +63,7 @@ def server(command: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Iter
         _end(process)
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_for(process: Started, port: int, log: Path) -> None:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
         with socket.socket() as probe:
@@ -70,7 +78,7 @@ def last_words(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")[-2_000:]
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Started) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(timeout=END_S)

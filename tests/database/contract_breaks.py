@@ -257,6 +257,7 @@ class BreakContract:
         ]
         assert found.life.state == "open"
 
+    @pytest.mark.alike
     async def test_what_a_killed_run_wrote_is_seen_by_nobody(self, store: Store) -> None:
         """The next run is compared with the last one that finished."""
         await run(store, missing("A"), at=1)

@@ -23,7 +23,7 @@ of it and of later ones are filled without looking at each other."""
 class EachVersionContract:
     """From each version in turn. A subclass gives `old_url`, a database without any table."""
 
-    every = 6
+    every = 12
     """Of the versions between, the gate takes every so-manieth."""
 
     @pytest.mark.slow

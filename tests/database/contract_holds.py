@@ -201,7 +201,10 @@ class HoldContract:
         assert await told(store) == [OF_BEFORE, AS_HELD]
 
     @pytest.mark.parametrize("rebuilt", [False, True])
-    @pytest.mark.parametrize("step", ["before", "between", "after"])
+    @pytest.mark.parametrize(
+        "step",
+        ["between", *(pytest.param(each, marks=pytest.mark.alike) for each in ("before", "after"))],
+    )
     async def test_broken_off_at_any_step(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, step: str, rebuilt: bool
     ) -> None:
@@ -243,6 +246,7 @@ class HoldContract:
             [(each, *OF_BEFORE[1:]) for each in orders] + [(each, *AS_HELD[1:]) for each in orders]
         )
 
+    @pytest.mark.alike
     async def test_a_read_does_not_run_ahead_of_the_hold(self, store: Store) -> None:
         """Between the upgrade and the fold an order is read as held, as of any instant since it was
         published; one that was never published, and news, are read as they are."""

@@ -95,6 +95,7 @@ def column(found: Sequence[Sequence[Any]], place: int) -> list[Any]:
 class ImportContract:
     """Order books and statements. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_a_book_is_read_in_the_order_of_its_keys(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -128,6 +129,7 @@ class ImportContract:
             found = await book_lines_of(connection, ["r3", "g"], as_of=seconds(2))
             assert [line.reference for _, line in found] == [f"R{n}" for n in range(1, 9)]
 
+    @pytest.mark.alike
     async def test_one_reference_may_be_of_several_kinds(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -199,6 +201,7 @@ class ImportContract:
         assert len({row[1].split(".")[0] for row in now}) == 4
         assert {row[1].split(".")[0] for row in before} < {row[1].split(".")[0] for row in now}
 
+    @pytest.mark.alike
     async def test_a_line_that_names_only_a_payment_has_the_key_of_its_order(
         self, store: Store, tmp_path: Path
     ) -> None:

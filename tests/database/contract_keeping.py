@@ -126,6 +126,7 @@ class KeepingContract:
             over.set()
             await next_one
 
+    @pytest.mark.alike
     async def test_the_ring_is_bounded(self, url: str) -> None:
         """After every commit the ring holds no more than its count and bytes, the newest last."""
         chance = random.Random(5)
@@ -176,6 +177,7 @@ class KeepingContract:
             assert await keep(store, rejection(), arrival(said("e1", order="A"))) == ["stored"] * 2
             assert (await kept_in_ring(store))[0] == 0
 
+    @pytest.mark.alike
     async def test_what_was_not_committed_pushes_nothing_out(self, store: Store) -> None:
         """Rejections whose transaction failed do not count against those that are kept."""
         ring = RejectionRing(max_count=MAX_COUNT, max_bytes=10**6)

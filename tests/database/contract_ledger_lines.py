@@ -150,6 +150,7 @@ class LedgerLinesContract:
         for at in (0, 2, 4, 9, WINDOW_S + 9):
             assert await then(store, at=at) == await folded(store, at=at)
 
+    @pytest.mark.alike
     async def test_ranges_of_keys_together_are_everything(self, store: Store) -> None:
         """Each row is in exactly one of two ranges, those of stale orders too."""
         await several(store)

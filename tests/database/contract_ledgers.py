@@ -314,6 +314,7 @@ class LedgerContract:
         assert await outcomes_in(store) == {}
         await full_count_agrees(store)
 
+    @pytest.mark.alike
     async def test_rebuilding_the_caches(self, store: Store) -> None:
         """Dropping every ledger and folding all again gives equal rows, and publishes nothing."""
         for number in range(6):

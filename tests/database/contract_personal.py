@@ -271,6 +271,7 @@ class PersonalContract:
         assert (state.begun, state.pending, state.problem) == (True, 0, None)
         assert len(await rows(store, "SELECT 1 FROM erasures")) == 5
 
+    @pytest.mark.alike
     async def test_an_erasure_that_was_cut_short_is_ended_by_the_next(
         self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

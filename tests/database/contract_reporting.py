@@ -239,6 +239,7 @@ class ReportingContract:
             (line.identity, "open")
         ]
 
+    @pytest.mark.alike
     async def test_a_report_is_the_same_bytes_whatever_came_after_its_instant(
         self, store: Store
     ) -> None:

@@ -241,6 +241,7 @@ class RestoringContract:
             assert await schema.is_known(connection), f"write {found} into app.database.schema"
         assert await store.strange_objects() == []
 
+    @pytest.mark.alike
     async def test_a_digest_that_was_forgotten_refuses_nobody(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from app.finance.scheduled_store import (
     Delivered,
     ScheduledRun,
@@ -47,6 +49,7 @@ class SchedulingContract:
             True,
         ]
 
+    @pytest.mark.alike
     async def test_a_row_comes_back_as_it_was_written(self, store: Store) -> None:
         done = replace(
             FIRST,

@@ -301,6 +301,7 @@ class SealingContract:
         assert leaves[2]["delivery"] == leaves[0]["id"]
         assert leaves[2]["reading"] not in (None, leaves[0]["reading"])
 
+    @pytest.mark.alike
     async def test_an_order_that_was_erased_is_named_anew(self, store: Store) -> None:
         """Nobody can tell any more which order the leaves before are of, and the log still fits."""
         await begin(store)

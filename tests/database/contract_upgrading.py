@@ -66,7 +66,7 @@ class UpgradingContract:
     """A database stays whole when bringing it up to date is cut short. A subclass gives `old_url`,
     a database without any table."""
 
-    statements_between = 5
+    statements_between = 12
     """From one statement that the upgrade is cut short before to the next."""
 
     async def test_an_upgrade_that_is_cut_short(self, old_url: str) -> None:

@@ -67,6 +67,7 @@ class VerdictContract:
             ("duplicate", None, len(arrivals[0].body)),
         ]
 
+    @pytest.mark.alike
     async def test_history_counts_redeliveries(self, store: Store) -> None:
         """Every redelivery is in the history, each with its own time of arrival."""
         await keep(store, arrival(EVENTS["a"], at=1), arrival(EVENTS["a"], at=2))
@@ -217,6 +218,7 @@ class VerdictContract:
             assert (found.verdict, found.event_id) == ("stored", "evt_1")
             assert await find_in_log(connection, "dlv_none") is None
 
+    @pytest.mark.alike
     async def test_events_without_an_order_are_in_no_history(self, store: Store) -> None:
         """An event that nothing ties to an order is kept and shown in no order's history."""
         await keep(store, arrival(said("evt_1", payment="pay_1")), arrival(EVENTS["b"]))

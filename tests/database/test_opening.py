@@ -19,6 +19,7 @@ from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.logs import configure_logging
 from app.database import engine
 from app.database.postgresql import Purpose
+from app.database.statements import statement
 from app.receiving import store as opening
 from app.receiving.store import Store, StoreSettings, open_store
 from tests.database.builders import arrival, keep, opened, rows, said
@@ -80,7 +81,7 @@ async def test_starting_while_another_process_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader's snapshot keeps no service from starting; a later start empties the log."""
-    monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr(engine, "PATIENT", statement("PRAGMA busy_timeout={ms}", ms="50"))
     path = tmp_path / "t.db"
     url, written = f"sqlite+aiosqlite:///{path}", path.with_name("t.db-wal")
     log = io.StringIO()

@@ -20,7 +20,7 @@ from app.core.clock import SystemClock
 from reconcile.instants import Instant
 from tests.api.driving import environ, signed
 from tests.database.made import put_new
-from tests.forking import Started, run, start
+from tests.forking import MORE_SPARES, Started, run, start
 from tests.waiting import PATIENCE_S, until
 
 
@@ -187,7 +187,10 @@ def running(
     if stays and "DATABASE_URL" not in more:
         put_new(folder / "t.db")
     code = ["-c", script] if script else ["-m", "app"]
-    process = Process([*within, sys.executable, *code, *words], environ(folder, **more))
+    environment = environ(folder, **more)
+    if script and "serve" in words:
+        environment[MORE_SPARES] = "1"  # for what reads, which a script is not known to start
+    process = Process([*within, sys.executable, *code, *words], environment)
     process.folder = folder
     try:
         if stays:

@@ -109,7 +109,7 @@ def paid(process: Process, shop: str, order: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_killed_between_some_steps_of_a_start(tmp_path: Path) -> None:
     """Each process dies in a start; the next one goes on with it by itself, and dies in its own."""
-    killed_in_starts(tmp_path, every=9)
+    killed_in_starts(tmp_path, every=12)
 
 
 @pytest.mark.soak

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,37 +13,42 @@ import httpx2
 import pytest
 
 from tests.docs.test_readme import environment
+from tests.forking import MORE_SPARES, Started, is_spare, run, start
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
 PARENT = """
-import asyncio, sys
+import asyncio, os, sys
 from app.child_processes import console_beside
 async def main():
     async with console_beside(host="127.0.0.1", port=int(sys.argv[1])):
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+        await asyncio.get_running_loop().run_in_executor(None, os.read, int(sys.argv[2]), 1)
 asyncio.run(main())
 """
 
 
 @contextmanager
-def parent(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a console beside it, until a line is written to it."""
+def parent(folder: Path, port: int) -> Iterator[tuple[Started, Callable[[], None]]]:
+    """A process with a console beside it, and what tells it to end."""
     own = environment() | {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{folder / 't.db'}",
         "PYTHONPATH": str(Path(__file__).parents[2]),
+        MORE_SPARES: "2",
     }
-    words = [sys.executable, "-c", PARENT, str(port)]
+    theirs, ours = os.pipe()
+    words = [sys.executable, "-c", PARENT, str(port), str(theirs)]
     with (folder / "log").open("wb") as errors:
-        process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=errors, stderr=errors, cwd=folder, env=own
-        )
+        process = start(words, stdout=errors, stderr=errors, env=own, pass_fds=[theirs])
+    os.close(theirs)
+
+    def tell() -> None:
+        os.write(ours, b"x")
+
     try:
-        yield process
+        yield process, tell
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
+        os.close(ours)
         if process.poll() is None:
             process.kill()
         process.wait(PATIENCE_S)
@@ -59,17 +63,18 @@ def answers(port: int) -> bool:
     return found.status_code == 200
 
 
-def child(process: subprocess.Popen[bytes]) -> int:
+def child(process: Started) -> int:
     """The console's process."""
-    (found,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return int(found)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (found,) = (pid for pid in map(int, children) if not is_spare(pid))
+    return found
 
 
 @pytest.mark.slow
 def test_a_console_comes_again_and_ends_with_its_parent(tmp_path: Path) -> None:
     """Its end ends nobody; a Ctrl-C that reaches it, too, is left to the parent."""
     port = free_port()
-    with parent(tmp_path, port) as process:
+    with parent(tmp_path, port) as (process, tell):
         until(lambda: answers(port), otherwise=(tmp_path / "log").read_text)
         first = child(process)
         os.kill(first, signal.SIGINT)
@@ -80,9 +85,7 @@ def test_a_console_comes_again_and_ends_with_its_parent(tmp_path: Path) -> None:
         until(lambda: answers(port), otherwise=(tmp_path / "log").read_text)
         assert child(process) != first
         assert process.poll() is None
-        assert process.stdin is not None
-        process.stdin.write(b"\n")
-        process.stdin.flush()
+        tell()
         assert process.wait(PATIENCE_S) == 0
         assert not answers(port)
     assert b"the console ended, and is started again" in (tmp_path / "log").read_bytes()
@@ -92,7 +95,7 @@ def test_a_console_comes_again_and_ends_with_its_parent(tmp_path: Path) -> None:
 def test_a_console_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     """Nobody is left on its port."""
     port = free_port()
-    with parent(tmp_path, port) as process:
+    with parent(tmp_path, port) as (process, _):
         until(lambda: answers(port), otherwise=(tmp_path / "log").read_text)
         process.kill()
         process.wait(PATIENCE_S)
@@ -108,11 +111,8 @@ def test_beyond_this_machine_it_says_what_is_missing(tmp_path: Path) -> None:
     }
     words = [sys.executable, "-m", "app", "console", "--host", "0.0.0.0", "--port", "0"]
     for more, said in (
-        ({}, "TALLYHOOK_CONSOLE__PUBLIC_URL"),
-        ({"TALLYHOOK_CONSOLE__PUBLIC_URL": "https://console.example"}, "nobody can sign in"),
+        ({}, b"TALLYHOOK_CONSOLE__PUBLIC_URL"),
+        ({"TALLYHOOK_CONSOLE__PUBLIC_URL": "https://console.example"}, b"nobody can sign in"),
     ):
-        done = subprocess.run(
-            words, env=own | more, cwd=Path(__file__).parents[2], capture_output=True,
-            text=True, timeout=PATIENCE_S,
-        )  # fmt: skip
+        done = run(words, env=own | more, timeout=PATIENCE_S)
         assert (done.returncode, said in done.stderr) == (3, True), done.stderr

@@ -35,8 +35,8 @@ def is_open(port: int) -> bool:
 
 @contextmanager
 def provider(port: int, receiver: str) -> Iterator[None]:
-    """The simulated provider, ten times as fast, delivering to an address."""
-    words = ["sandbox", "--port", str(port), "--unit", "0.1", "--webhook-url", receiver]
+    """The simulated provider, thirty times as fast, delivering to an address."""
+    words = ["sandbox", "--port", str(port), "--unit", "0.03", "--webhook-url", receiver]
     process = Process([sys.executable, "-m", "app", *words], {})
     try:
         until(lambda: is_open(port), otherwise=lambda: process.log)

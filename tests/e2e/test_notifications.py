@@ -15,20 +15,17 @@ import pytest
 
 from app.core.clock import SystemClock
 from tests.api.driving import of_order
-from tests.e2e.processes import running
+from tests.faults.service import a_service
 from tests.waiting import PATIENCE_S, until
 
 SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 
-SERVE = """
-import sys
+SOON = """
 from app.orders import notify_shop
 notify_shop.LEASE = 300_000
 notify_shop.FIRST_PAUSE = 100_000
-from app.cli.main import run
-sys.exit(run(sys.argv[1:]))
 """
-"""The service with a lease and a first pause of fractions of a second."""
+"""A lease and a first pause of fractions of a second, where the shop is told."""
 
 
 class Shop:
@@ -86,7 +83,8 @@ def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
             "SHOP__SECRET": SECRET,
         }
         for part in range(2):
-            with running(tmp_path, "serve", "--port", "0", script=SERVE, **settings) as service:
+            with a_service(tmp_path, script=SOON, **settings) as running:
+                service = running.process
                 for order in sorted(orders)[part * 8 : part * 8 + 8]:
                     for kind in ("pending", "succeeded"):
                         body = of_order(order, f"{kind}-{order}", kind)
@@ -95,7 +93,7 @@ def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
                 until(lambda least=heard: len(shop.heard) >= least)
                 service.popen.kill()
                 service.code()
-        with running(tmp_path, "serve", "--port", "0", script=SERVE, **settings):
+        with a_service(tmp_path, script=SOON, **settings):
             until(lambda: shop.orders() == orders)
     for order in orders:
         told = [d["data"]["id"] for _, d in shop.heard if d["data"]["order"] == order]

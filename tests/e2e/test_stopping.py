@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.processes import running, serving, token
+from tests.forking import run
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
@@ -130,22 +131,19 @@ def held(port: int) -> Iterator[None]:
         yield
 
 
-def test_a_demo_that_is_told_to_stop_takes_its_children_along(tmp_path: Path) -> None:
+def test_a_demo_that_is_told_to_stop_takes_its_children_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One demo at a time in a folder; SIGTERM ends it and both of its servers."""
+    monkeypatch.chdir(tmp_path)
     database = tmp_path / "var" / "demo" / "tallyhook.db"
     # Other tests' demos like the usual ports, too: here it must take ports of its own.
     with held(8080), held(8090), a_demo(tmp_path) as demo:
         until(database.exists)
         before = database.stat().st_ino
-        second = subprocess.run(
-            # --once: should it not be refused, it ends by itself and takes its servers along
-            [sys.executable, "-m", "app", "demo", "--once"],
-            cwd=tmp_path,
-            env=clean(),
-            capture_output=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        # --once: should it not be refused, it ends by itself and takes its servers along
+        words = [sys.executable, "-m", "app", "demo", "--once"]
+        second = run(words, env=clean(), timeout=PATIENCE_S)
         assert second.returncode == 2
         assert second.stderr.startswith(b"tallyhook: a demo is running here (process %d" % demo.pid)
         assert len(second.stderr.splitlines()) == 1

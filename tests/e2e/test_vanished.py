@@ -39,10 +39,10 @@ def log_deleted(path: Path) -> None:
     ("what", "file"),
     [
         (deleted, "t.db.inbox"),
-        (replaced, "t.db"),
         *(
             pytest.param(*each, marks=pytest.mark.soak)
             for each in (
+                (replaced, "t.db"),
                 (log_deleted, "t.db.inbox"),
                 (log_deleted, "t.db"),
                 (replaced, "t.db.inbox"),

@@ -126,7 +126,9 @@ def explore(recording: Path, *, seed: int, every: int = 1) -> Explored:
 
 
 def explore_all(recordings: Sequence[Path], *, every: int = 1) -> Explored:
-    """The cuts of several recordings, on every core."""
+    """The cuts of several recordings, on every core; of one here, which starts no process."""
+    if len(recordings) == 1:
+        return explore(recordings[0], seed=0, every=every)
     total = Explored()
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         for found in pool.map(_explored, enumerate(recordings), repeat(every)):

@@ -37,6 +37,17 @@ log_length.FOLD_PAGES = 120
 """
 """Both logs are folded every so many pages, so that a short recording has many folds in it."""
 
+INSISTENT = """
+import app.database.writer as log_length
+import app.orders.worker as worker
+import app.receiving.reader as reader
+
+log_length.INSIST_S = 0.25
+reader.TRY_AGAIN_S = worker.TRY_AGAIN_S = 0.1
+"""
+INSIST_S = 0.25
+"""Who cannot write tries again soon: no mistake, but a full disk is told of without long waits."""
+
 KEEPS_LOG = """
 from app.database.writer import LogLength
 
@@ -81,6 +92,13 @@ faults._FATAL_SQLITE.clear()
 """
 """An I/O error is taken for trouble that passes."""
 
+HASTY = """
+import app.receiving.inbox_queue as journal
+
+journal.PATIENCE_S = 0.5
+"""
+"""Whoever delivers is told sooner that a write takes too long: no mistake, but no long wait."""
+
 PATIENT = """
 import app.receiving.inbox_queue as journal
 import app.database.writer as writer
@@ -106,7 +124,9 @@ InboxQueue.run = run
 
 FAILING_WORKER = """
 import app.orders.worker as worker
+import app.child_processes as process
 
+process.MISSED_S = 0.5
 folding = worker.refold_due
 
 async def refold_due(context, **words):
@@ -117,7 +137,7 @@ async def refold_due(context, **words):
 
 worker.refold_due = refold_due
 """
-"""The task that folds dies after the first orders."""
+"""The task that folds dies after the first orders; readiness says soon that none reads."""
 
 STEPWISE_FOLD = """
 import os

@@ -15,6 +15,7 @@ import pytest
 from tests.api.driving import environ
 from tests.database.made import put_new
 from tests.e2e.processes import Process
+from tests.forking import MORE_SPARES, is_spare
 from tests.waiting import PATIENCE_S, until
 
 needs_strace = pytest.mark.skipif(
@@ -41,9 +42,12 @@ class Service:
 
     def worker(self) -> int:
         """The process behind it that reads, once it is there."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        until(lambda: children.read_text().split())
-        return int(children.read_text().split()[0])
+        until(self._workers)
+        return self._workers()[0]
+
+    def _workers(self) -> list[int]:
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [pid for pid in map(int, children) if not is_spare(pid)]
 
     def stands_still(self) -> bool:
         """Whether it was stopped where it was, and has not been let go on."""
@@ -63,19 +67,25 @@ def _child(tracer: int) -> int:
 
 @contextmanager
 def a_service(
-    folder: Path, *, script: str = "", under: Sequence[str] = (), **more: str
+    folder: Path,
+    *,
+    script: str = "",
+    under: Sequence[str] = (),
+    restarts: str = "0",
+    **more: str,
 ) -> Iterator[Service]:
     """A service on a free port that says that it serves. It is surely gone afterwards.
 
     It begins with a database of the newest version, unless it is told of another; where a tracer
     looks, with none, so that what makes one is seen too.
 
-    script  Python that each of its processes runs first, to plant something
-    under   the words of a tracer in front of it
+    script    Python that each of its processes runs first, to plant something
+    under     the words of a tracer in front of it
+    restarts  how often what reads for it is going to be started again, a number
     """
     if not under and "DATABASE_URL" not in more:
         put_new(folder / "t.db")
-    with starting(folder, script=script, under=under, **more) as process:
+    with starting(folder, script=script, under=under, restarts=restarts, **more) as process:
         process.wait_until_ready()
         assert process.port, process.log
         yield Service(process, traced=bool(under))
@@ -83,11 +93,17 @@ def a_service(
 
 @contextmanager
 def starting(
-    folder: Path, *, script: str = "", under: Sequence[str] = (), **more: str
+    folder: Path,
+    *,
+    script: str = "",
+    under: Sequence[str] = (),
+    restarts: str = "0",
+    **more: str,
 ) -> Iterator[Process]:
     """The same, that need not come so far as to serve."""
     words = [*under, sys.executable, "-m", "app", "serve", "--port", "0"]
     with planted(script) as environment:
+        environment[MORE_SPARES] = restarts
         process = Process(words, environ(folder, **more) | environment)
         try:
             yield process

@@ -14,12 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from app.database.writer import INSIST_S, PAGE_BYTES, LogLength
+from app.database.writer import PAGE_BYTES, LogLength
 from tests.e2e.processes import command, running, token
 from tests.faults.check import assert_kept
 from tests.faults.load import Answer, Connection, Ledger, deliver, load
 from tests.faults.mounts import mounted
-from tests.faults.plants import KEEPS_LOG, SMALL_LOG, program, script, stepping
+from tests.faults.plants import (
+    INSIST_S,
+    INSISTENT,
+    KEEPS_LOG,
+    SMALL_LOG,
+    program,
+    script,
+    stepping,
+)
 from tests.faults.service import Service, a_service, starting
 from tests.waiting import until
 
@@ -28,8 +36,11 @@ pytestmark = pytest.mark.slow
 MIB = 1024 * 1024
 DISK_MIB, LOW_WATER_MIB, BALLOON_MIB = 64, 32, 20
 FILLER = 20_000
-STILL_S = 3.0
-"""For which nothing more has been read where something keeps it from being."""
+STILL_S = 1.0
+"""For which nothing more has been read where something keeps it from being: ten tries."""
+
+REFUSED_MORE = 30
+"""Deliveries that are refused under load after the first."""
 
 UNREAD = b"which what is accepted and not read yet will need"
 """What the service says while it holds room for that, beside the low water."""
@@ -90,11 +101,11 @@ def wait_until_read(service: Service, folder: Path) -> None:
 
 
 def refused_under_load(service: Service, *, name: str) -> list[Answer]:
-    """Load until deliveries are refused, and a hundred more."""
+    """Load until deliveries are refused, and some more."""
     with load(service.port, name=name, filler=FILLER) as driver:
         driver.until_it(lambda: 503 in driver.ledger.statuses())
         told = len(driver.ledger.answers)
-        driver.until_it(lambda: len(driver.ledger.answers) >= told + 100)
+        driver.until_it(lambda: len(driver.ledger.answers) >= told + REFUSED_MORE)
     return driver.ledger.answers
 
 
@@ -111,7 +122,7 @@ def test_a_disk_that_fills_up(small: Path, tmp_path: Path) -> None:
     """Refused early with 503, readable all the while, taken again with the first one after. A
     backup to another disk has all that was acknowledged."""
     low_water = {"DISK_LOW_WATER_MB": str(LOW_WATER_MIB)}
-    with a_service(small, **low_water) as service:
+    with a_service(small, script=script(INSISTENT), **low_water) as service:
         shop = token(small, **low_water)
         ledger = filled(service, small)
         left = free(small)
@@ -177,7 +188,7 @@ def test_a_log_that_was_held_up_gives_its_room_back(small: Path, low_water: int)
     """Deliveries are refused while the log can still be folded, however long it has become, and
     taken again once nobody holds it up, though nothing else is freed: the log is emptied, or is
     begun anew in the room that it has."""
-    more = {"script": script(SMALL_LOG), "DISK_LOW_WATER_MB": str(low_water)}
+    more = {"script": script(SMALL_LOG, INSISTENT), "DISK_LOW_WATER_MB": str(low_water)}
     with a_service(small, **more) as service, closing(LogLength(small / "t.db")) as log:
         deliver(service.port, "first")
         until(lambda: unread(small) == 0)
@@ -199,7 +210,7 @@ def test_a_log_that_was_held_up_gives_its_room_back(small: Path, low_water: int)
 
 def test_a_log_that_is_never_folded_is_caught(small: Path) -> None:
     """The same look at a service that waits for somebody else to free something."""
-    more = {"script": script(SMALL_LOG, KEEPS_LOG), "DISK_LOW_WATER_MB": "4"}
+    more = {"script": script(SMALL_LOG, INSISTENT, KEEPS_LOG), "DISK_LOW_WATER_MB": "4"}
     with a_service(small, **more) as service:
         deliver(service.port, "first")
         until(lambda: unread(small) == 0)
@@ -257,7 +268,7 @@ def later(folder: Path, *words: str, **more: str) -> tuple[int, str]:
 def test_without_a_low_water_the_disk_is_full(small: Path) -> None:
     """The same load fills the disk to the last page, and the space that returns may be too little
     to fold the log: that is what the low water is for. Even so nothing is lost."""
-    with a_service(small, DISK_LOW_WATER_MB="0") as service:
+    with a_service(small, script=script(INSISTENT), DISK_LOW_WATER_MB="0") as service:
         ledger = filled(service, small)
         assert free(small) < 8 * MIB
         assert service.end(signal.SIGTERM) == 0

@@ -77,7 +77,7 @@ def test_a_receiver_ends_with_its_part(tmp_path: Path) -> None:
 def test_a_worker_ends_with_its_part_and_is_started_again(tmp_path: Path) -> None:
     """Deliveries are taken all the same, since they are only kept; readiness says that nothing is
     read, and the next start reads all of it."""
-    with a_service(tmp_path, script=script(FAILING_WORKER)) as service:
+    with a_service(tmp_path, script=script(FAILING_WORKER), restarts="3") as service:
         with load(service.port, rest_s=0.1) as driver:
             driver.until(50)
             # A reader that has not begun yet is none that runs, either.
@@ -117,7 +117,10 @@ def test_either_process_is_killed_first(
     itself; what was acknowledged is there, read once, and no reader is left behind."""
     promised = set[str]()
     for life in range(lives):
-        with a_service(tmp_path) as service, load(service.port, name=f"life-{life}") as driver:
+        with (
+            a_service(tmp_path, restarts="1") as service,
+            load(service.port, name=f"life-{life}") as driver,
+        ):
             driver.until(60)
             time.sleep(pauses_s[0])
             os.kill(service.worker(), signal.SIGKILL)

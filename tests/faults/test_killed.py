@@ -24,7 +24,6 @@ from tests.faults.injecting import (
 from tests.faults.load import load
 from tests.faults.plants import EARLY, SMALL_LOG, script
 from tests.faults.service import a_service, needs_strace
-from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -79,11 +78,9 @@ def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
     pytest.fail("nothing was lost in five times as many kills")
 
 
-POINTS = [
-    ("fdatasync:signal=KILL:when=3", INBOX_LOG),
-    ("pwrite64:signal=KILL:when=13", DATABASE),
-]
+READER_ENDED = b"the process that reads the inbox has ended"
 ALL_POINTS = [
+    ("pwrite64:signal=KILL:when=13", DATABASE),
     ("pwrite64:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", INBOX),
     ("fdatasync:signal=KILL:when=1", DATABASE),
@@ -112,8 +109,10 @@ async def killed_at(source: Path, folder: Path, inject: str, file: str) -> None:
             under_load(process, case, acks=3_000)
             assert process.code() == -signal.SIGKILL
         else:
-            under_load(process, case, acks=300)
-            until(lambda: b"the process that reads the inbox has ended" in process.log)
+            with load(process.port, name="case") as driver:
+                driver.until_it(lambda: READER_ENDED in process.log)
+                driver.until(len(driver.ledger.acknowledged) + ACKS)
+            case.ledger = driver.ledger
             assert process.popen.poll() is None
     killed = [line for line in case.trace.read_text().splitlines() if line.endswith("= ?")]
     assert any(inject.partition(":")[0] in line for line in killed), "the kill was not injected"
@@ -122,16 +121,9 @@ async def killed_at(source: Path, folder: Path, inject: str, file: str) -> None:
 
 
 @needs_strace
-@pytest.mark.parametrize(("inject", "file"), POINTS)
-async def test_killed_at_a_call(stopped: Path, tmp_path: Path, inject: str, file: str) -> None:
-    """Killed at the beginning of a write or a sync of the log or of the file."""
-    await killed_at(stopped, tmp_path / "case", inject, file)
-
-
-@needs_strace
 @pytest.mark.soak
 @pytest.mark.parametrize(("inject", "file"), ALL_POINTS)
 async def test_killed_at_any_call(stopped: Path, tmp_path: Path, inject: str, file: str) -> None:
-    """The same at the first hundred syncs and five hundred writes of the log, and at those of the
-    file."""
+    """Killed at the beginning of each of the first hundred syncs and five hundred writes of a log,
+    and of those of the file. The crash states of the gate are cut at such calls, too."""
     await killed_at(stopped, tmp_path / "case", inject, file)

@@ -214,6 +214,7 @@ def test_five_hundred_power_cuts(tmp_path: Path, disk: int) -> None:
     failing_again_and_again(tmp_path / "failing", rounds=10)
 
 
+@pytest.mark.soak
 def test_a_service_that_goes_on_after_an_io_error_is_caught(tmp_path: Path) -> None:
     """One that takes the error for trouble that passes refuses what it cannot store, but is not
     counted among those that ended because of it."""

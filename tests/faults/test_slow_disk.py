@@ -12,14 +12,14 @@ from reconcile.instants import SECOND, Instant
 from tests.faults.check import assert_kept
 from tests.faults.injecting import INBOX_LOG, LOG, Case, faulty
 from tests.faults.load import CONNECTIONS, Answer, load
-from tests.faults.plants import PATIENT
+from tests.faults.plants import HASTY, PATIENT
 from tests.faults.service import needs_strace
 from tests.waiting import until
 
 pytestmark = [needs_strace, pytest.mark.slow]
 
-HELD_S = 8
-"""Long beyond what anybody is let wait, so that a machine that stands still does not matter."""
+HELD_S = 4
+"""Eight times what anybody is let wait, so that a machine that stands still does not matter."""
 
 SYNC = 30
 """Which sync of the log is held up: one under load."""
@@ -45,9 +45,9 @@ class Held:
         return [each for each in self.case.ledger.answers if self.began < each.at < self.ended]
 
 
-def held(folder: Path, *, file: str = INBOX_LOG, plant: str = "", seconds: int = HELD_S) -> Held:
+def held(folder: Path, *, file: str = INBOX_LOG, plant: str = HASTY) -> Held:
     """Load before, while and after a sync is held up."""
-    inject = f"fdatasync:delay_enter={seconds}s:when={SYNC}"
+    inject = f"fdatasync:delay_enter={HELD_S}s:when={SYNC}"
     with faulty(folder, inject=inject, file=file, plant=plant) as (process, case):
         with load(process.port, name="held") as driver:
             driver.until_it(lambda: 503 in driver.ledger.statuses() or _delayed(case))
@@ -59,7 +59,7 @@ def held(folder: Path, *, file: str = INBOX_LOG, plant: str = "", seconds: int =
         assert process.popen.poll() is None
     (line,) = _delayed(case)
     began = Instant(float(line.split(maxsplit=2)[1]) * SECOND)
-    ended = began + seconds * SECOND
+    ended = began + HELD_S * SECOND
     return Held(case, began, ended, ready=ready, reasons=json.loads(said)["reasons"])
 
 
@@ -94,7 +94,7 @@ def test_a_database_that_is_held_up_refuses_nobody(tmp_path: Path) -> None:
 
 def test_a_service_that_is_patient_is_caught(tmp_path: Path) -> None:
     """The same look at one that lets all wait until the disk is there again."""
-    found = held(tmp_path, plant=PATIENT, seconds=6)
+    found = held(tmp_path, plant=PATIENT)
     assert len(found.meanwhile) <= CONNECTIONS
     assert {each.status for each in found.case.ledger.answers} == {200}
 

@@ -25,7 +25,7 @@ PAGES_MIB = 8 / 1024
 have grown to their bounds. Without any large body it is five KiB; how many of them come meanwhile
 depends on how fast the machine is."""
 
-WARM = 60
+WARM = 30
 """Large bodies after which the allocator has what it keeps."""
 
 RATE = 20
@@ -89,7 +89,7 @@ def check(process: Process, group: MemoryGroup, *, count: int) -> None:
 def test_large_bodies(tmp_path: Path, group: MemoryGroup) -> None:
     """Each is refused and hung up on, none is kept; all genuine deliveries get through."""
     with running(tmp_path, "serve", "--port", "0", within=group.entering) as process:
-        check(process, group, count=200)
+        check(process, group, count=90)
 
 
 @pytest.mark.soak

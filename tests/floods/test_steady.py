@@ -4,7 +4,9 @@ nothing grows but the database."""
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from tests.bench.processes import server
 from tests.bench.requests import secret_text
 from tests.bench.steady import Steady
 from tests.e2e.processes import command, token
+from tests.forking import start
 from tests.waiting import PATIENCE_S, until
 
 RATE = 200
@@ -51,7 +54,8 @@ def a_day(folder: Path, *, seconds: int) -> Day:
     day, secret = Day(), secret_text(new_secret())
     settings = environment(folder / DATABASE, secret)
     own = {name.removeprefix("TALLYHOOK_"): value for name, value in settings.items()}
-    with server(["app", "serve", "--port"], log=folder / "serve.log", env=settings) as target:
+    log = folder / "serve.log"
+    with server(["app", "serve", "--port"], log=log, env=settings, start=start) as target:
         bearer = {"Authorization": f"Bearer {token(folder, **own)}"}
         address = f"http://127.0.0.1:{target.port}"
         with httpx2.Client(base_url=address, headers=bearer, timeout=PATIENCE_S) as client:
@@ -59,19 +63,26 @@ def a_day(folder: Path, *, seconds: int) -> Day:
             until(lambda: client.get("/readyz").status_code == 200)
             deliverer = ("tests.bench.steady", str(target.port), secret, str(RATE))
             with a_process(*deliverer) as provider:
+                until(lambda: written(folder / DATABASE))
                 for second in range(seconds):
                     began = time.monotonic()
                     day.statuses |= {client.get(path).status_code for path in PATHS}
                     day.memory.append(rss_mib(target.pid))
                     day.files.append(len(os.listdir(f"/proc/{target.pid}/fd")))
-                    log = (folder / f"{DATABASE}-wal").stat().st_size
-                    day.log_mib = max(day.log_mib, log / 1024**2)
+                    size = (folder / f"{DATABASE}-wal").stat().st_size
+                    day.log_mib = max(day.log_mib, size / 1024**2)
                     if second == seconds // 2:
                         made = command(folder, "backup", str(folder / "half-way.backup"), **own)
                         day.backed_up = made.returncode
                     time.sleep(max(0.0, began + 1 - time.monotonic()))
                 day.steady = told(provider)
     return day
+
+
+def written(database: Path) -> bool:
+    """Whether the first delivery has been stored."""
+    with closing(sqlite3.connect(database)) as reading:
+        return bool(reading.execute("SELECT 1 FROM deliveries LIMIT 1").fetchone())
 
 
 def check(day: Day) -> None:
@@ -92,7 +103,7 @@ def check(day: Day) -> None:
 @pytest.mark.slow
 def test_some_seconds(tmp_path: Path) -> None:
     """All are taken, the log is folded, files are closed; too short to say anything of memory."""
-    check(a_day(tmp_path, seconds=5))
+    check(a_day(tmp_path, seconds=4))
 
 
 @pytest.mark.soak

@@ -71,10 +71,10 @@ def server_url() -> Iterator[str]:
 
 
 @contextmanager
-def a_database(server_url: str) -> Iterator[str]:
-    """A database without any table."""
+def a_database(server_url: str, *, like: str = "template1") -> Iterator[str]:
+    """A database without any table, or as that of this name is, which nobody may use meanwhile."""
     name = f"tallyhook_{os.getpid()}_{next(_numbers)}"
-    ask(server_url, f"CREATE DATABASE {name}")
+    ask(server_url, f"CREATE DATABASE {name} TEMPLATE {like}")
     try:
         yield _rendered(make_url(server_url).set(database=name))
     finally:

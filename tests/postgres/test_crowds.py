@@ -37,13 +37,13 @@ async def receivers(folder: Path, url: str, count: int = 4) -> AsyncIterator[lis
 async def test_events_many_times_at_once(url: str, tmp_path: Path) -> None:
     """One event and one effect each, whoever is asked."""
     async with receivers(tmp_path, url) as crowd:
-        await many_times(crowd, events=20, times=16)
+        await many_times(crowd, events=12, times=8)
 
 
 async def test_ids_with_two_bodies(url: str, tmp_path: Path) -> None:
     """Both are kept, and which came first means nothing."""
     async with receivers(tmp_path, url) as crowd:
-        await collisions(crowd, number=30)
+        await collisions(crowd, number=15)
 
 
 @pytest.mark.soak

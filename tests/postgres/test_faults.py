@@ -27,6 +27,7 @@ from app.receiving.append_store import Appended, KnownEvents
 from app.receiving.store import Store, StoreSettings, open_store
 from tests.database.builders import arrival, context, keep, opened, rows, said
 from tests.database.contract_ledgers import paid
+from tests.memory import memory
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
 from tests.postgres.loading import (
     Load,
@@ -45,8 +46,8 @@ pytestmark = pytest.mark.postgres
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[tuple[Programs, Path]]:
-    """The programs, for servers that may be broken."""
-    with programs() as found:
+    """The programs, for servers that may be broken; none loses its power, which a disk is for."""
+    with programs(within=memory()) as found:
         yield found
 
 
@@ -61,11 +62,21 @@ def server(place: tuple[Programs, Path]) -> Iterator[Server]:
     server.stop()
 
 
+NEW = "newest"
+
+
+@pytest.fixture(scope="module")
+def newest(server: Server) -> str:
+    """The name of a database of the newest version on it, which is only copied."""
+    ask(server.url("postgres"), f"CREATE DATABASE {NEW}")
+    asyncio.run(migrate(server.url(NEW)))
+    return NEW
+
+
 @pytest.fixture
-def own_url(server: Server) -> Iterator[str]:
-    """A database of the newest version on it. The test leaves the server running."""
-    with a_database(server.url("postgres")) as url:
-        asyncio.run(migrate(url))
+def own_url(server: Server, newest: str) -> Iterator[str]:
+    """A copy of it. The test leaves the server running."""
+    with a_database(server.url("postgres"), like=newest) as url:
         yield url
 
 
@@ -216,10 +227,17 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
 # --- the way to it is cut -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arrives", [False, True], ids=["before it arrives", "before its answer"])
-@pytest.mark.parametrize("word", [b"evt_new", b"COMMIT"], ids=["a statement", "the commit"])
+@pytest.mark.parametrize(
+    ("word", "arrives"),
+    [
+        pytest.param(b"evt_new", False, id="a statement, before it arrives"),
+        pytest.param(b"evt_new", True, id="a statement, before its answer", marks=pytest.mark.soak),
+        pytest.param(b"COMMIT", False, id="the commit, before it arrives", marks=pytest.mark.soak),
+        pytest.param(b"COMMIT", True, id="the commit, before its answer"),
+    ],
+)
 async def test_a_connection_cut_in_the_middle_of_a_transaction(
-    server: Server, own_url: str, arrives: bool, word: bytes
+    server: Server, own_url: str, word: bytes, arrives: bool
 ) -> None:
     """It is not acknowledged, whether or not the server has committed; sent again, it is."""
     item = arrival(said("evt_new", order="A", payment="p"))
@@ -370,8 +388,6 @@ async def until_it_waits(url: str) -> None:
 
 # --- a server that is not to be trusted -----------------------------------------------------------
 
-UNSAFE = ("fsync", "full_page_writes", "synchronous_commit")
-
 
 def configured(server: Server, name: str, value: str) -> None:
     """Change a setting of the running server, or take it back."""
@@ -381,7 +397,14 @@ def configured(server: Server, name: str, value: str) -> None:
     until(lambda: ask(url, f"SHOW {name}")[0][0] == (value or "on"))
 
 
-@pytest.mark.parametrize("name", UNSAFE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "synchronous_commit",
+        pytest.param("fsync", marks=pytest.mark.soak),
+        pytest.param("full_page_writes", marks=pytest.mark.soak),
+    ],
+)
 async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, name: str) -> None:
     """No service starts on it, and one that meets it after a loss of connection ends."""
     async with opened(own_url) as store:

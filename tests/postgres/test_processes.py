@@ -17,6 +17,7 @@ from app.core.clock import SystemClock
 from app.database import schema
 from tests.api.driving import environ, of_order
 from tests.e2e.processes import Process, command, running, serving
+from tests.forking import Started, start
 from tests.memory import memory
 from tests.postgres.conftest import a_database, ask
 from tests.postgres.server import Server
@@ -25,7 +26,7 @@ from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.postgres
 
-ORDERS = 40
+ORDERS = 24
 
 
 def word(answer: subprocess.CompletedProcess[bytes]) -> str:
@@ -61,15 +62,23 @@ def delivered_at_once(
         return list(zip(*pool.map(deliver_all, receivers), strict=True))
 
 
+def _words_of(process: Started) -> str:
+    """All that it says until its end."""
+    assert process.stderr is not None
+    with process.stderr as stream:
+        return str(stream.read().decode())
+
+
 @pytest.mark.slow
 def test_several_upgrade_at_once(empty_url: str, tmp_path: Path) -> None:
     """Replicas that start together on a new database bring it up to date once, and none fails."""
     variables = environ(tmp_path, DATABASE_URL=empty_url)
     words = [sys.executable, "-m", "app", "db", "upgrade"]
     pipe = subprocess.PIPE
-    started = [subprocess.Popen(words, env=variables, stdout=pipe, stderr=pipe) for _ in range(3)]
-    said = [each.communicate(timeout=PATIENCE_S)[1].decode() for each in started]
-    assert [each.returncode for each in started] == [0] * 3, said
+    silent = subprocess.DEVNULL
+    started = [start(words, env=variables, stdout=silent, stderr=pipe) for _ in range(3)]
+    said = [_words_of(each) for each in started]
+    assert [each.wait(PATIENCE_S) for each in started] == [0] * 3, said
     assert sum("was empty; it has its tables now" in each for each in said) == 1
     assert ask(empty_url, "SELECT version_num FROM alembic_version")[0][0] == (
         schema.newest_version()

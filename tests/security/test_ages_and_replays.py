@@ -20,7 +20,7 @@ from tests.reconcile.build import T
 from tests.security.playing import OPEN, Act, Construction, Play, Target
 from tests.waiting import LOOK_S, PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.disk]
+pytestmark = pytest.mark.slow
 
 TILL_KEY = b"another key for tests, no secret"
 TWO: dict[str, Any] = OPEN | {"SOURCES__TILL__SECRETS": secret(TILL_KEY)}
@@ -276,12 +276,14 @@ ENVIRONMENTS = [
 ]
 
 
+@pytest.mark.disk
 async def test_no_event_of_a_sandbox_moves_a_live_order(tmp_path: Path) -> None:
     """Nor one that hides where it is from, or spells it otherwise."""
     async with driving(tmp_path, with_worker=False, **LIVE) as driver:
         assert await Play(driver, "ENV", environment="live").breaks(ENVIRONMENTS) == []
 
 
+@pytest.mark.disk
 async def test_where_nobody_looks_at_the_environment_they_pay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from tests.checkout.service import TOKEN, opened, service
 from tests.reconcile.build import T
 from tests.security.playing import OPEN, PRICE, Act, Construction, Play, Target, events
 
-pytestmark = [pytest.mark.slow, pytest.mark.disk]
+pytestmark = pytest.mark.slow
 
 CHEAP = {"amount": "10.00", "currency": "KES"}
 TEN = {"amount": 10, "currency": "KES"}
@@ -87,6 +87,7 @@ async def told_at_last(target: Target) -> None:
     assert await target.put() == 200
 
 
+@pytest.mark.disk
 async def test_in_live_an_event_alone_pays_no_order(tmp_path: Path) -> None:
     """The record is required there unless somebody switched that off by name."""
     async with driving(tmp_path, with_worker=False, **LIVE) as driver:
@@ -95,6 +96,7 @@ async def test_in_live_an_event_alone_pays_no_order(tmp_path: Path) -> None:
         assert await play.breaks(BY_EVENTS) == []
 
 
+@pytest.mark.disk
 async def test_switched_off_they_would(tmp_path: Path) -> None:
     """Then an order is paid at the price that its event states."""
     async with driving(tmp_path, with_worker=False, **LIVE, REQUIRE_ORDER_RECORD="off") as driver:
