@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import pytest
 
 from app.core.clock import SystemClock
 from tests.api.driving import of_order
+from tests.e2e.processes import Process
 from tests.faults.service import a_service
 from tests.waiting import PATIENCE_S, until
 
@@ -28,6 +31,10 @@ notify_shop.FIRST_PAUSE = 100_000
 """A lease and a first pause of fractions of a second, where the shop is told."""
 
 
+HELD_S = 5.0
+"""How long the shop says nothing to whoever is killed meanwhile."""
+
+
 class Shop:
     """An endpoint that takes its time, so that a kill meets requests under way."""
 
@@ -39,6 +46,10 @@ class Shop:
     def orders(self) -> set[str]:
         """The orders of which success was heard."""
         return {d["data"]["order"] for _, d in list(self.heard) if d["data"]["fulfillable"]}
+
+    def told_of(self, order: str) -> list[str]:
+        """The ids of what was heard of an order, one behind the other."""
+        return [name for name, d in list(self.heard) if d["data"]["order"] == order]
 
 
 @contextmanager
@@ -72,11 +83,23 @@ def listening(shop: Shop) -> Iterator[Shop]:
         thread.join(PATIENCE_S)
 
 
+def heard_again(shop: Shop, webhook: str) -> bool:
+    """Whether a notification came more than once."""
+    return [name for name, _ in list(shop.heard)].count(webhook) > 1
+
+
+def tell(service: Process, order: str, *kinds: str) -> None:
+    """The provider's events of an order."""
+    for kind in kinds:
+        body = of_order(order, f"{kind}-{order}", kind)
+        assert service.send(body, at=SystemClock().now())[0] == 200
+
+
 @pytest.mark.slow
 def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
-    """Killed with requests under way, then started again: every acknowledged order's outcome is
-    heard, each order's in order, each revision under one id."""
-    orders = {f"O{number}" for number in range(16)}
+    """Killed with a request under way, then started again: every acknowledged order's outcome is
+    heard, each order's in order, each revision under one id, and what was under way once more."""
+    orders, interrupted = {f"O{number}" for number in range(16)}, list[str]()
     with listening(Shop()) as shop:
         settings: dict[str, Any] = {
             "SHOP__URL": f"http://127.0.0.1:{shop.port}/",
@@ -85,16 +108,25 @@ def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
         for part in range(2):
             with a_service(tmp_path, script=SOON, **settings) as running:
                 service = running.process
-                for order in sorted(orders)[part * 8 : part * 8 + 8]:
-                    for kind in ("pending", "succeeded"):
-                        body = of_order(order, f"{kind}-{order}", kind)
-                        assert service.send(body, at=SystemClock().now())[0] == 200
-                heard = 4 + part * 8
-                until(lambda least=heard: len(shop.heard) >= least)
+                *others, last = sorted(orders)[part * 8 : part * 8 + 8]
+                tell(service, last, "pending")
+                until(lambda order=last: shop.told_of(order))
+                for order in others:
+                    tell(service, order, "pending", "succeeded")
+                until(lambda least=4 + part * 8: len(shop.heard) >= least)
+                shop.delay_s = HELD_S
+                tell(service, last, "succeeded")
+                until(lambda order=last: order in shop.orders())
+                interrupted.append(shop.told_of(last)[-1])
+                # Both: whoever tells the shop would else go on until it has its answer.
+                worker = running.worker()
                 service.popen.kill()
+                os.kill(worker, signal.SIGKILL)
                 service.code()
+                shop.delay_s = 0.05
         with a_service(tmp_path, script=SOON, **settings):
             until(lambda: shop.orders() == orders)
+            until(lambda: all(heard_again(shop, name) for name in interrupted))
     for order in orders:
         told = [d["data"]["id"] for _, d in shop.heard if d["data"]["order"] == order]
         assert told == sorted(told), order
