@@ -69,9 +69,10 @@ class Process:
         return self.code()
 
     def code(self) -> int:
-        """Wait for its end. Returns its exit code."""
+        """Wait for its end, and for that of what it started. Returns its exit code."""
         code = self.popen.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
+        assert not self._reader.is_alive(), "a process that it started goes on without it"
         return code
 
     @property
