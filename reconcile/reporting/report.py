@@ -22,11 +22,11 @@ dates of their evidence on every basis.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 from reconcile.instants import Duration, Instant
 from reconcile.ledger.ledger import Outcome
-from reconcile.ledger.vocabulary import FINDINGS, REASONS
+from reconcile.ledger.vocabulary import FINDINGS, REASONS, FindingCode
 from reconcile.matching.breaks import BreakCause
 from reconcile.values import frozen
 
@@ -45,8 +45,8 @@ def reason_words(code: str) -> str:
 
 def finding_words(code: str) -> str:
     """What a finding's code means for many orders; the code itself where it is not known here."""
-    known = {str(code): words.summary for code, words in FINDINGS.items()}
-    return known.get(code, code)
+    known = FINDINGS.get(cast(FindingCode, code))
+    return code if known is None else known.summary
 
 
 # --- what became of the money in a period ---------------------------------------------------------

@@ -105,14 +105,12 @@ async def test_a_pruner_that_fails_stops_nothing(
 def test_nothing_of_it_is_left_in_the_files(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The dry run tells what the run then does; afterwards no file holds what was let go."""
+    """The dry run tells what the run then does; afterwards no file holds what was let go, though
+    the service ended before it had deleted from its inbox what was read."""
 
     async def fill() -> str:
         async with driving(tmp_path, with_worker=False, looking=True) as driver:
-            delivery = str((await filled(driver))["delivery"])
-            # As a receiver does within a second: what was read leaves the inbox.
-            assert await driver.service.store.tidy_inbox()
-            return delivery
+            return str((await filled(driver))["delivery"])
 
     delivery = asyncio.run(fill())
     assert run("prune").code == 2
