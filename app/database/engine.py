@@ -168,6 +168,9 @@ def reading_engine(url: str, *, readers: int = READERS) -> AsyncEngine:
         poolclass=AsyncAdaptedQueuePool,
         pool_size=readers,
         max_overflow=0,
+        # Whoever has had one has ended its transaction: one more rollback would take as long as
+        # a question does.
+        pool_reset_on_return=None,
         connect_args=_sqlite_arguments(),
     )
     _on_connect(engine, _common_pragmas())

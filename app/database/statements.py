@@ -179,9 +179,11 @@ def _numbered(sql: str) -> str:
 class _Calling:
     """A function on its way through the driver's thread, and what became of it."""
 
-    def __init__(self, function: Callable[[PlainConnection], Any], *, transaction: bool) -> None:
+    def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
+        """begin: what begins a transaction that holds the function alone; None: one is under
+        way."""
         self.function = function
-        self.transaction = transaction
+        self.begin = begin
         self.result: Any = None
 
 
@@ -198,28 +200,23 @@ class CallingConnection(sqlite3.Connection):
             if isinstance(parameters, Whole):
                 parameters.run(cursor, sql)
             else:
-                call = self._transact if parameters.transaction else _call
-                parameters.result = call(cursor, parameters.function)
+                parameters.result = self._call(cursor, parameters)
         finally:
             # An error keeps its frames, and a statement in them would keep the connection open.
             cursor.close()
         return cursor
 
-    def _transact(
-        self, cursor: sqlite3.Cursor, function: Callable[[PlainConnection], Result]
-    ) -> Result:
-        cursor.execute("BEGIN IMMEDIATE")
+    def _call(self, cursor: sqlite3.Cursor, calling: _Calling) -> Any:
+        if calling.begin is None:
+            return calling.function(_Sqlite(cursor))
+        cursor.execute(calling.begin)
         try:
-            result = _call(cursor, function)
+            result = calling.function(_Sqlite(cursor))
             cursor.execute("COMMIT")
         finally:
             if self.in_transaction:
                 self.rollback()
         return result
-
-
-def _call(cursor: sqlite3.Cursor, function: Callable[[PlainConnection], Result]) -> Result:
-    return function(_Sqlite(cursor))
 
 
 async def run(
@@ -230,7 +227,7 @@ async def run(
 ) -> Result:
     """Run a plain function in the connection's transaction and return its result."""
     if connection.dialect.name == "sqlite":
-        return await _cross(connection, lambda c: function(c, *args, **words), transaction=False)
+        return await _cross(connection, lambda c: function(c, *args, **words), begin=None)
     return await connection.run_sync(lambda c: function(_PostgreSQL(c), *args, **words))
 
 
@@ -238,17 +235,31 @@ async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:
     """Run a plain function as one transaction on an SQLite connection that is in none."""
-    return await _cross(connection, function, transaction=True)
+    return await _cross(connection, function, begin="BEGIN IMMEDIATE")
+
+
+async def run_snapshot(
+    connection: AsyncConnection,
+    function: Plain[Words, Result],
+    *args: Words.args,
+    **words: Words.kwargs,
+) -> Result:
+    """Run a plain function that only reads, on one snapshot, on a connection that is in no
+    transaction."""
+    if connection.dialect.name == "sqlite":
+        return await _cross(connection, lambda c: function(c, *args, **words), begin="BEGIN")
+    async with connection.begin():
+        return await run(connection, function, *args, **words)
 
 
 async def _cross(
     connection: AsyncConnection,
     function: Callable[[PlainConnection], Result],
     *,
-    transaction: bool,
+    begin: str | None,
 ) -> Result:
     driver = await _driver(connection)
-    calling = _Calling(function, transaction=transaction)
+    calling = _Calling(function, begin=begin)
     try:
         await driver.execute("function", calling)
     except sqlite3.Error as error:

@@ -116,7 +116,7 @@ async def refusal(context: AppContext) -> str | None:
     if store.poison is not None:
         raise StorePoisoned(store.poison)
     async with store.reading() as connection:
-        await due_store.next_due(connection)
+        await run(connection, due_store.next_due)
     if store.queue.stalled is not None:
         return store.queue.stalled  # the check would wait, too
     try:

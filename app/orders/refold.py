@@ -237,8 +237,7 @@ async def call_up_early(context: AppContext) -> int:
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
     """Due orders to fold. Where others fold, too, they are first claimed."""
     if not context.store.shared:
-        async with context.store.reading() as connection:
-            return await due_orders(connection, now=now, limit=limit)
+        return await context.store.on_snapshot(due_orders, now=now, limit=limit)
     async with context.store.writing() as connection:
         return await claim_orders(connection, now=now, limit=limit, until=now + CLAIM)
 

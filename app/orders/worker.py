@@ -104,8 +104,7 @@ class FoldWorker:
 
     async def _wait(self) -> None:
         """Until evidence arrives, the next mark comes due, or a second has gone by."""
-        async with self._store.reading() as connection:
-            due = await next_due(connection)
+        due = await self._store.on_snapshot(next_due)
         seconds = IDLE_S
         if due is not None:
             # What is due now waits for the reader of the inbox.

@@ -39,14 +39,12 @@ class Due:
     due_at: Instant | None = None
 
 
-async def due_orders(connection: AsyncConnection, *, now: Instant, limit: int) -> list[Due]:
+def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list[Due]:
     """Orders due at `now`, the longest waiting first."""
-    rows = await connection.execute(
-        text(
-            "SELECT order_key, generation, due_at FROM order_due "
-            "WHERE due_at <= :now ORDER BY due_at LIMIT :limit"
-        ),
-        {"now": now, "limit": limit},
+    rows = connection.ask(
+        "SELECT order_key, generation, due_at FROM order_due "
+        "WHERE due_at <= ? ORDER BY due_at LIMIT ?",
+        (now, limit),
     )
     return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
 
@@ -94,10 +92,9 @@ async def unchanged(connection: AsyncConnection, marks: Sequence[Due]) -> list[D
     return [mark for mark in marks if mark in standing]
 
 
-async def next_due(connection: AsyncConnection) -> Instant | None:
+def next_due(connection: PlainConnection) -> Instant | None:
     """When the next order is due; None when none is waiting."""
-    row = (await connection.execute(text(NEXT_DUE))).one()
-    return cast(Instant | None, row[0])
+    return cast(Instant | None, connection.ask(NEXT_DUE)[0][0])
 
 
 async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -> int:

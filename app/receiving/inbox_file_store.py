@@ -26,7 +26,7 @@ from app.core.ids import new_id
 from app.database.engine import reading_engine, writing_engine
 from app.database.facts import damage
 from app.database.faults import as_store_error, driver_errors
-from app.database.statements import PlainConnection, run
+from app.database.statements import Plain, PlainConnection, Result, Words, run, run_snapshot
 from app.database.writer import MIB, LogLength, Place, Space, Writer
 from app.receiving.inbox_store import IDENTITY, delete_up_to, last_number
 from reconcile.instants import EARLIEST
@@ -94,6 +94,16 @@ class InboxFile:
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
+        except driver_errors() as error:
+            raise self._judged(error) from error
+
+    async def on_snapshot(
+        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
+    ) -> Result:
+        """Run a plain function that only reads. Raises StoreUnavailable where it cannot be."""
+        try:
+            async with self._reader.connect() as connection:
+                return await run_snapshot(connection, function, *args, **words)
         except driver_errors() as error:
             raise self._judged(error) from error
 

@@ -21,7 +21,6 @@ three times alone is set aside.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -31,7 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.database.faults import driver_errors
 from app.database.locks import READING, HeldFile
-from app.database.statements import PlainConnection, insert_rows, run
+from app.database.statements import Plain, PlainConnection, Result, Words, insert_rows
 from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import Instant
 
@@ -357,86 +356,82 @@ def count_set_aside(connection: PlainConnection) -> int:
 # --- all of it -----------------------------------------------------------------------------------
 
 
-Reading = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
-"""Lends a connection on one snapshot."""
-
-
 class Lender(Protocol):
+    """Lends snapshots of a database, or of the file beside it."""
+
+    async def on_snapshot(
+        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
+    ) -> Result:
+        """Run a plain function on one snapshot."""
+        ...
+
+
+class FileLender(Lender, Protocol):
     """The file of an SQLite database, for who reads it."""
 
     def is_there(self) -> bool:
         """Whether there is such a file."""
         ...
 
-    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A connection on one snapshot of it."""
-        ...
-
 
 class Inbox:
     """What is in the inbox, wherever its rows are, for whoever may read the database."""
 
-    def __init__(self, database: Reading, file: Lender | None) -> None:
-        """database: lends snapshots of the database; file: of the file, None on PostgreSQL."""
+    def __init__(self, database: Lender, file: FileLender | None) -> None:
+        """file: None on PostgreSQL."""
         self._database = database
         self._lender = file
 
     @property
-    def _file(self) -> Reading | None:
+    def _file(self) -> Lender | None:
         """None where there is no file: a database that was never served has none."""
         lender = self._lender
-        return None if lender is None or not lender.is_there() else lender.reading
+        return None if lender is None or not lender.is_there() else lender
 
     async def next_rows(self, *, limit: int, most_bytes: int) -> list[Unread]:
         """Unread rows, the oldest first; see `rows_after`. First what a backup brought."""
         file = self._file
-        async with self._database() as connection:
-            rows = await run(
-                connection, rows_after, 0, limit=limit, most_bytes=most_bytes, in_file=False
-            )
-            position = 0 if file is None else await run(connection, position_of)
+        rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)
         if rows or file is None:
             return rows
-        async with file() as connection:
-            return await run(
-                connection, rows_after, position, limit=limit, most_bytes=most_bytes, in_file=True
-            )
+        return await file.on_snapshot(
+            rows_after, position, limit=limit, most_bytes=most_bytes, in_file=True
+        )
 
     async def progress(self) -> Progress:
         """How far the file has been read."""
-        async with self._database() as connection:
-            return await run(connection, _progress)
+        return await self._database.on_snapshot(_progress)
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int]], int]:
         """Number, records and bytes of every row of the file, in their order; and up to which
         number nothing is left of those that were read."""
         file = self._file
         assert file is not None
-        async with file() as connection:
-            return await run(connection, _rows_of_file)
+        return await file.on_snapshot(_rows_of_file)
 
     async def end(self) -> End:
         """The last number of each kind by now."""
-        async with self._database() as connection:
-            table = await run(connection, _last_in_table)
+        table = await self._database.on_snapshot(_last_in_table)
         file = self._file
-        if file is None:
-            return End(table, 0)
-        async with file() as connection:
-            return End(table, await run(connection, last_number))
+        return End(table, 0 if file is None else await file.on_snapshot(last_number))
 
     async def backlog(self, *, up_to: End = EVERYTHING) -> Backlog:
         """What is not read yet, of the rows up to these numbers. Suspects count, of whatever
         row."""
         file = self._file
         # The position first: what is read meanwhile is then counted, and not passed over.
-        async with self._database() as connection:
-            found = await run(connection, _in_database, up_to.table)
-            position = 0 if file is None else await run(connection, position_of)
+        found, position = await self._database.on_snapshot(_in_database, up_to.table)
         if file is None:
             return found
-        async with file() as connection:
-            return found + await run(connection, counted_after, position, up_to=up_to.file)
+        return found + await file.on_snapshot(counted_after, position, up_to=up_to.file)
+
+
+def _next_in_database(
+    connection: PlainConnection, limit: int, most_bytes: int
+) -> tuple[list[Unread], int]:
+    """The next rows of the table, and the position in the file."""
+    rows = rows_after(connection, 0, limit=limit, most_bytes=most_bytes, in_file=False)
+    return rows, position_of(connection)
 
 
 def _progress(connection: PlainConnection) -> Progress:
@@ -463,12 +458,14 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
     return Backlog(records=int(records or 0), size=int(size or 0), oldest=oldest)
 
 
-def _in_database(connection: PlainConnection, up_to: int) -> Backlog:
+def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int]:
+    """What is not read of the table, and the position in the file."""
     rows = counted_after(connection, 0, up_to=up_to)
     ((records, size, oldest),) = connection.ask(
         "SELECT count(*), sum(length(record)), min(received_at) FROM suspects WHERE aside=0"
     )
-    return rows + Backlog(records=int(records), size=int(size or 0), oldest=oldest)
+    suspects = Backlog(records=int(records), size=int(size or 0), oldest=oldest)
+    return rows + suspects, position_of(connection)
 
 
 def _last_in_table(connection: PlainConnection) -> int:

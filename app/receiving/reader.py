@@ -26,7 +26,7 @@ import structlog
 
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.core.logs import LogLine
-from app.database.statements import PlainConnection, run
+from app.database.statements import PlainConnection
 from app.providers.source import Source
 from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
 from app.receiving.context import AppContext
@@ -187,8 +187,7 @@ class Reader:
             self._seen_at = now
 
     async def _suspects(self) -> list[Suspect]:
-        async with self._store.reading() as connection:
-            return await run(connection, next_suspects, aside=False, limit=1)
+        return await self._store.on_snapshot(next_suspects, aside=False, limit=1)
 
     async def _read_suspect(self) -> int:
         """Read the next suspect alone, if there is one."""

@@ -33,7 +33,7 @@ from app.database.faults import PUT_BACK, driver_errors, is_not_there_yet, why_n
 from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.postgresql import Purpose
 from app.database.schema import Made, identity_of, read_as_newest
-from app.database.statements import run
+from app.database.statements import Plain, Result, Words, run, run_snapshot
 from app.database.writer import GIB, MIB, LogLength, Place, Space, Writer
 from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
 from app.receiving.correlation_store import LinkMemory
@@ -117,7 +117,7 @@ class Store:
         self.inbox_file = None
         if self._path is not None:
             self.inbox_file = InboxFile(self._path, low_water_mib=settings.disk_low_water_mib)
-        self.inbox = Inbox(self.reading, self.inbox_file)
+        self.inbox = Inbox(self, self.inbox_file)
         self.turn = ReadersTurn(self._reader, self._path, judged=self.writer.judged)
         self._ring = RejectionRing(
             max_count=settings.rejections_max_count, max_bytes=settings.rejections_max_bytes
@@ -256,6 +256,17 @@ class Store:
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
+        except driver_errors() as error:
+            raise self.writer.judged(error) from error
+
+    async def on_snapshot(
+        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
+    ) -> Result:
+        """Run a plain function that only reads on a snapshot of its own: a third of what `reading`
+        costs for one question. Raises StoreUnavailable without one."""
+        try:
+            async with self._reader.connect() as connection:
+                return await run_snapshot(connection, function, *args, **words)
         except driver_errors() as error:
             raise self.writer.judged(error) from error
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.database.statements import run
 from app.orders import refold
 from app.orders.counter_store import differing_tallies, outcome_counts
 from app.orders.history_store import gather
@@ -81,7 +82,7 @@ class LedgerContract:
         await keep(store, arrival(said("e1", order="A"), at=2))
         assert await mark(store, "A") == (seconds(1), 2)
         async with store.reading() as connection:
-            assert await next_due(connection) == seconds(1)
+            assert await run(connection, next_due) == seconds(1)
             assert await count_due(connection, now=seconds(0), enough=9) == 0
             assert await count_due(connection, now=seconds(1), enough=9) == 1
             assert await count_due(connection, now=seconds(1), enough=0) == 0
@@ -138,7 +139,7 @@ class LedgerContract:
         assert (await mark(store, "A"))[0] == T + 35 * MINUTE
         assert (await mark(store, "B"))[0] is None
         async with store.reading() as connection:
-            assert await next_due(connection) == T + 35 * MINUTE
+            assert await run(connection, next_due) == T + 35 * MINUTE
 
     async def test_what_waits_for_a_clock_that_was_ahead_is_called_up(self, store: Store) -> None:
         """Evidence that was dated ahead is folded now; a deadline that is ahead stays."""
@@ -169,7 +170,7 @@ class LedgerContract:
         for order, at in (("A", 3), ("B", 1), ("C", 2), ("D", 9)):
             await keep(store, arrival(said(order, order=order), at=at))
         async with store.reading() as connection:
-            due = await due_orders(connection, now=seconds(5), limit=2)
+            due = await run(connection, due_orders, now=seconds(5), limit=2)
         assert [each.order for each in due] == ["B", "C"]
 
     @pytest.mark.alike

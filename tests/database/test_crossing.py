@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,10 +15,10 @@ import aiosqlite
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.database.engine import writing_engine
-from app.database.statements import select_in, statement
+from app.database.engine import reading_engine, writing_engine
+from app.database.statements import PlainConnection, run_snapshot, select_in, statement
 
 LONG = (
     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 300000) "
@@ -34,7 +37,9 @@ async def connection(tmp_path: Path) -> AsyncIterator[AsyncConnection]:
         await engine.dispose()
 
 
-async def test_one_crossing_a_statement(connection: AsyncConnection) -> None:
+@contextmanager
+def crossing() -> Iterator[list[str]]:
+    """What crosses into the driver's thread, by name."""
     crossings: list[str] = []
     execute: Any = aiosqlite.Connection._execute
 
@@ -43,6 +48,11 @@ async def test_one_crossing_a_statement(connection: AsyncConnection) -> None:
         return await execute(self, act, *values, **named)
 
     with patch.object(aiosqlite.Connection, "_execute", counting):
+        yield crossings
+
+
+async def test_one_crossing_a_statement(connection: AsyncConnection) -> None:
+    with crossing() as crossings:
         await connection.execute(text("INSERT INTO t VALUES (1, 'x'), (2, 'y')"))
         assert (await connection.execute(text("SELECT * FROM t ORDER BY a"))).all() == [
             (1, "x"),
@@ -119,3 +129,70 @@ async def test_values_before_a_list(connection: AsyncConnection) -> None:
     sql = "SELECT a FROM t WHERE a > ? AND b <> ? AND a IN ({})"
     assert await select_in(connection, sql=sql, values=asked, first=(1, "z")) == [(2,)]
     assert await select_in(connection, sql=sql, values=(), first=(1, "z")) == []
+
+
+@pytest.fixture
+async def readers(tmp_path: Path, database_in_threads: None) -> AsyncIterator[AsyncEngine]:
+    """One reading connection to a database with one row."""
+    path = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    writing, reading = writing_engine(path), reading_engine(path, readers=1)
+    try:
+        async with writing.connect() as connection, connection.begin():
+            await connection.execute(text("CREATE TABLE t (a INTEGER PRIMARY KEY)"))
+            await connection.execute(text("INSERT INTO t VALUES (1)"))
+        yield reading
+    finally:
+        await reading.dispose()
+        await writing.dispose()
+
+
+def _count(connection: PlainConnection) -> int:
+    return int(connection.ask("SELECT count(*) FROM t")[0][0])
+
+
+async def counted(engine: AsyncEngine) -> int:
+    """On a snapshot of its own."""
+    async with engine.connect() as connection:
+        return await run_snapshot(connection, _count)
+
+
+async def test_a_snapshot_is_one_crossing(readers: AsyncEngine) -> None:
+    """Its beginning, its end and the way back to the pool with it."""
+    assert await counted(readers) == 1
+    with crossing() as crossings:
+        assert await counted(readers) == 1
+    assert crossings == ["execute"]
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "refused", "raised"])
+async def test_a_snapshot_that_comes_to_nothing_leaves_nothing_open(
+    readers: AsyncEngine, tmp_path: Path, ends: str
+) -> None:
+    """Whoever has the only connection next sees what has been written since."""
+    began, may_end = threading.Event(), threading.Event()
+
+    def asking(connection: PlainConnection) -> None:
+        _count(connection)
+        began.set()
+        may_end.wait(10)
+        if ends == "refused":
+            connection.ask("INSERT INTO t VALUES (7)")
+        raise ValueError("planted")
+
+    async def alone() -> None:
+        async with readers.connect() as connection:
+            await run_snapshot(connection, asking)
+
+    task = asyncio.create_task(alone())
+    assert await asyncio.to_thread(began.wait, 10)
+    with closing(sqlite3.connect(tmp_path / "t.db")) as other, other:
+        other.execute("INSERT INTO t VALUES (2)")
+    if ends == "cancelled":
+        task.cancel()
+    may_end.set()
+    wanted = {"cancelled": asyncio.CancelledError, "refused": OperationalError}
+    with pytest.raises(wanted.get(ends, ValueError)):
+        await task
+    assert await counted(readers) == 2
+    async with readers.connect() as connection, connection.begin():
+        assert await connection.scalar(text("SELECT count(*) FROM t")) == 2

@@ -185,7 +185,7 @@ async def test_a_slow_worker_publishes_nothing_twice(
 
     async def unclaimed(at: AppContext, *, now: Instant, limit: int) -> list[Due]:
         async with at.store.reading() as connection:
-            found = await due_orders(connection, now=now, limit=limit)
+            found = await run(connection, due_orders, now=now, limit=limit)
         await both.wait()
         return found
 

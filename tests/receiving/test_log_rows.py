@@ -309,9 +309,9 @@ async def test_what_is_said_of_an_order_sets_it_due(store: Store) -> None:
             "A": (seconds(4), 1),
             "B": (seconds(3), 1),
         }
-        assert await next_due(connection) == seconds(3)
+        assert await run(connection, next_due) == seconds(3)
         for now, limit, due in ((2, 9, []), (3, 9, ["B"]), (4, 9, ["B", "A"]), (9, 1, ["B"])):
-            found = await due_orders(connection, now=seconds(now), limit=limit)
+            found = await run(connection, due_orders, now=seconds(now), limit=limit)
             assert [each.order for each in found] == due
     await keep(store, arrival(said("e5", order="A", payment="p"), at=9))
     async with store.reading() as connection:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,9 +16,9 @@ import pytest
 from app.core.clock import SetClock
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.orders.set_aside import HOLDING
-from app.receiving import caught_up, reader
+from app.receiving import caught_up
 from app.receiving.caught_up import behind_s
-from app.receiving.inbox_store import Backlog, End, Suspect, Unread
+from app.receiving.inbox_store import Backlog, End, Suspect, Unread, next_suspects
 from app.receiving.reader import Holding, Reader, ReaderContext, read_some
 from reconcile.instants import SECOND, Instant
 from tests.database.builders import SOURCES, arrival, context, opened, received, said
@@ -62,10 +61,10 @@ class Store:
         self.committed.append((function.__name__, *words))
         return 1
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[None]:
-        """A snapshot of the suspects."""
-        yield None
+    async def on_snapshot(self, function: Any, *, aside: bool, limit: int) -> list[Suspect]:
+        """The first of the suspects."""
+        assert (function, aside, limit) == (next_suspects, False, 1)
+        return self.suspects[:1]
 
     async def next_rows(self, *, limit: int, most_bytes: int) -> list[Unread]:
         """What is there."""
@@ -110,11 +109,6 @@ class Reading:
         self.context = ReaderContext(every, SOURCES, "sandbox", self.held.holding)
         self.reader = Reader(self.context)
 
-        async def run(connection: None, function: Any, *, aside: bool, limit: int) -> list[Suspect]:
-            assert (aside, limit) == (False, 1)
-            return self.store.suspects[:1]
-
-        monkeypatch.setattr(reader, "run", run)
         self.pauses: list[float] = []
 
         async def pause(seconds: float) -> None:
