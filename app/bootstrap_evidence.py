@@ -13,7 +13,7 @@ from app.config.settings import Settings
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.evidence.dispute_case import Merchant
 from app.evidence.gather_evidence import Providers
-from app.evidence.seal import REST_S, CheckpointSigner, Sealer, open_signer, seal_orders_if_due
+from app.evidence.seal import CheckpointSigner, Sealer, open_signer, seal_orders_if_due
 from app.evidence.witnesses import REST_S as LOOK_S
 from app.evidence.witnesses import Cosigning, Witness, Witnesses
 from app.finance.read_lines import lines_naming
@@ -45,7 +45,7 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
     async def work() -> int:
         return await sealer.seal_some() or int(await seal_orders_if_due(context))
 
-    return PeriodicTask(work, component="sealing", rest=rest_when_idle(REST_S))
+    return PeriodicTask(work, component="sealing", rest=sealer.rest_s)
 
 
 def merchant_of(settings: Settings) -> Merchant:

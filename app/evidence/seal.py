@@ -133,7 +133,11 @@ PORTION: Final = 128
 """Documents hashed before others have their turn: one or two milliseconds."""
 
 REST_S: Final = 1.0
-"""Seconds between two looks where nothing was left to seal, and so between two checkpoints."""
+"""Seconds until the next look where nothing was left to seal."""
+
+GATHER_S: Final = 0.25
+"""Seconds between two rounds, and so between two checkpoints, where one takes all that there is:
+what comes meanwhile shares a transaction, and a round is short enough to hold nobody up."""
 
 log = structlog.get_logger()
 
@@ -152,11 +156,19 @@ class Sealer:
     def __init__(self, context: AppContext, signer: CheckpointSigner) -> None:
         self._context = context
         self._signer = signer
+        self._full = False
+
+    def rest_s(self, done: int) -> float:
+        """Seconds to rest after a round: none where there may be more than it took."""
+        if not done:
+            return REST_S
+        return 0.0 if self._full else GATHER_S
 
     async def seal_some(self) -> int:
         """Seal a batch; 0 where nothing is left, or where another sealer was first."""
         async with self._context.store.reading() as connection:
             found = await log_queue_store.find_unsealed(connection, limit=AT_ONCE)
+            self._full = found.full
             if not found.anything:
                 return 0
             tail = merkle.Tail(

@@ -73,9 +73,11 @@ class Found:
     marks     numbers of the marks that are then used up
     counters  name to value: how far numbered kinds are sealed
     swept     name to id: how far the sweeps have come
+    full      whether there may be more than one round takes
     """
 
     size: int
+    full: bool = False
     rows: list[Sealable] = field(default_factory=list)
     read: dict[str, list[Leaf]] = field(default_factory=dict)
     marks: list[int] = field(default_factory=list)
@@ -106,6 +108,7 @@ async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Found:
             further = await (_numbered if kind.numbered else _swept)(connection, kind, found, left)
             rows |= {each.subject: each for each in further}
     found.rows = list(rows.values())
+    found.full |= len(rows) >= limit
     return found
 
 
@@ -119,10 +122,12 @@ async def _marked(connection: AsyncConnection, found: Found, *, limit: int) -> l
     for row, kind, listed in marks:
         some = listed.split("\n")
         if count and count + len(some) > limit:
+            found.full = True
             break
         count += len(some)
         found.marks.append(row)
         ids.setdefault(kind, []).extend(some)
+    found.full |= len(found.marks) == MARKS_AT_ONCE
     rows: list[Sealable] = []
     again = ids.pop(READING, [])
     for name, wanted in ids.items():

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,8 +15,16 @@ from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import NotFoundError
 from app.database.engine import Connection
 from app.database.statements import run
+from app.evidence import seal as seal_room
 from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
-from app.evidence.seal import Sealer, seal_all, seal_orders_if_due, verified_checkpoint
+from app.evidence.seal import (
+    GATHER_S,
+    REST_S,
+    Sealer,
+    seal_all,
+    seal_orders_if_due,
+    verified_checkpoint,
+)
 from app.evidence.verify_log import verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
@@ -136,6 +145,35 @@ class SealingContract:
         signed = verified_checkpoint(head.note, origin=SIGNER.origin, public=SIGNER.key.public)
         assert (signed.size, signed.head) == (6, head.head)
         assert await seal(store) == 0
+
+    @pytest.mark.alike
+    @pytest.mark.parametrize(
+        ("module", "bound", "rests"),
+        [
+            (log_queue_store, "MARKS_AT_ONCE", [0.0, GATHER_S, REST_S]),  # two marks, one mark
+            (seal_room, "AT_ONCE", [0.0, 0.0, GATHER_S, REST_S]),  # a row, two, a row
+        ],
+    )
+    async def test_a_sealer_rests_where_one_round_took_all(
+        self,
+        store: Store,
+        monkeypatch: pytest.MonkeyPatch,
+        module: ModuleType,
+        bound: str,
+        rests: list[float],
+    ) -> None:
+        """Then rows gather; where there may be more, it goes on at once."""
+        await begin(store)
+        await seal(store)
+        await keep(store, genuine("e0", order="A"))
+        await keep(store, genuine("e1", order="A"), genuine("e2", order="A"))
+        await keep(store, genuine("e3", order="A"))
+        monkeypatch.setattr(module, bound, 2)
+        sealer, found = Sealer(context(store), SIGNER), list[float]()
+        for _ in rests:
+            found.append(sealer.rest_s(await sealer.seal_some()))
+        assert found == rests
+        assert await everything_is_sealed_once(store) == 4
 
     @pytest.mark.alike
     async def test_rows_of_before_the_log(self, store: Store) -> None:

@@ -60,7 +60,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.orders.worker.IDLE_S": WORKER_IDLE_S,
         "app.checkout.ask_session.IDLE_S": ASKING_IDLE_S,
         "app.bootstrap.REST_S": WATCHING_IDLE_S,
-        "app.bootstrap_evidence.REST_S": SEALING_IDLE_S,
+        "app.evidence.seal.REST_S": SEALING_IDLE_S,
         "app.orders.read_feed.monotonic": loop.time,
         "app.receiving.reader.LOOK_S": READING_IDLE_S,
         "app.receiving.inbox_writer_store.LOOK_S": DELETING_IDLE_S,
