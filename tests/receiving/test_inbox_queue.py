@@ -133,6 +133,27 @@ async def test_what_shares_a_row(batch: int, sizes: list[int], rows: list[int]) 
     assert (made.commits, made.queue.committed) == (rows, len(items))
 
 
+@pytest.mark.parametrize(("batch", "rows"), [(9, [["0"], ["1", "2"]]), (1, [["0"], ["1"], ["2"]])])
+async def test_commits_keep_a_distance(
+    monkeypatch: pytest.MonkeyPatch, batch: int, rows: list[list[str]]
+) -> None:
+    """Who comes by itself waits for nothing; those who come soon after it share a row, if there is
+    room in one."""
+    monkeypatch.setattr(inbox_queue, "SPACING_S", 0.3)
+    made = Queue(batch=batch)
+    running = asyncio.create_task(made.queue.run())
+    await made.queue.submit(delivery(0))
+    assert made.commits == [1]
+    others = []
+    for number in (1, 2):
+        others.append(asyncio.create_task(made.queue.submit(delivery(number))))
+        await asyncio.sleep(0.01)
+    await asyncio.gather(*others)
+    made.queue.close()
+    await running
+    assert made.inbox.batches == [[f"dlv_{number}" for number in row] for row in rows]
+
+
 async def test_deliveries_are_counted_and_not_what_was_refused() -> None:
     made = Queue()
     assert await made.answers(delivery(1), rejection(), delivery(2)) == [None] * 3
