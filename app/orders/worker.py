@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import StoreUnavailable
-from app.orders.refold import TakingUp, call_up_early, refold_due
+from app.orders.refold import TakingUp, call_up_early, publishable, refold_due
 from app.receiving.context import AppContext
 from app.receiving.due_store import next_due
 from reconcile.instants import SECOND, Duration, Instant
@@ -27,9 +27,12 @@ PAUSE_S: Final = 0.01
 TRY_AGAIN_S: Final = 1.0
 """Pause after the store could not take a round's work: a full disk or a busy database."""
 
-BACKLOG_S: Final = 0.5
+BACKLOG_S: Final = 0.25
 """Pause between two rounds while there is a backlog to read: most orders are spoken of again in the
 next rows, and would be folded, published and sealed once for each."""
+
+LONG_BACKLOG_S: Final = 5.0
+"""The same, at most, where the reader is far behind: a quarter of the time by which it is."""
 
 STEP: Final[Duration] = SECOND
 """A clock that goes back by more has been set; by less it is only kept right."""
@@ -93,11 +96,12 @@ class FoldWorker:
         return folded
 
     async def _let_the_reader_read(self) -> None:
-        """Where it has a backlog. Nothing waits for long: see BACKLOG_S."""
+        """Where it has a backlog: what is told of an order waits a little, and costs less."""
         if self._store.drained.is_set():
             return
+        behind = self._context.clock.now() - await publishable(self._context)
         try:
-            async with asyncio.timeout(BACKLOG_S):
+            async with asyncio.timeout(backlog_pause_s(behind)):
                 await self._store.drained.wait()
         except TimeoutError:
             return
@@ -114,3 +118,8 @@ class FoldWorker:
                 await self._store.evidence_arrived.wait()
         except TimeoutError:
             return
+
+
+def backlog_pause_s(behind: Duration) -> float:
+    """Seconds between two rounds where the oldest delivery that is not read came so long ago."""
+    return min(max(behind / SECOND / 4, BACKLOG_S), LONG_BACKLOG_S)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.orders import worker
-from app.orders.worker import FoldWorker
+from app.orders.worker import FoldWorker, backlog_pause_s
+from reconcile.instants import SECOND, Duration
 from tests.api.driving import Driver, driving, event
 from tests.waiting import soon
 
@@ -24,6 +25,7 @@ async def test_orders_wait_while_there_is_a_backlog_to_read(
 ) -> None:
     """After a round the worker rests, so that what the next rows say is folded with what came
     before; once the backlog has been read, it goes on at once."""
+    monkeypatch.setattr(worker, "LONG_BACKLOG_S", 60.0)
     monkeypatch.setattr(worker, "BACKLOG_S", 60.0)
     async with driving(tmp_path, with_worker=False) as driver:
         drained = driver.context.store.drained
@@ -59,3 +61,11 @@ async def test_a_backlog_holds_folding_up_for_a_moment_only(
         await soon(lambda: published(driver) == 2)
         folding.stop()
         await running
+
+
+@pytest.mark.parametrize(
+    ("behind", "pause"), [(0.0, 0.25), (1.0, 0.25), (4.0, 1.0), (20.0, 5.0), (3_600.0, 5.0)]
+)
+def test_the_pause_grows_with_the_backlog(behind: float, pause: float) -> None:
+    """A quarter of the time by which the reader is behind, within bounds."""
+    assert backlog_pause_s(Duration(int(behind * SECOND))) == pause
