@@ -2,8 +2,8 @@
 
 A request hands in what came and waits. One task takes whatever has gathered, writes it in one
 transaction and then tells each request. While the disk works, the next batch gathers, so batches
-grow with the load. Where deliveries come close together, commits keep a small distance: each costs
-as much processor time as receiving two or three deliveries does.
+grow with the load. Where deliveries come meanwhile, commits keep a small distance: each costs as
+much processor time as receiving two or three deliveries does.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ FAULTS: Final = 3
 may be the fault of what was in it."""
 
 SPACING_S: Final = 0.005
-"""Seconds from the beginning of one commit to that of the next, at least. A delivery that comes by
-itself waits for nothing; at 1,000 a second the receiver needs a third less processor time."""
+"""Seconds from the beginning of one commit to that of the next, at least, where others have come
+while it was under way: at 1,000 a second the receiver needs a third less processor time. Whoever
+sends one after the other waits for nothing."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
 """Of bodies in one row, if it holds more than one: a reader has some rows in memory."""
@@ -68,7 +69,6 @@ class InboxQueue:
         self._wake = asyncio.Event()
         self._under_way: list[_Waiting] = []
         self._closing = False
-        self._began_at = 0.0
         self.stalled: str | None = None
         """Why nothing is taken at present, one sentence: a write takes too long. None otherwise."""
         self.committed = 0
@@ -110,15 +110,15 @@ class InboxQueue:
             self._wake.clear()
             await asyncio.sleep(0)  # lets every request that is ready hand in its arrival
             while self._waiting:
-                await self._keep_distance()
+                began_at = asyncio.get_running_loop().time()
                 await self._write(self._take())
+                await self._keep_distance(began_at)
 
-    async def _keep_distance(self) -> None:
-        loop = asyncio.get_running_loop()
-        early = self._began_at + SPACING_S - loop.time()
-        if early > 0 and len(self._waiting) < self._batch_limit and not self._closing:
+    async def _keep_distance(self, began_at: float) -> None:
+        """From the commit that began then, where others have come meanwhile."""
+        early = began_at + SPACING_S - asyncio.get_running_loop().time()
+        if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
-        self._began_at = loop.time()
 
     def close(self) -> None:
         """Take nothing more; `run` ends when all that waits is written."""

@@ -133,25 +133,42 @@ async def test_what_shares_a_row(batch: int, sizes: list[int], rows: list[int]) 
     assert (made.commits, made.queue.committed) == (rows, len(items))
 
 
-@pytest.mark.parametrize(("batch", "rows"), [(9, [["0"], ["1", "2"]]), (1, [["0"], ["1"], ["2"]])])
+@pytest.mark.parametrize(("batch", "rows"), [(9, [[0], [1, 2]]), (1, [[0], [1], [2]])])
 async def test_commits_keep_a_distance(
-    monkeypatch: pytest.MonkeyPatch, batch: int, rows: list[list[str]]
+    monkeypatch: pytest.MonkeyPatch, batch: int, rows: list[list[int]]
 ) -> None:
-    """Who comes by itself waits for nothing; those who come soon after it share a row, if there is
-    room in one."""
+    """Who comes while one is under way shares the next with those who come soon, if there is
+    room."""
     monkeypatch.setattr(inbox_queue, "SPACING_S", 0.3)
     made = Queue(batch=batch)
     running = asyncio.create_task(made.queue.run())
-    await made.queue.submit(delivery(0))
-    assert made.commits == [1]
-    others = []
-    for number in (1, 2):
-        others.append(asyncio.create_task(made.queue.submit(delivery(number))))
+    made.inbox.goes_on.clear()
+    sent = []
+    for number in range(3):
+        sent.append(asyncio.create_task(made.queue.submit(delivery(number))))
         await asyncio.sleep(0.01)
-    await asyncio.gather(*others)
+        if number == 1:
+            made.inbox.goes_on.set()
+            await sent[0]
+    await asyncio.gather(*sent)
     made.queue.close()
     await running
     assert made.inbox.batches == [[f"dlv_{number}" for number in row] for row in rows]
+
+
+async def test_who_sends_one_after_the_other_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is nobody to share a commit with."""
+    monkeypatch.setattr(inbox_queue, "SPACING_S", 3_600.0)
+    made = Queue()
+    running = asyncio.create_task(made.queue.run())
+    async with asyncio.timeout(60):
+        for number in range(3):
+            await made.queue.submit(delivery(number))
+    made.queue.close()
+    await running
+    assert made.commits == [1, 1, 1]
 
 
 async def test_deliveries_are_counted_and_not_what_was_refused() -> None:
