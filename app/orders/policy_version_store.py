@@ -17,7 +17,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import statement
+from app.database.statements import PlainConnection, statement
 from reconcile.instants import Instant
 
 _SEVERAL: Final = "several"
@@ -96,16 +96,13 @@ async def note_changed(connection: AsyncConnection, policy: str) -> bool:
     return bool(done.rowcount)
 
 
-async def note_folded(connection: AsyncConnection, policy: str) -> bool:
+def note_folded(connection: PlainConnection, policy: str) -> bool:
     """Orders have been folded by it. True where another one was noted: that is no longer so."""
-    done = await connection.execute(
-        text(
-            "UPDATE meta SET value=:several "
-            "WHERE name='policy' AND value NOT IN (:several, :own, :to_own)"
-        ),
-        {"several": _SEVERAL, "own": policy, "to_own": _to(policy)},
+    noted = connection.ask(
+        "UPDATE meta SET value=? WHERE name='policy' AND value NOT IN (?, ?, ?) RETURNING name",
+        (_SEVERAL, _SEVERAL, policy, _to(policy)),
     )
-    return bool(done.rowcount)
+    return bool(noted)
 
 
 async def forget_policy(connection: AsyncConnection) -> None:

@@ -13,6 +13,7 @@ import structlog
 
 from app.core.logs import LogLine
 from app.database.engine import Connection
+from app.database.statements import run
 from app.orders.history_store import contested_with, gather
 from app.orders.holds import hold_back
 from app.orders.ledger_store import (
@@ -183,7 +184,7 @@ async def refold_due(context: AppContext, *, limit: int) -> int:
             put_aside_until=now + PUT_ASIDE,
             notify=now if context.store.notifies else None,
         )
-        several = await note_folded(connection, policy_text(context.policy))
+        several = await run(connection, note_folded, policy_text(context.policy))
     for each in publications:
         if each.revision is not None:
             _log_published(histories[each.order], ledgers[each.order])
