@@ -193,11 +193,67 @@ def test_two_payments_that_each_fit_a_group_are_ambiguous() -> None:
 WINDOW = replace(RULES, date_window=2 * DAY)
 
 
+def unnamed(made: Case) -> Case:
+    """The same case; its statement lines name no payment."""
+    made.lines = [replace(line, payment=None) for line in made.lines]
+    return made
+
+
 def test_amount_and_date_match_only_where_a_rule_says_so() -> None:
     """And then as a match of its own kind, which names how far apart they were."""
     order, line = case("ORD-1").pays().settles(), case("XYZ").books()
     assert causes(decided(order, line, rules=RULES)[0]) != ["by_date_window"]
     assert causes(decided(order, line, rules=WINDOW)[0]) == ["by_date_window"]
+
+
+@pytest.mark.parametrize(
+    ("order", "line"),
+    [
+        (case().pays(more=(case().taken(minor=-1_500),)), case("XYZ").books()),
+        (case().pays(outcome="unresolved"), case("XYZ").books()),
+        (case().pays(), case("XYZ").books(minor=1_600)),
+        (case().pays(), case("XYZ").books(currency="UGX")),
+        (case().pays(), case("XYZ").books(minor=700).books(minor=800, currency="UGX")),
+        (case().pays().books(), case("XYZ").settles()),  # it names another payment
+        (case().pays().books(), unnamed(case("XYZ").settles(gross=1_600))),
+        (case().pays().books(), unnamed(case("XYZ").settles(currency="UGX"))),
+    ],
+)  # fmt: skip
+def test_what_is_not_plain_is_not_matched_by_amount_and_date(order: Case, line: Case) -> None:
+    """Money that went back or is in doubt; other amounts and currencies; and statement lines that
+    name their payment."""
+    assert "by_date_window" not in causes(decided(order, line, rules=WINDOW)[0])
+
+
+@pytest.mark.parametrize(("gross", "currency", "told"), [
+    (1_500, "KES", ["by_hand"]),
+    (1_499, "KES", ["book_paid_not_received", "settled_never_notified"]),
+    (1_501, "KES", ["book_paid_not_received", "settled_never_notified"]),
+    (1_500, "UGX", ["book_paid_not_received", "settled_never_notified"]),
+])  # fmt: skip
+def test_a_book_line_and_a_statement_line_that_a_person_pairs_have_to_agree(
+    gross: int, currency: str, told: list[str]
+) -> None:
+    """No tolerance: no webhook says which of both is right."""
+    booked, line = case().books(), case("XYZ").settles(gross=gross, currency=currency)
+    found, control = decided(booked, line, hands=(("bok_ORD-1_0", "stm_XYZ_0"),))
+    assert causes(found) == told
+    matched = [each for each in found if isinstance(each, Match)]
+    assert [(each.payment, each.money.minor, each.lines) for each in matched] == (
+        [("pay_XYZ", 1_500, ("bok_ORD-1_0.1", "stm_XYZ_0.1"))] if told == ["by_hand"] else []
+    )
+    assert stands(control, "book") == [told[0]]
+
+
+def test_a_statement_line_that_a_person_gave_to_an_order_of_two_open_captures_is_of_neither() -> (
+    None
+):
+    """Nobody said which of both it is."""
+    order = case().pays(more=(case().taken(payment="pay_2"),)).books(minor=3_000)
+    told, control = decided(order, case("XYZ").settles(), hands=(("ORD-1", "stm_XYZ_0"),))
+    assert causes(told).count("not_settled") == 2
+    assert "settled_never_notified" in causes(told)
+    assert stands(control, "settlement") == ["not_settled"]
 
 
 def test_a_line_of_the_order_s_own_reference_is_nearer_than_any_date() -> None:

@@ -21,7 +21,8 @@ from reconcile.matching.rows import (
 )
 from reconcile.matching.tally import Plain, Sheet, merge
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import COVERAGE, RULES, Case
+from tests.reconcile.books_truth import COVERAGE, Case
+from tests.reconcile.test_match_rest import WINDOW, unnamed
 
 SETTLED = AT + 2 * DAY
 """When the statement lines of these cases were settled."""
@@ -31,12 +32,6 @@ def breaks_of(cause: str, *cases: Case) -> list[Break]:
     """The breaks of one cause."""
     told = decided(*cases)[0]
     return [each for each in told if isinstance(each, Break) and each.cause == cause]
-
-
-def unnamed(made: Case) -> Case:
-    """The same case; its statement lines name no payment."""
-    made.lines = [replace(line, payment=None) for line in made.lines]
-    return made
 
 
 @pytest.mark.parametrize("booked", [True, False])
@@ -162,9 +157,6 @@ def test_what_two_ambiguous_captures_leave_is_counted_once(
         e for e in breaks_of("ambiguous", unnamed(made)) if ("against", "statement") in e.facts
     ]
     assert [[money.minor for money in each.left or ()] for each in found] == left
-
-
-WINDOW = replace(RULES, date_window=2 * DAY)
 
 
 @pytest.mark.parametrize(("orders", "lines", "left"), [
