@@ -19,9 +19,10 @@ from reconcile.matching.rows import (
     ledger_line_row,
     statement_row,
 )
+from reconcile.matching.rules import Terms
 from reconcile.matching.tally import Plain, Sheet, merge
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import COVERAGE, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case
 from tests.reconcile.test_match_rest import WINDOW, unnamed
 
 SETTLED = AT + 2 * DAY
@@ -45,6 +46,28 @@ def test_a_fee_may_differ_by_its_tolerance(fee: int, fits: bool, booked: bool) -
     assert [each.money.minor for each in breaks_of("fee_unexpected", made)] == (
         [] if fits else [abs(fee - 23)]
     )
+
+
+@pytest.mark.parametrize(("source", "currency", "gross", "fee", "fits"), [
+    (SOURCE, "KES", 1_500, 21, False),
+    (SOURCE, "KES", 1_500, 22, True),
+    (SOURCE, "KES", 1_500, 24, True),
+    (SOURCE, "KES", 1_500, 25, False),
+    (SOURCE, "KES", 1_499, 21, True),  # 22.485: 22 are due
+    (SOURCE, "UGX", 1_500, 999, True),
+    ("other", "KES", 1_500, 999, True),
+])  # fmt: skip
+def test_a_fee_fits_where_it_is_expected_or_none_is_known(
+    source: str, currency: str, gross: int, fee: int, fits: bool
+) -> None:
+    """The quick way asks by places, the other by names: both know the same fees."""
+    terms = Terms(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
+    taking = ledger_line_row(case().pays().takings[0])._replace(source=source)
+    line = statement_row(case().settles().lines[0])
+    line = line._replace(gross=gross, fee=fee, currency=currency)
+    assert terms.fee_fits(taking, line) == fits
+    due = terms.expected_fee(gross, source=source, currency=currency)
+    assert (due is None or abs(fee - due[0]) <= due[1]) == fits
 
 
 @pytest.mark.parametrize(("apart", "fits"), [
