@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconcile.instants import DAY, HOUR
+from reconcile.instants import DAY, HOUR, Duration, Instant
 from reconcile.matching.breaks import Break, apart_words
+from reconcile.matching.fallback import MOST_FITS, Offer, fits
 from reconcile.matching.match import Match, Matching
 from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import MatchRules
@@ -332,3 +333,63 @@ def test_no_more_than_three_candidates_the_nearest_first() -> None:
     (found,) = [each for each in told if isinstance(each, Break) and each.candidates and
                 each.cause == "paid_not_in_book"]  # fmt: skip
     assert [each.reference for each in found.candidates] == ["ORD-10-42", "ORD-1O42", "XA"]
+
+
+T = Instant(1_000)
+
+PAIRED: list[tuple[tuple[Offer, ...], tuple[Offer, ...], list[tuple[str, str]]]] = [
+    # The last amount and the last moment that fit, and the first beyond, in both directions.
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 105, T),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 106, T),), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 95, T),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 94, T),), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T + 10)),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T + 11)),), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T - 10)),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T - 11)),), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 105, Instant(T + 10)),), [("a", "x")]),
+    # A currency without a tolerance; another currency.
+    ((Offer("a", "UGX", 100, T),), (Offer("x", "UGX", 101, T),), []),
+    ((Offer("a", "UGX", 100, T),), (Offer("x", "UGX", 100, T),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "UGX", 100, T),), []),
+    # Each is paired with what alone fits it, past others of other amounts and dates.
+    (
+        (Offer("a", "KES", 100, T), Offer("b", "KES", 200, T)),
+        (Offer("y", "KES", 203, T), Offer("x", "KES", 98, T)),
+        [("a", "x"), ("b", "y")],
+    ),
+    (
+        (Offer("a", "KES", 100, T),),
+        (Offer("x", "KES", 101, Instant(T + 50)), Offer("y", "KES", 103, T)),
+        [("a", "y")],
+    ),
+    # Of two that fit none is taken, whichever side has them.
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 101, T), Offer("y", "KES", 99, T)), []),
+    ((Offer("a", "KES", 101, T), Offer("b", "KES", 99, T)), (Offer("x", "KES", 100, T),), []),
+    (
+        (Offer("a", "KES", 100, T), Offer("b", "KES", 106, T)),
+        (Offer("x", "KES", 103, T), Offer("y", "KES", 111, T)),
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "pairs"), PAIRED)
+def test_what_fits_by_amount_and_date_and_fits_nothing_else(
+    left: tuple[Offer, ...], right: tuple[Offer, ...], pairs: list[tuple[str, str]]
+) -> None:
+    """Within 5 minor units of a Kenyan amount and 10 microseconds; who is not paired is named with
+    all that it fits, on both sides alike."""
+    found = fits(left, right, window=Duration(10), tolerance=lambda c: 5 if c == "KES" else 0)
+    assert found.pairs == pairs
+    one = {(name, other) for name, others in found.left.items() for other in others}
+    other = {(name, other) for other, names in found.right.items() for name in names}
+    assert one == other
+    assert not {name for pair in pairs for name in pair} & {*found.left, *found.right}
+
+
+def test_of_very_many_that_fit_the_first_are_named() -> None:
+    """The nearest amounts from below on, and of one amount the earliest."""
+    many = [Offer(f"x{n:04}", "KES", 100, Instant(T + n)) for n in range(MOST_FITS + 5)]
+    found = fits([Offer("a", "KES", 100, T)], many, window=DAY, tolerance=lambda _: 0)
+    assert found.left == {"a": tuple([each.name for each in many[:MOST_FITS]])}
