@@ -10,7 +10,10 @@ import pytest
 
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.ledger.ledger import EntryKind
+from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break
+from reconcile.matching.ledger_lines import Doubted
+from reconcile.matching.match import Matching
 from reconcile.matching.rows import (
     BookRow,
     LedgerLineRow,
@@ -21,6 +24,7 @@ from reconcile.matching.rows import (
 )
 from reconcile.matching.rules import Terms
 from reconcile.matching.tally import Plain, Sheet, merge
+from reconcile.money import Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case
 from tests.reconcile.test_match_rest import WINDOW, unnamed
@@ -288,3 +292,30 @@ def test_a_book_covers_its_first_moment(since: int, told: list[str]) -> None:
     span = replace(COVERAGE.book, since=Instant(AT + since))
     found = decided(case().pays(), coverage=replace(COVERAGE, book=span))[0]
     assert causes(found) == told
+
+
+@pytest.mark.parametrize(("payment", "source", "kind", "told"), [
+    ("pay_2", SOURCE, "payment", []),
+    (None, SOURCE, "payment", []),
+    ("pay_3", SOURCE, "payment", ["settled_never_notified"]),
+    ("pay_2", "other", "payment", ["settled_never_notified"]),
+    ("pay_2", SOURCE, "refund", ["settled_never_notified"]),
+])  # fmt: skip
+def test_only_a_line_of_the_payment_in_doubt_is_told_of_by_its_break(
+    payment: str | None, source: str, kind: StatementKind, told: list[str]
+) -> None:
+    """Of its reference, its source and its kind; any other is told as what it is."""
+    doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
+    made = case().pays(
+        findings=("conflicting_amounts",),
+        doubted=(doubt,),
+        in_doubt=(Money(minor=900, currency="KES"),),
+    )
+    rows = [statement_row(each) for each in made.books().settles().settles(kind=kind).lines]
+    rows[1] = rows[1]._replace(payment=payment, source=source)
+    matching = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
+    found = matching.decide(
+        takings=[ledger_line_row(made.takings[0])], book=[book_row(made.book[0])], statements=rows
+    )
+    assert causes(list(found)) == sorted(["payment_in_doubt", *told])
+    assert matching.control().holds
