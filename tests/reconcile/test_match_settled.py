@@ -22,7 +22,7 @@ from reconcile.matching.rows import (
     ledger_line_row,
     statement_row,
 )
-from reconcile.matching.rules import Terms
+from reconcile.matching.rules import Terms, Tolerance
 from reconcile.matching.tally import Plain, Sheet, merge
 from reconcile.money import Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
@@ -82,6 +82,20 @@ def test_amounts_may_differ_by_their_tolerance(apart: int, fits: bool) -> None:
     expected = ["by_tolerance"] if fits else ["amount_differs"]
     assert causes(decided(case().pays().books().settles(gross=1_500 + apart))[0]) == expected
     assert causes(decided(case().pays().books(minor=1_500 + apart).settles())[0]) == expected
+
+
+@pytest.mark.parametrize("apart", [-1, 1])
+def test_a_currency_without_a_tolerance_has_none(apart: int) -> None:
+    """That of another currency counts for nothing: a minor unit is a break, by key and by date."""
+    rules = replace(WINDOW, tolerances=(Tolerance(currency="UGX", minor=5),))
+    minor = 1_500 + apart
+    for made in (case().pays().books().settles(gross=minor), case().pays().books(minor=minor)):
+        assert "amount_differs" in causes(decided(made, rules=rules)[0])
+    order = case().pays().settles()
+    assert causes(decided(order, case("XYZ", minor).books(), rules=rules)[0]) == [
+        "book_paid_not_received",
+        "paid_not_in_book",
+    ]
 
 
 def refunded(*given: tuple[int, Instant], lines: tuple[int, ...]) -> Case:
