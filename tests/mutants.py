@@ -55,8 +55,8 @@ PARTS: Final = {
             f"{_RECONCILE}{name}.py"
             for name in ("match_table", "match_rest", "match_compare", "match_period", "books",
                          "breaks_life", "statement_versions", "ledger_lines", "details", "bank",
-                         "exchange", "match_joined", "match_refunds", "suggest", "match_pinned",
-                         "months", "match_laws")
+                         "bank_bounds", "exchange", "match_joined", "match_settled",
+                         "match_refunds", "suggest", "match_pinned", "months", "match_laws")
         ),
     ),
     "engine": Part(

@@ -379,6 +379,18 @@ def test_the_rate_is_what_the_two_sums_imply() -> None:
     assert exchanged(Money(minor=10_001, currency="USD"), yen) == 15_002
 
 
+@pytest.mark.parametrize(("minor", "micros", "due"), [
+    (100, 1_004_999, 100), (100, 1_005_000, 101), (-100, 1_004_999, -100), (-100, 1_005_000, -101),
+    (1, 499_999, 0), (1, 500_000, 1), (0, 500_000, 0), (-1, 500_000, -1), (-1, 499_999, 0),
+])  # fmt: skip
+def test_what_is_exchanged_is_rounded_half_away_from_zero(
+    minor: int, micros: int, due: int
+) -> None:
+    """Money that comes and money that goes back alike."""
+    rate = replace(USD_TO_KES, micros=micros)
+    assert exchanged(Money(minor=minor, currency="USD"), rate) == due
+
+
 @pytest.mark.parametrize(
     ("booked_minor", "bucket"),
     [(1_295_000, "by_exchange"), (1_282_050, "by_exchange"), (1_282_049, "payout_amount_differs")],

@@ -54,6 +54,37 @@ def test_an_order_belongs_to_when_it_was_placed_else_to_its_money(
     assert found == ([0 if at is None else 1, 1, 1] if inside else [0, 0, 0])
 
 
+@pytest.mark.parametrize("turned", [1, -1])
+@pytest.mark.parametrize(
+    ("at", "placed_at", "settled_at", "inside"),
+    [
+        ([], [150, 250], [], True),
+        ([], [50, 150], [], False),
+        ([], [None, 150], [], True),
+        ([150, 150], [50, 150], [150], False),
+        ([150, 250], [], [], True),
+        ([50, 150], [], [150], False),
+        ([50], [None], [150], False),
+        ([], [], [150, 250], True),
+        ([], [None], [150, 50], False),
+        ([], [], [150, None], True),
+    ],
+)
+def test_of_several_dates_of_an_order_the_first_counts(
+    at: list[int], placed_at: list[int | None], settled_at: list[int | None], inside: bool,
+    turned: int,
+) -> None:  # fmt: skip
+    """Whichever row comes first."""
+    streams = within(
+        PERIOD,
+        takings=[took("a", each) for each in at][::turned],
+        book=[booked("a", each) for each in placed_at][::turned],
+        statements=[settled("a", each) for each in settled_at][::turned],
+    )
+    expected = [len(at), len(placed_at), len(settled_at)] if inside else [0, 0, 0]
+    assert [len(list(each)) for each in streams] == expected
+
+
 SETTLED = settled("a", 50)
 BOOKED = booked("a", 50)
 
@@ -68,6 +99,10 @@ BOOKED = booked("a", 50)
         ([BOOKED], [], True),
         ([BOOKED], [SETTLED, SETTLED._replace(line_id="more")], True),
         ([BOOKED], [SETTLED._replace(gross=6)], True),
+        ([BOOKED], [SETTLED._replace(currency="UGX")], True),
+        ([BOOKED], [SETTLED._replace(kind="refund")], True),
+        ([BOOKED], [SETTLED._replace(payment="another")], True),
+        ([BOOKED], [SETTLED._replace(payment=None)], False),
     ],
 )
 def test_of_an_order_beyond_the_period_is_told_what_its_line_does_not_settle(

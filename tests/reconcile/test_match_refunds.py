@@ -98,3 +98,15 @@ def test_a_refund_of_the_first_moment_has_a_date() -> None:
     first = Instant(0)
     row = BookRow("a", "b-1", "a", "order", 5, "KES", AS_OF, "paid", None, 3, first)
     assert lines_of([row]).refunded_at == first
+
+
+@pytest.mark.parametrize(("minor", "status", "refunded", "credit"), [
+    (0, "paid", 500, 500), (0, "refunded", 0, 0), (1, "refunded", 0, 1), (-1, None, None, 1),
+    (-1, "refunded", 500, 1), (1, "paid", None, 0), (1, "paid", 1, 1),
+])  # fmt: skip
+def test_what_one_line_says_went_back(
+    minor: int, status: BookStatus | None, refunded: int | None, credit: int
+) -> None:
+    """A negative amount says it itself; a line of nothing may still say what was refunded."""
+    row = BookRow("a", "b-1", "a", "order", minor, "KES", AS_OF, status, None, refunded)
+    assert lines_of([row]).credit == credit

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconcile.instants import DAY, HOUR
+from reconcile.instants import DAY, HOUR, Duration, Instant
 from reconcile.matching.breaks import Break, apart_words
+from reconcile.matching.fallback import MOST_FITS, Offer, fits
 from reconcile.matching.match import Match, Matching
 from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import MatchRules
@@ -193,11 +194,79 @@ def test_two_payments_that_each_fit_a_group_are_ambiguous() -> None:
 WINDOW = replace(RULES, date_window=2 * DAY)
 
 
+def unnamed(made: Case) -> Case:
+    """The same case; its statement lines name no payment."""
+    made.lines = [replace(line, payment=None) for line in made.lines]
+    return made
+
+
 def test_amount_and_date_match_only_where_a_rule_says_so() -> None:
     """And then as a match of its own kind, which names how far apart they were."""
     order, line = case("ORD-1").pays().settles(), case("XYZ").books()
     assert causes(decided(order, line, rules=RULES)[0]) != ["by_date_window"]
     assert causes(decided(order, line, rules=WINDOW)[0]) == ["by_date_window"]
+
+
+UNPAID = "book_paid_not_received"
+UNKNOWN = "settled_never_notified"
+
+
+@pytest.mark.parametrize(
+    ("order", "line", "told"),
+    [
+        (case().pays(more=(case().taken(minor=-1_500),)).settles(), case("XYZ").books(),
+         [UNPAID, "refund_not_settled"]),
+        (case().pays(outcome="unresolved").settles(), case("XYZ").books(), [UNPAID, "unresolved"]),
+        (case().pays().settles(), case("XYZ").books(minor=1_600), [UNPAID, "paid_not_in_book"]),
+        (case().pays().settles(), case("XYZ").books(currency="UGX"), [UNPAID, "paid_not_in_book"]),
+        (case().pays().settles(), case("XYZ").books().books(minor=800, currency="UGX"),
+         [UNPAID, "paid_not_in_book"]),
+        (case().pays().settles(), case("XYZ").books(minor=700).books(minor=800, currency="UGX"),
+         [UNPAID, "paid_not_in_book"]),
+        (case().pays().books(), case("XYZ").settles(), ["not_settled", UNKNOWN]),
+        (case().pays().books(), unnamed(case("XYZ").settles(gross=1_600)),
+         ["not_settled", UNKNOWN]),
+        (case().pays().books(), unnamed(case("XYZ").settles(currency="UGX")),
+         ["not_settled", UNKNOWN]),
+    ],
+)  # fmt: skip
+def test_what_is_not_plain_is_not_matched_by_amount_and_date(
+    order: Case, line: Case, told: list[str]
+) -> None:
+    """Money that went back or is in doubt; other amounts and currencies; and statement lines that
+    name their payment."""
+    assert causes(decided(order, line, rules=WINDOW)[0]) == told
+
+
+@pytest.mark.parametrize(("gross", "currency", "told"), [
+    (1_500, "KES", ["by_hand"]),
+    (1_499, "KES", ["book_paid_not_received", "settled_never_notified"]),
+    (1_501, "KES", ["book_paid_not_received", "settled_never_notified"]),
+    (1_500, "UGX", ["book_paid_not_received", "settled_never_notified"]),
+])  # fmt: skip
+def test_a_book_line_and_a_statement_line_that_a_person_pairs_have_to_agree(
+    gross: int, currency: str, told: list[str]
+) -> None:
+    """No tolerance: no webhook says which of both is right."""
+    booked, line = case().books(), case("XYZ").settles(gross=gross, currency=currency)
+    found, control = decided(booked, line, hands=(("bok_ORD-1_0", "stm_XYZ_0"),))
+    assert causes(found) == told
+    matched = [each for each in found if isinstance(each, Match)]
+    assert [(each.payment, each.money.minor, each.lines) for each in matched] == (
+        [("pay_XYZ", 1_500, ("bok_ORD-1_0.1", "stm_XYZ_0.1"))] if told == ["by_hand"] else []
+    )
+    assert stands(control, "book") == [told[0]]
+
+
+def test_a_statement_line_that_a_person_gave_to_an_order_of_two_open_captures_is_of_neither() -> (
+    None
+):
+    """Nobody said which of both it is."""
+    order = case().pays(more=(case().taken(payment="pay_2"),)).books(minor=3_000)
+    told, control = decided(order, case("XYZ").settles(), hands=(("ORD-1", "stm_XYZ_0"),))
+    assert causes(told).count("not_settled") == 2
+    assert "settled_never_notified" in causes(told)
+    assert stands(control, "settlement") == ["not_settled"]
 
 
 def test_a_line_of_the_order_s_own_reference_is_nearer_than_any_date() -> None:
@@ -264,3 +333,63 @@ def test_no_more_than_three_candidates_the_nearest_first() -> None:
     (found,) = [each for each in told if isinstance(each, Break) and each.candidates and
                 each.cause == "paid_not_in_book"]  # fmt: skip
     assert [each.reference for each in found.candidates] == ["ORD-10-42", "ORD-1O42", "XA"]
+
+
+T = Instant(1_000)
+
+PAIRED: list[tuple[tuple[Offer, ...], tuple[Offer, ...], list[tuple[str, str]]]] = [
+    # The last amount and the last moment that fit, and the first beyond, in both directions.
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 105, T),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 106, T),), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 95, T),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 94, T),), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T + 10)),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T + 11)),), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T - 10)),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T - 11)),), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 105, Instant(T + 10)),), [("a", "x")]),
+    # A currency without a tolerance; another currency.
+    ((Offer("a", "UGX", 100, T),), (Offer("x", "UGX", 101, T),), []),
+    ((Offer("a", "UGX", 100, T),), (Offer("x", "UGX", 100, T),), [("a", "x")]),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "UGX", 100, T),), []),
+    # Each is paired with what alone fits it, past others of other amounts and dates.
+    (
+        (Offer("a", "KES", 100, T), Offer("b", "KES", 200, T)),
+        (Offer("y", "KES", 203, T), Offer("x", "KES", 98, T)),
+        [("a", "x"), ("b", "y")],
+    ),
+    (
+        (Offer("a", "KES", 100, T),),
+        (Offer("x", "KES", 101, Instant(T + 50)), Offer("y", "KES", 103, T)),
+        [("a", "y")],
+    ),
+    # Of two that fit none is taken, whichever side has them.
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 101, T), Offer("y", "KES", 99, T)), []),
+    ((Offer("a", "KES", 101, T), Offer("b", "KES", 99, T)), (Offer("x", "KES", 100, T),), []),
+    (
+        (Offer("a", "KES", 100, T), Offer("b", "KES", 106, T)),
+        (Offer("x", "KES", 103, T), Offer("y", "KES", 111, T)),
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "pairs"), PAIRED)
+def test_what_fits_by_amount_and_date_and_fits_nothing_else(
+    left: tuple[Offer, ...], right: tuple[Offer, ...], pairs: list[tuple[str, str]]
+) -> None:
+    """Within 5 minor units of a Kenyan amount and 10 microseconds; who is not paired is named with
+    all that it fits, on both sides alike."""
+    found = fits(left, right, window=Duration(10), tolerance=lambda c: 5 if c == "KES" else 0)
+    assert found.pairs == pairs
+    one = {(name, other) for name, others in found.left.items() for other in others}
+    other = {(name, other) for other, names in found.right.items() for name in names}
+    assert one == other
+    assert not {name for pair in pairs for name in pair} & {*found.left, *found.right}
+
+
+def test_of_very_many_that_fit_the_first_are_named() -> None:
+    """The nearest amounts from below on, and of one amount the earliest."""
+    many = [Offer(f"x{n:04}", "KES", 100, Instant(T + n)) for n in range(MOST_FITS + 5)]
+    found = fits([Offer("a", "KES", 100, T)], many, window=DAY, tolerance=lambda _: 0)
+    assert found.left == {"a": tuple([each.name for each in many[:MOST_FITS]])}

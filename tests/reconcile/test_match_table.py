@@ -12,7 +12,7 @@ from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import ORDER_CAUSES, Break, break_sentence, next_step
 from reconcile.matching.match import Match, Matching
 from reconcile.matching.rows import book_row, ledger_line_row, statement_row
-from reconcile.matching.rules import Coverage
+from reconcile.matching.rules import Coverage, Reach, Span
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
 from tests.reconcile.books_truth import (
@@ -21,6 +21,7 @@ from tests.reconcile.books_truth import (
     COVERAGE,
     FURTHER,
     RULES,
+    SOURCE,
     START,
     TROUBLES,
     Case,
@@ -143,6 +144,89 @@ def test_within_its_margin_nothing_is_a_break(
     assert told == []
     assert bucket in stands(control, side)
     assert causes(decided(made(case()))[0]) != []
+
+
+PAID = AT + HOUR
+"""When the money of these cases was captured; what went back did so an hour later."""
+
+
+def back_unbooked(made: Case) -> Case:
+    """The same case, of which 500 went back that the book does not have."""
+    return made.pays(more=(made.taken(minor=-500),)).books()
+
+
+@pytest.mark.parametrize(
+    ("made", "due", "side", "bucket", "waits"),
+    [
+        (lambda c: c.pays(), PAID + DAY, "takings", "paid_not_in_book", "awaiting_book"),
+        (lambda c: c.pays().books("unpaid"), PAID + DAY, "takings", "book_unpaid_but_received",
+         "awaiting_book"),
+        (back_unbooked, PAID + HOUR + DAY, "book", "refund_not_in_book", "awaiting_book"),
+        (lambda c: c.pays().books("refunded"), PAID + RULES.refund_margin, "book",
+         "refund_not_received", "awaiting_refund"),
+        (lambda c: c.pays().books(), PAID + RULES.settle_margin, "settlement", "not_settled",
+         "awaiting_settlement"),
+    ],
+)  # fmt: skip
+def test_each_margin_is_over_at_its_last_moment(
+    made: Callable[[Case], Case], due: Instant, side: str, bucket: str, waits: str
+) -> None:
+    """A tick before it is awaited still, and no break is told of it."""
+    told, control = decided(made(case()), as_of=due)
+    assert stands(control, side) == [bucket]
+    assert bucket in causes(told)
+    told, control = decided(made(case()), as_of=Instant(due - TICK))
+    assert stands(control, side) == [waits]
+    assert bucket not in causes(told)
+
+
+def reaching(*, book: tuple[int, int], statements: tuple[int, int]) -> Coverage:
+    """Books and statements that reach from the one to the other."""
+    spans = [Span(since=Instant(one), until=Instant(other)) for one, other in (book, statements)]
+    return Coverage(book=spans[0], statements=(Reach(source=SOURCE, span=spans[1]),))
+
+
+DUE = PAID + RULES.settle_margin
+
+
+@pytest.mark.parametrize(
+    ("book", "statements", "takings", "settlement"),
+    [
+        ((AT, PAID), (PAID, DUE), "paid_not_in_book", "not_settled"),
+        ((AT + TICK, PAID), (PAID, DUE), "not_covered", "not_settled"),
+        ((AT, PAID - TICK), (PAID, DUE), "awaiting_book", "not_settled"),
+        ((AT, PAID), (PAID + TICK, DUE), "paid_not_in_book", "not_covered"),
+        ((AT, PAID), (PAID, DUE - TICK), "paid_not_in_book", "awaiting_settlement"),
+    ],
+)
+def test_books_and_statements_reach_to_their_first_and_last_moment(
+    book: tuple[int, int], statements: tuple[int, int], takings: str, settlement: str
+) -> None:
+    """An order that was opened at the book's first moment has to stand in it, and money of its last
+    one; and so with statements."""
+    _, control = decided(case().pays(), coverage=reaching(book=book, statements=statements))
+    assert (stands(control, "takings"), stands(control, "settlement")) == ([takings], [settlement])
+
+
+@pytest.mark.parametrize(
+    ("owed", "bucket", "told"),
+    [
+        ((kes(1_500), YEN), "overpaid", ["overpaid", "paid_twice"]),
+        ((kes(1_500),), "paid_twice", ["paid_twice"]),
+        ((YEN,), "overpaid", ["overpaid"]),
+    ],
+)
+def test_an_order_stands_with_the_first_of_what_is_owed(
+    owed: tuple[Money, ...], bucket: str, told: list[str]
+) -> None:
+    """By currency: money of another is owed apart, and is never a second payment's."""
+    again = case().taken(payment="pay_2")
+    made = case().pays(findings=("paid_twice",), more=(again,), owed=owed).books()
+    made.settles().settles(payment="pay_2")
+    for also, shown in (([], made), (["paid_not_in_book"], replace(made, book=[]))):
+        found, control = decided(shown)
+        assert causes(found) == sorted([*told, *also])
+        assert stands(control, "takings") == [bucket]
 
 
 def test_without_statements_or_books_nothing_is_missed() -> None:

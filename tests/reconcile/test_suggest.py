@@ -69,6 +69,11 @@ OTHER = near("ZZZ", 9)
         (near("X", days=0), ["same_amount", "within_a_day"]),
         (near("PAY-7701", days=6), ["same_reference", "same_amount", "within_a_week"]),
         (near("PAY-7701", days=7), ["same_reference", "same_amount"]),
+        # One part in a hundred, and no more.
+        (near("X", 151_500), ["nearly_same_amount"]),
+        (near("X", 151_501), []),
+        (near("X", 148_500), ["nearly_same_amount"]),
+        (near("X", -148_499), []),
     ],
 )
 def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[Reason]) -> None:
@@ -78,6 +83,25 @@ def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[Reason]
     assert found.score == sum(WEIGHTS[each] for each in reasons)
     (alone,) = suggestions(missed(candidate))
     assert list(alone.reasons) == [*reasons, "no_other"]
+
+
+@pytest.mark.parametrize(("order", "reference", "nearly"), [
+    ("AB-1234", "AB-12", True),
+    ("AB-123", "AB-1", False),
+    ("AB-1234", "AB-1", False),
+    ("AB-12345", "AB-12", False),
+    ("AB-1234567", "AB-12345", True),
+    ("AB-1234567", "AB-1234", False),
+    ("AB-1", "AB-2", True),
+    ("A-1", "A-2", False),
+])  # fmt: skip
+def test_a_reference_is_nearly_the_same_but_for_a_third(
+    order: str, reference: str, nearly: bool
+) -> None:
+    """Two characters at most, and at most one in three of the break's own."""
+    found = replace(missed(near(reference, 9), OTHER), order=order, payment=None)
+    told = {each.candidate.reference: each.reasons for each in suggestions(found)}
+    assert told[reference] == (("nearly_same_reference",) if nearly else ())
 
 
 def test_the_payout_of_a_break_is_a_name_of_it() -> None:
@@ -103,6 +127,22 @@ def test_a_score_without_a_reference_is_below_that_of_many() -> None:
     (found,) = suggestions(missed(near("X", apart="nothing", days=0)))
     assert found.reasons == ("same_amount", "within_a_day", "nothing_apart", "no_other")
     assert found.score < 60
+
+
+@pytest.mark.parametrize(("candidate", "score"), [
+    (near("PAY-7701", apart="nothing", days=0), 100),
+    (near("PAY-77-01", apart="nothing", days=0), 95),
+    (near("PAY-7710", apart="nothing", days=0), 80),
+    (near("PAY-7701", apart="nothing", days=6), 95),
+    (near("PAY-7701", 151_000, apart="nothing", days=0), 80),
+    (near("PAY-7701", 1_500, apart="nothing", days=0), 80),
+    (near("PAY-7701", days=0), 95),
+    (near("X", apart="nothing", days=0), 55),
+    (near("X", 9), 5),
+])  # fmt: skip
+def test_the_points_of_what_is_alone_add_up_to_these(candidate: Candidate, score: int) -> None:
+    """Everything together is a hundred; by how much each difference lessens it."""
+    assert [each.score for each in suggestions(missed(candidate))] == [score]
 
 
 def test_every_reason_has_its_weight_and_its_words() -> None:

@@ -1,0 +1,335 @@
+"""Statement lines of one key: bounds of fees, amounts and dates, which of several is meant, and
+what the quick way of plain orders may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from reconcile.instants import DAY, HOUR, TICK, Instant
+from reconcile.ledger.ledger import EntryKind
+from reconcile.matching.books import StatementKind
+from reconcile.matching.breaks import Break
+from reconcile.matching.ledger_lines import Doubted
+from reconcile.matching.match import Matching
+from reconcile.matching.rows import (
+    BookRow,
+    LedgerLineRow,
+    StatementRow,
+    book_row,
+    ledger_line_row,
+    statement_row,
+)
+from reconcile.matching.rules import Terms, Tolerance
+from reconcile.matching.tally import Plain, Sheet, merge
+from reconcile.money import Money
+from tests.reconcile.books_cases import AT, case, causes, decided, stands
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case
+from tests.reconcile.test_match_rest import WINDOW, unnamed
+
+SETTLED = AT + 2 * DAY
+"""When the statement lines of these cases were settled."""
+
+
+def breaks_of(cause: str, *cases: Case) -> list[Break]:
+    """The breaks of one cause."""
+    told = decided(*cases)[0]
+    return [each for each in told if isinstance(each, Break) and each.cause == cause]
+
+
+@pytest.mark.parametrize("booked", [True, False])
+@pytest.mark.parametrize(("fee", "fits"), [
+    (21, False), (22, True), (23, True), (24, True), (25, False),
+])  # fmt: skip
+def test_a_fee_may_differ_by_its_tolerance(fee: int, fits: bool, booked: bool) -> None:
+    """23 is expected, give or take 1; of a plain order and of one that is looked at alike."""
+    made = case().pays().settles(fee=fee)
+    made = made.books() if booked else made
+    assert [each.money.minor for each in breaks_of("fee_unexpected", made)] == (
+        [] if fits else [abs(fee - 23)]
+    )
+
+
+@pytest.mark.parametrize(("source", "currency", "gross", "fee", "fits"), [
+    (SOURCE, "KES", 1_500, 21, False),
+    (SOURCE, "KES", 1_500, 22, True),
+    (SOURCE, "KES", 1_500, 24, True),
+    (SOURCE, "KES", 1_500, 25, False),
+    (SOURCE, "KES", 1_499, 21, True),  # 22.485: 22 are due
+    (SOURCE, "UGX", 1_500, 999, True),
+    ("other", "KES", 1_500, 999, True),
+])  # fmt: skip
+def test_a_fee_fits_where_it_is_expected_or_none_is_known(
+    source: str, currency: str, gross: int, fee: int, fits: bool
+) -> None:
+    """The quick way asks by places, the other by names: both know the same fees."""
+    terms = Terms(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
+    taking = ledger_line_row(case().pays().takings[0])._replace(source=source)
+    line = statement_row(case().settles().lines[0])
+    line = line._replace(gross=gross, fee=fee, currency=currency)
+    assert terms.fee_fits(taking, line) == fits
+    due = terms.expected_fee(gross, source=source, currency=currency)
+    assert (due is None or abs(fee - due[0]) <= due[1]) == fits
+
+
+@pytest.mark.parametrize(("apart", "fits"), [
+    (-6, False), (-5, True), (5, True), (6, False),
+])  # fmt: skip
+def test_amounts_may_differ_by_their_tolerance(apart: int, fits: bool) -> None:
+    """5 minor units, of the statement and of the book alike, in both directions."""
+    expected = ["by_tolerance"] if fits else ["amount_differs"]
+    assert causes(decided(case().pays().books().settles(gross=1_500 + apart))[0]) == expected
+    assert causes(decided(case().pays().books(minor=1_500 + apart).settles())[0]) == expected
+
+
+@pytest.mark.parametrize("apart", [-1, 1])
+def test_a_currency_without_a_tolerance_has_none(apart: int) -> None:
+    """That of another currency counts for nothing: a minor unit is a break, by key and by date."""
+    rules = replace(WINDOW, tolerances=(Tolerance(currency="UGX", minor=5),))
+    minor = 1_500 + apart
+    for made in (case().pays().books().settles(gross=minor), case().pays().books(minor=minor)):
+        assert "amount_differs" in causes(decided(made, rules=rules)[0])
+    order = case().pays().settles()
+    assert causes(decided(order, case("XYZ", minor).books(), rules=rules)[0]) == [
+        "book_paid_not_received",
+        "paid_not_in_book",
+    ]
+
+
+def refunded(*given: tuple[int, Instant], lines: tuple[int, ...]) -> Case:
+    """An order of which so much went back at these times, and what its statement took."""
+    more = [replace(case().taken(minor=-minor), at=at) for minor, at in given]
+    made = case().pays(outcome="partially_refunded", more=tuple(more)).settles()
+    for minor in lines:
+        made.settles(kind="refund", gross=-minor, fee=0)
+    return made.books("refunded", minor=1_500)
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        # The first of two equal refunds has the line.
+        (refunded((300, AT), (300, AT + HOUR), lines=(300,)), [(300, AT + HOUR)]),
+        (refunded((300, AT + HOUR), (300, AT), lines=(300,)), [(300, AT)]),
+        # Two lines are together one refund, and not the other of the same sum.
+        (refunded((300, AT), (300, AT + HOUR), lines=(100, 200)), [(300, AT + HOUR)]),
+        (refunded((300, AT), (200, AT + HOUR), lines=(250, 250)), []),
+        (refunded((300, AT), (200, AT + HOUR), lines=(0,)), [(200, AT + HOUR), (300, AT)]),
+    ],
+)
+def test_which_refund_is_still_missed(made: Case, told: list[tuple[int, int]]) -> None:
+    """The money that no line took, as old as it is."""
+    found = breaks_of("refund_not_settled", made)
+    assert sorted((each.money.minor, each.since) for each in found) == told
+
+
+def test_a_line_that_took_nothing_is_of_no_refund() -> None:
+    """It is told as a line of which nothing is known, and the refund stays missed."""
+    made = refunded((300, AT), lines=(0,))
+    assert breaks_of("refund_amount_differs", made) == []
+    assert [each.money.minor for each in breaks_of("settled_never_notified", made)] == [0]
+
+
+@pytest.mark.parametrize(("at", "told"), [
+    (SETTLED - TICK, ["refund_amount_differs"]),
+    (SETTLED, ["refund_amount_differs"]),
+    (SETTLED + TICK, ["refund_not_settled", "settled_never_notified"]),
+])  # fmt: skip
+def test_a_line_is_of_what_went_back_before_it(at: Instant, told: list[str]) -> None:
+    """What went back at the moment of the line still belongs to it."""
+    found = causes(decided(refunded((300, at), lines=(400,)))[0])
+    assert [each for each in found if not each.startswith("refund_not_received")] == told
+
+
+def two_orders(lines: tuple[int, ...]) -> tuple[Case, Case]:
+    """Two orders of one key, of which 300 and 500 went back; the lines name neither payment."""
+    one = case("ORD-1").pays(more=(case("ORD-1").taken(minor=-300),))
+    other = case("ord 1").pays(payment="pay_9", more=(case().taken(minor=-500, payment="pay_9"),))
+    for minor in lines:
+        one.settles(kind="refund", gross=-minor, fee=0)
+    return unnamed(one), other
+
+
+def test_what_was_taken_otherwise_is_told_of_the_first_of_what_went_back() -> None:
+    """Of two orders of one key; what is left is the sum of both against the line."""
+    (found,) = breaks_of("refund_amount_differs", *two_orders((900,)))
+    assert (found.order, found.payment, found.subject) == ("ORD-1", "pay_ORD-1", "stm_ORD-1_0")
+    assert (found.money.minor, [each.minor for each in found.left or ()]) == (100, [100])
+    assert len(found.cites) == 3
+
+
+@pytest.mark.parametrize("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
+def test_how_it_went_back_is_told_of_the_first(kinds: tuple[EntryKind, EntryKind]) -> None:
+    """A refund and a reversal, and a line of neither's sum nor of both."""
+    more = tuple([case().taken(minor=-300, kind=kind) for kind in kinds])
+    made = case().pays(more=more).settles().settles(kind="refund", gross=-700, fee=0)
+    (found,) = breaks_of("refund_amount_differs", made)
+    assert dict(found.facts)["how"] == kinds[0]
+    assert found.money.minor == 100
+
+
+@pytest.mark.parametrize(("back", "bucket"), [
+    (1_499, "not_settled"), (1_500, "returned"), (1_501, "returned"),
+])  # fmt: skip
+def test_a_capture_is_not_missed_where_all_of_it_was_reversed(back: int, bucket: str) -> None:
+    """A minor unit less, and the provider still owes it."""
+    made = case().pays(more=(case().taken(minor=-back, kind="reversed"),))
+    assert stands(decided(made)[1], "settlement") == [bucket]
+    left = [each.money.minor for each in breaks_of("refund_not_settled", made)]
+    assert left == {1_499: [1_499], 1_500: [], 1_501: [1]}[back]
+
+
+@pytest.mark.parametrize(("lines", "left"), [
+    (1, [[], [1_500]]),
+    (2, [[], []]),
+    (3, [[], [-1_500]]),
+])  # fmt: skip
+def test_what_two_ambiguous_captures_leave_is_counted_once(
+    lines: int, left: list[list[int]]
+) -> None:
+    """Lines that name no payment, and two payments of their amount: both breaks together leave what
+    captures and lines differ by."""
+    made = case().pays(more=(case().taken(payment="pay_2"),)).books(minor=3_000)
+    for _ in range(lines):
+        made.settles()
+    found = [
+        e for e in breaks_of("ambiguous", unnamed(made)) if ("against", "statement") in e.facts
+    ]
+    assert [[money.minor for money in each.left or ()] for each in found] == left
+
+
+@pytest.mark.parametrize(("orders", "lines", "left"), [
+    (1, 2, [[-1_500]]),
+    (2, 1, [[], [1_500]]),
+    (2, 2, [[-1_500], [1_500]]),
+])  # fmt: skip
+def test_what_is_ambiguous_by_date_leaves_each_line_once(
+    orders: int, lines: int, left: list[list[int]]
+) -> None:
+    """Each line is counted with the first capture that it fits, and with no other."""
+    cases = [case(f"ORD-{n}").pays().books() for n in range(orders)]
+    cases += [unnamed(case(f"XYZ-{n}").settles()) for n in range(lines)]
+    told, control = decided(*cases, rules=WINDOW)
+    found = [each for each in told if isinstance(each, Break)]
+    assert [each.cause for each in found] == ["ambiguous"] * orders
+    assert [[money.minor for money in each.left or ()] for each in found] == left
+    assert stands(control, "settlement") == ["ambiguous"]
+
+
+@pytest.mark.parametrize(("more", "told"), [(0, ["by_date_window"]), (TICK, [])])
+def test_a_window_of_dates_ends_with_its_last_moment(more: int, told: list[str]) -> None:
+    """Both ways: the book's line and the statement's two days from the capture, and a tick more."""
+    far = Instant(AT + HOUR + 2 * DAY + more)
+    order, line = case().pays().settles(), case("XYZ", at=far).books()
+    found = causes(decided(order, line, rules=WINDOW)[0])
+    assert [each for each in found if each == "by_date_window"] == told
+    order, line = case().pays().books(), unnamed(case("XYZ", at=Instant(far - 2 * DAY)).settles())
+    found = causes(decided(order, line, rules=WINDOW)[0])
+    assert [each for each in found if each == "by_date_window"] == told
+
+
+@pytest.mark.parametrize(("made", "told"), [
+    ([case("ORD-1").untouched(), case("ord 1").pays()], ["not_settled", "paid_not_in_book"]),
+    ([case("ORD-1").pays(), case("ord 1").untouched()], ["not_settled", "paid_not_in_book"]),
+    ([case("ORD-1").untouched(), case("ord 1").pays().books()], ["ambiguous", "not_settled"]),
+    ([case("ORD-1").untouched(), case("ord 1").untouched()], []),
+    ([case("ORD-1").untouched().settles()], ["settled_never_notified"]),
+    ([case("ORD-1").untouched().books(minor=500).books(minor=700)], ["book_paid_not_received"]),
+])  # fmt: skip
+def test_what_nobody_paid_hides_no_money_beside_it(made: list[Case], told: list[str]) -> None:
+    """An order without money, and of the same key another order, a statement line, or two lines of
+    the book: what came is looked for all the same."""
+    assert causes(decided(*made)[0]) == told
+
+
+Changed = Callable[[LedgerLineRow, BookRow, StatementRow], tuple[list[LedgerLineRow], list[BookRow],
+                                                                list[StatementRow]]]  # fmt: skip
+
+PLAIN: dict[str, tuple[Changed, bool]] = {
+    "all three agree": (lambda t, b, s: ([t], [b], [s]), True),
+    "no statement line": (lambda t, b, s: ([t], [b], []), True),
+    "a book that has no status": (lambda t, b, s: ([t], [b._replace(status=None)], [s]), True),
+    "a line without a payment": (lambda t, b, s: ([t], [b], [s._replace(payment=None)]), True),
+    "a line of its source": (lambda t, b, s: ([t], [b], [s._replace(source=t.source)]), True),
+    "nothing refunded": (lambda t, b, s: ([t], [b._replace(refunded=0)], [s]), True),
+    "no book line": (lambda t, b, s: ([t], [], [s]), False),
+    "no order": (lambda t, b, s: ([], [b], [s]), False),
+    "two orders": (lambda t, b, s: ([t, t], [b], [s]), False),
+    "two book lines": (lambda t, b, s: ([t], [b, b], [s]), False),
+    "two statement lines": (lambda t, b, s: ([t], [b], [s, s]), False),
+    "no money": (lambda t, b, s: ([t._replace(minor=0)], [b._replace(minor=0)], []), False),
+    "an order that is not flat": (
+        lambda t, b, s: ([t._replace(whole=case().pays().takings[0])], [b], [s]), False),
+    "another amount of the book": (lambda t, b, s: ([t], [b._replace(minor=1_499)], [s]), False),
+    "another currency": (lambda t, b, s: ([t], [b._replace(currency="UGX")], [s]), False),
+    "some of it refunded": (lambda t, b, s: ([t], [b._replace(refunded=1)], [s]), False),
+    "a book that says unpaid": (lambda t, b, s: ([t], [b._replace(status="unpaid")], [s]), False),
+    "another gross": (lambda t, b, s: ([t], [b], [s._replace(gross=1_499)]), False),
+    "a line in another currency": (lambda t, b, s: ([t], [b], [s._replace(currency="UGX")]), False),
+    "a refund": (lambda t, b, s: ([t], [b], [s._replace(kind="refund")]), False),
+    "another payment": (lambda t, b, s: ([t], [b], [s._replace(payment="pay_9")]), False),
+    "another source": (lambda t, b, s: ([t], [b], [s._replace(source="other")]), False),
+    "another fee": (lambda t, b, s: ([t], [b], [s._replace(fee=24)]), False),
+}  # fmt: skip
+"""What stands of one order in the three streams, and whether the quick way takes it."""
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_quick_way_takes_what_plainly_agrees_and_nothing_else(name: str) -> None:
+    """It counts an order that it takes, and yields the rows of every other whole."""
+    made = case().pays().books().settles(fee=23)
+    changed, quick = PLAIN[name]
+    takings, book, lines = changed(
+        ledger_line_row(made.takings[0]), book_row(made.book[0]), statement_row(made.lines[0])
+    )
+    agreed, settled, missed = Sheet(), Sheet(), list[LedgerLineRow]()
+    plain = Plain(agreed, settled, lambda _, line: line.fee == 23, missed.append)
+    groups = list(merge(iter(takings), iter(book), iter(lines), plain=plain))
+    if not quick:
+        assert [each[1:] for each in groups] == [(takings, book, lines)]
+        assert (dict(agreed), dict(settled), missed) == ({}, {}, [])
+        return
+    assert groups == []
+    assert list(agreed["KES"][:2]) == [1, 1_500]
+    assert [list(sums) for sums in settled.values()] == ([[1, 1_500, 23, 1_477]] if lines else [])
+    assert missed == ([] if lines else takings)
+
+
+@pytest.mark.parametrize(("since", "told"), [
+    (0, ["not_settled", "paid_not_in_book"]), (TICK, ["not_settled"]),
+])  # fmt: skip
+def test_a_book_covers_its_first_moment(since: int, told: list[str]) -> None:
+    """An order that was opened at the first date of the book has to stand in it."""
+    assert COVERAGE.book is not None
+    span = replace(COVERAGE.book, since=Instant(AT + since))
+    found = decided(case().pays(), coverage=replace(COVERAGE, book=span))[0]
+    assert causes(found) == told
+
+
+@pytest.mark.parametrize(("payment", "source", "kind", "told"), [
+    ("pay_2", SOURCE, "payment", []),
+    (None, SOURCE, "payment", []),
+    ("pay_3", SOURCE, "payment", ["settled_never_notified"]),
+    ("pay_2", "other", "payment", ["settled_never_notified"]),
+    ("pay_2", SOURCE, "refund", ["settled_never_notified"]),
+])  # fmt: skip
+def test_only_a_line_of_the_payment_in_doubt_is_told_of_by_its_break(
+    payment: str | None, source: str, kind: StatementKind, told: list[str]
+) -> None:
+    """Of its reference, its source and its kind; any other is told as what it is."""
+    doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
+    made = case().pays(
+        findings=("conflicting_amounts",),
+        doubted=(doubt,),
+        in_doubt=(Money(minor=900, currency="KES"),),
+    )
+    rows = [statement_row(each) for each in made.books().settles().settles(kind=kind).lines]
+    rows[1] = rows[1]._replace(payment=payment, source=source)
+    matching = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
+    found = matching.decide(
+        takings=[ledger_line_row(made.takings[0])], book=[book_row(made.book[0])], statements=rows
+    )
+    assert causes(list(found)) == sorted(["payment_in_doubt", *told])
+    assert matching.control().holds
