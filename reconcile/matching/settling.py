@@ -202,7 +202,7 @@ class Settling:
         due, within = expected_of(came, taken, self._terms.rules.rates)
         rate: Facts = (("rate", implied_rate(came, taken)),)
         if within:
-            match = _match_back(parts[0].order, parts, rows)
+            match = _match_back(parts, rows)
             self._tally.tell(replace(match, kind="by_exchange", facts=(*rate, ("settled", taken))))
             self._tally.place_lines(rows, "by_exchange")
             return
@@ -376,7 +376,7 @@ class Settling:
             parts = _parts_of(group, unused)
             if parts:
                 unused = [each for each in unused if each not in parts]
-                self._tally.tell(_match_back(funds[0].order, parts, group))
+                self._tally.tell(_match_back(parts, group))
                 self._tally.place_lines(group, "by_group")
                 continue
             if group[0].kind == "dispute" and disputed:
@@ -419,7 +419,7 @@ class Settling:
         self._tally.tell(
             Break(
                 cause=cause,
-                order=parts[0].order if parts else funds[0].order,
+                order=parts[0].order if parts else _order_of(rows[0].payment, funds),
                 payment=parts[0].payment if parts else rows[0].payment,
                 subject=subject_of(ids[0]),
                 money=difference,
@@ -584,13 +584,21 @@ def _parts_of(rows: Sequence[StatementRow], unused: Sequence[Return]) -> list[Re
     return fitting if fitting and sum([each.minor for each in fitting]) == total else []
 
 
-def _match_back(order: str, parts: Sequence[Return], rows: Sequence[StatementRow]) -> Match:
+def _match_back(parts: Sequence[Return], rows: Sequence[StatementRow]) -> Match:
     return Match(
         kind="by_group",
-        order=order,
+        order=parts[0].order,
         payment=parts[0].payment,
         lines=tuple(sorted([row.line_id for row in rows])),
         money=Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency),
+    )
+
+
+def _order_of(payment: str | None, funds: Sequence[Funds]) -> str:
+    """The order that a payment is of, where several have one key; the first where it is of none."""
+    return next(
+        (each.order for each in funds if any(c.payment == payment for c in each.captures)),
+        funds[0].order,
     )
 
 

@@ -12,6 +12,7 @@ from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break
+from reconcile.matching.decide import Match
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import (
@@ -158,6 +159,34 @@ def test_what_was_taken_otherwise_is_told_of_the_first_of_what_went_back() -> No
     assert (found.order, found.payment, found.subject) == ("ORD-1", "pay_ORD-1", "stm_ORD-1_0")
     assert (found.money.minor, [each.minor for each in found.left or ()]) == (100, [100])
     assert len(found.cites) == 3
+
+
+def of_the_second(*, back: int = 0, won: bool = False) -> tuple[Case, Case]:
+    """Two orders of one key, both paid and settled; of the second's payment money went back."""
+    more = (case().taken(minor=-back, payment="pay_9"),) if back else ()
+    other = case("ord 1").pays(payment="pay_9", findings=("dispute_won",) if won else (), more=more)
+    return case("ORD-1").pays().settles(), other.settles(payment="pay_9")
+
+
+def test_what_went_back_in_parts_is_told_of_its_own_order() -> None:
+    """One refund that the statement has as two: it is of the order whose payment it names, which
+    need not be the first of its key."""
+    one, other = of_the_second(back=500)
+    for minor in (200, 300):
+        other.settles(kind="refund", gross=-minor, fee=0, payment="pay_9")
+    found = [each for each in decided(one, other)[0] if isinstance(each, Match)]
+    assert [(each.order, each.payment) for each in found if each.kind == "by_group"] == [
+        ("ord 1", "pay_9")
+    ]
+
+
+@pytest.mark.parametrize(("payment", "order"), [("pay_9", "ord 1"), ("pay_7", "ORD-1")])
+def test_a_won_dispute_that_took_money_is_told_of_its_own_order(payment: str, order: str) -> None:
+    """By the payment of the line; where that is of neither, of the first."""
+    one, other = of_the_second(won=True)
+    other.settles(kind="dispute", gross=-900, fee=0, payment=payment)
+    (found,) = breaks_of("dispute_won_not_returned", one, other)
+    assert (found.order, found.payment, found.money.minor) == (order, payment, 900)
 
 
 @pytest.mark.parametrize("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
