@@ -45,15 +45,19 @@ async def explain_order(context: AppContext, order: str, *, as_of: Instant | Non
 
 
 async def order_document(
-    context: AppContext, order: str, *, as_of: Instant | None = None
+    context: AppContext,
+    order: str,
+    *,
+    as_of: Instant | None = None,
+    within_s: float | None = None,
 ) -> dict[str, Any]:
     """The same as JSON values, and `plain`, the same in words for a customer, also of each finding.
     Where any of the order's deliveries has been deleted, `pruned` says so. The fingerprint covers
     every member but `as_of`, `plain` (also the findings') and `pruned`. Where what was accepted
     before could not all be read in time, `behind_s` says for how many seconds the oldest of it has
-    waited, and `fulfillable` is false whatever the fingerprint covers. Raises as `explain_order`
-    does."""
-    found = await _explained(context, order, as_of)
+    waited, and `fulfillable` is false whatever the fingerprint covers; `within_s` is that time, see
+    `behind_s`. Raises as `explain_order` does."""
+    found = await _explained(context, order, as_of, within_s=within_s)
     ledger = found.ledger
     told = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s)
     if found.pruned is not None:
@@ -78,8 +82,10 @@ class _Explained(NamedTuple):
     behind_s: int
 
 
-async def _explained(context: AppContext, order: str, as_of: Instant | None) -> _Explained:
-    behind = await behind_s(context)
+async def _explained(
+    context: AppContext, order: str, as_of: Instant | None, *, within_s: float | None = None
+) -> _Explained:
+    behind = await behind_s(context, within_s=within_s)
     now = context.clock.now()
     async with context.store.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]

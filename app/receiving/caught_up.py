@@ -12,17 +12,22 @@ from reconcile.instants import SECOND
 READ_WITHIN_S: Final = 2.0
 """How long one who asks waits until all has been read that was accepted before the question."""
 
+TOLD_WITHIN_S: Final = 0.1
+"""The same of one who says something of an order, and hears how it stands: beside a burst, whose
+end is seconds away, nobody's call is to take that long."""
+
 _PAUSE_S: Final = 0.02
 """Between two looks, where the reader is another process."""
 
 
-async def behind_s(context: AppContext) -> int:
+async def behind_s(context: AppContext, *, within_s: float | None = None) -> int:
     """0 once all has been read that was accepted before the call, for which it waits up to
-    READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to be read."""
+    `within_s`, or READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to
+    be read."""
     store = context.store
     end = await store.inbox.end()
     loop = asyncio.get_running_loop()
-    ends = loop.time() + READ_WITHIN_S
+    ends = loop.time() + (READ_WITHIN_S if within_s is None else within_s)
     while True:
         store.read.clear()
         found = await store.inbox.backlog(up_to=end)

@@ -72,6 +72,22 @@ async def test_what_is_not_read_yet_is_said(
         assert answer.json()["fulfillable"]
 
 
+async def test_who_tells_of_an_order_does_not_wait_for_a_burst(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """The record is kept, and the answer says that it may not be all; who asks waits for longer."""
+    async with driving(tmp_path) as driver, asyncio.timeout(60):
+        await driver.send(event("e1"))
+        driver.clock.put(T + 7 * SECOND)
+        standing_still.setattr(caught_up, "READ_WITHIN_S", 3_600.0)
+        told = {"amount": "1500.00", "currency": "KES"}
+        answer = await driver.api("PUT", "/orders/ORD-1", json=told)
+        assert (answer.status_code, answer.headers["tallyhook-behind"]) == (200, "7")
+        assert (answer.json()["fulfillable"], answer.json()["behind_s"]) == (False, 7)
+        assert driver.rows("SELECT count(*) FROM records") == [(1,)]
+        standing_still.setattr(caught_up, "READ_WITHIN_S", 0.05)
+
+
 async def test_readiness_turns_red_when_the_reader_stands_still(
     tmp_path: Path, standing_still: pytest.MonkeyPatch
 ) -> None:
