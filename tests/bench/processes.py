@@ -63,6 +63,19 @@ def server(
         _end(process)
 
 
+@contextmanager
+def process(command: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Iterator[None]:
+    """`python -m COMMAND…`, which listens nowhere, until the block ends."""
+    with log.open("wb") as out:
+        running = subprocess.Popen(
+            [sys.executable, "-m", *command], env=os.environ | env, stdout=out, stderr=out
+        )
+    try:
+        yield
+    finally:
+        _end(running)
+
+
 def _wait_for(process: Started, port: int, log: Path) -> None:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:

@@ -1,7 +1,8 @@
 """Deliveries into one PostgreSQL by one receiver and by two, beside as many do-nothing processes.
 
-The receivers only receive: where there are several, folding is a worker's. Each has a load
-generator of its own, and all of them begin together; the generators keep to one core.
+The receivers only receive: where there are several, reading and folding is a worker's, which reads
+what was kept once all rounds are over. Each has a load generator of its own, and all of them begin
+together; the generators keep to one core.
 
 The side that begins changes from round to round, and the one that is faster is sent more: a second
 beside many would only tell what else the machine did in it.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,13 +25,16 @@ from app.receiving.store import Store, StoreSettings
 from tests.bench.generator import Generator
 from tests.bench.load import Leg, Target
 from tests.bench.orders import EVENTS_PER_ORDER, Stretch
-from tests.bench.processes import server
+from tests.bench.processes import process, server
 from tests.bench.requests import secret_text
 from tests.bench.sizes import Sizes
 from tests.postgres.server import Server, running
 
 SEED = 20_261_121
 COUNTS = (1, 2)
+SECRETS = "TALLYHOOK_SOURCES__SHOP__SECRETS"
+READ_S = 600
+"""Seconds in which a worker must have read all that was kept."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +61,12 @@ def _rounds(folder: Path, database: Server, count: int, sizes: Sizes) -> Shared:
     done, name = Shared(), f"bench{count}"
     asyncio.run(_make(database, name))
     stretch = Stretch(seed=SEED, first=0, count=sizes.shared_orders)
-    with started(folder, database.url(name), count) as (receivers, idle, generators):
+    env = {
+        "TALLYHOOK_ENVIRONMENT": "sandbox",
+        "TALLYHOOK_DATABASE_URL": database.url(name),
+        SECRETS: secret_text(new_secret()),
+    }
+    with started(folder, env, count) as (receivers, idle, generators):
         for number in range(sizes.shared_rounds + 1):
             for generator in generators:
                 generator.prepare(stretch)
@@ -71,22 +80,17 @@ def _rounds(folder: Path, database: Server, count: int, sizes: Sizes) -> Shared:
                 else:
                     done.idle.append(_send(idle, generators, sizes, times=sizes.shared_idle_times))
             _tell(done, number, count)
-    done.stored = asyncio.run(_count(database, name))
+        with process(["app", "worker"], log=folder / f"worker{count}.log", env=env):
+            done.stored = asyncio.run(_count(database, name))
     return done
 
 
 @contextmanager
 def started(
-    folder: Path, url: str, count: int
+    folder: Path, env: Mapping[str, str], count: int
 ) -> Iterator[tuple[list[Target], list[Target], list[Generator]]]:
     """So many receivers, do-nothing servers and load generators."""
-    secret = secret_text(new_secret())
-    env = {
-        "TALLYHOOK_ENVIRONMENT": "sandbox",
-        "TALLYHOOK_DATABASE_URL": url,
-        "TALLYHOOK_SOURCES__SHOP__SECRETS": secret,
-    }
-    words = ["app", "serve", "--no-worker", "--port"]
+    words, secret = ["app", "serve", "--no-worker", "--port"], env[SECRETS]
     with ExitStack() as stack:
         receivers = [
             stack.enter_context(server(words, log=folder / f"serve{n}.log", env=env))
@@ -126,7 +130,11 @@ async def _make(database: Server, name: str) -> None:
 
 
 async def _count(database: Server, name: str) -> int:
+    """How many are stored once all of them are read. Raises TimeoutError when they never are."""
     connection = await asyncpg.connect(host=str(database.folder), user="postgres", database=name)
+    async with asyncio.timeout(READ_S):
+        while await connection.fetchval("SELECT EXISTS (SELECT 1 FROM inbox)"):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
     found: int = await connection.fetchval(
         "SELECT count(*) FROM deliveries WHERE verdict = 'stored'"
     )
