@@ -30,7 +30,6 @@ from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, tell_order
 from app.orders.read_feed import outcome_document, read_feed, read_from
 from app.orders.read_orders import list_orders, order_document
-from app.receiving.caught_up import TOLD_WITHIN_S
 from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import SECOND, format_instant
@@ -118,7 +117,7 @@ class Api:
             await tell_order(self._context, told, author=author_of_token(program))
         except ReferenceTaken as error:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
-        found = await order_document(self._context, order, within_s=TOLD_WITHIN_S)
+        found = await order_document(self._context, order, patient=False)
         return _of_order(found)
 
     async def outcomes(self, request: Request, program: str) -> Response:

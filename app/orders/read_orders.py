@@ -49,15 +49,15 @@ async def order_document(
     order: str,
     *,
     as_of: Instant | None = None,
-    within_s: float | None = None,
+    patient: bool = True,
 ) -> dict[str, Any]:
     """The same as JSON values, and `plain`, the same in words for a customer, also of each finding.
     Where any of the order's deliveries has been deleted, `pruned` says so. The fingerprint covers
     every member but `as_of`, `plain` (also the findings') and `pruned`. Where what was accepted
     before could not all be read in time, `behind_s` says for how many seconds the oldest of it has
-    waited, and `fulfillable` is false whatever the fingerprint covers; `within_s` is that time, see
-    `behind_s`. Raises as `explain_order` does."""
-    found = await _explained(context, order, as_of, within_s=within_s)
+    waited, and `fulfillable` is false whatever the fingerprint covers; `patient` as in `behind_s`.
+    Raises as `explain_order` does."""
+    found = await _explained(context, order, as_of, patient=patient)
     ledger = found.ledger
     told = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s)
     if found.pruned is not None:
@@ -83,9 +83,9 @@ class _Explained(NamedTuple):
 
 
 async def _explained(
-    context: AppContext, order: str, as_of: Instant | None, *, within_s: float | None = None
+    context: AppContext, order: str, as_of: Instant | None, *, patient: bool = True
 ) -> _Explained:
-    behind = await behind_s(context, within_s=within_s)
+    behind = await behind_s(context, patient=patient)
     now = context.clock.now()
     async with context.store.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]

@@ -12,29 +12,31 @@ from reconcile.instants import SECOND
 READ_WITHIN_S: Final = 2.0
 """How long one who asks waits until all has been read that was accepted before the question."""
 
-TOLD_WITHIN_S: Final = 0.1
-"""The same of one who says something of an order, and hears how it stands: beside a burst, whose
-end is seconds away, nobody's call is to take that long."""
+FAR_BEHIND: Final = SECOND
+"""By how much the reader may be behind for one who says something of an order to wait for it, and
+to hear how the order stands: beside a burst, whose end is seconds away, no call is to take that
+long."""
 
 _PAUSE_S: Final = 0.02
 """Between two looks, where the reader is another process."""
 
 
-async def behind_s(context: AppContext, *, within_s: float | None = None) -> int:
+async def behind_s(context: AppContext, *, patient: bool = True) -> int:
     """0 once all has been read that was accepted before the call, for which it waits up to
-    `within_s`, or READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to
-    be read."""
+    READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to be read.
+    Without patience it does not wait where that is FAR_BEHIND."""
     store = context.store
     end = await store.inbox.end()
     loop = asyncio.get_running_loop()
-    ends = loop.time() + (READ_WITHIN_S if within_s is None else within_s)
+    ends = loop.time() + READ_WITHIN_S
     while True:
         store.read.clear()
         found = await store.inbox.backlog(up_to=end)
         if found.oldest is None:
             return 0
-        if loop.time() >= ends:
-            return max(1, (context.clock.now() - found.oldest) // SECOND)
+        behind = context.clock.now() - found.oldest
+        if loop.time() >= ends or (behind >= FAR_BEHIND and not patient):
+            return max(1, behind // SECOND)
         try:
             async with asyncio.timeout(_PAUSE_S):
                 await store.read.wait()

@@ -20,9 +20,10 @@ from app.receiving import caught_up
 from app.receiving.caught_up import behind_s
 from app.receiving.inbox_store import Backlog, End, Suspect, Unread, next_suspects
 from app.receiving.reader import Holding, Reader, ReaderContext, read_some
-from reconcile.instants import SECOND, Instant
+from reconcile.instants import SECOND, TICK, Duration, Instant
 from tests.database.builders import SOURCES, arrival, context, opened, received, said
 from tests.reconcile.build import T, seconds
+from tests.waiting import soon
 
 
 class Store:
@@ -368,15 +369,9 @@ async def test_what_is_read_is_told_in_the_log(tmp_path: Path, log: StringIO) ->
 # --- who waits for it -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("oldest", "told"),
-    [(None, 0), (T, 5), (seconds(5), 1), (seconds(4), 1), (seconds(3), 2), (seconds(6), 1)],
-)
-async def test_how_far_behind_it_is(
-    monkeypatch: pytest.MonkeyPatch, oldest: Instant | None, told: int
-) -> None:
-    """In whole seconds, at least one; nothing where all was read that was there at the question."""
-    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
+def waiting_for(oldest: Instant | None) -> tuple[Any, list[End]]:
+    """What `behind_s` uses, five seconds after T, with this as the oldest that is not read; and up
+    to where that was asked."""
     asked: list[End] = []
 
     async def end() -> End:
@@ -387,8 +382,36 @@ async def test_how_far_behind_it_is(
         return Backlog(oldest=oldest)
 
     store = SimpleNamespace(read=asyncio.Event(), inbox=SimpleNamespace(end=end, backlog=backlog))
-    every: Any = SimpleNamespace(store=store, clock=SetClock(Instant(T + 5 * SECOND)))
-    store.read.set()
+    return SimpleNamespace(store=store, clock=SetClock(Instant(T + 5 * SECOND))), asked
+
+
+@pytest.mark.parametrize(
+    ("oldest", "told"),
+    [(None, 0), (T, 5), (seconds(5), 1), (seconds(4), 1), (seconds(3), 2), (seconds(6), 1)],
+)
+async def test_how_far_behind_it_is(
+    monkeypatch: pytest.MonkeyPatch, oldest: Instant | None, told: int
+) -> None:
+    """In whole seconds, at least one; nothing where all was read that was there at the question."""
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
+    every, asked = waiting_for(oldest)
+    every.store.read.set()
     assert await behind_s(every) == told
     assert asked == [End(3, 4)]
-    assert not store.read.is_set()
+    assert not every.store.read.is_set()
+
+
+@pytest.mark.parametrize(("age", "patient", "waits"), [
+    (SECOND, False, False),
+    (SECOND - TICK, False, True),
+    (SECOND, True, True),
+])  # fmt: skip
+async def test_who_has_no_patience_does_not_wait_for_what_is_far_behind(
+    age: Duration, patient: bool, waits: bool
+) -> None:
+    """From a second on."""
+    every, asked = waiting_for(Instant(T + 5 * SECOND - age))
+    asking = asyncio.create_task(behind_s(every, patient=patient))
+    await soon(lambda: asking.done() or len(asked) > 1)
+    assert asking.done() != waits
+    asking.cancel()
