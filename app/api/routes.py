@@ -117,8 +117,7 @@ class Api:
             await tell_order(self._context, told, author=author_of_token(program))
         except ReferenceTaken as error:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
-        found = await order_document(self._context, order, patient=False)
-        return _of_order(found)
+        return _of_order(await order_document(self._context, order, patient=False))
 
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""

@@ -115,8 +115,7 @@ async def refusal(context: AppContext) -> str | None:
     store = context.store
     if store.poison is not None:
         raise StorePoisoned(store.poison)
-    async with store.reading() as connection:
-        await run(connection, due_store.next_due)
+    await store.on_snapshot(due_store.next_due)
     if store.queue.stalled is not None:
         return store.queue.stalled  # the check would wait, too
     try:

@@ -1,7 +1,7 @@
 """The way of a delivery from the inbox to its order, in the background.
 
     1 take     rows of the inbox, the oldest first                     receiving/inbox_store.py
-    2 read     each delivery as its source's profile reads it now      judge_delivery.py
+    2 read     each delivery as its source's profile reads it now      receiving/verify.py
     3 append   events, links and due marks, and take those rows out,
                in one transaction                                      receiving/append_store.py
 

@@ -169,10 +169,8 @@ def watching(path: Path, target: Target, seen: Watched) -> Iterator[None]:
 
 
 def _behind_s(database: sqlite3.Connection, inbox: sqlite3.Connection) -> float:
-    query = "SELECT value FROM counters WHERE name='inbox position'"
-    row = database.execute(query).fetchone()
     oldest = "SELECT records FROM inbox WHERE seq > ? ORDER BY seq LIMIT 1"
-    unread = inbox.execute(oldest, (0 if row is None else row[0],)).fetchone()
+    unread = inbox.execute(oldest, (stored.position(database),)).fetchone()
     due = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
     due_at = database.execute(due).fetchone()[0]
     now = SystemClock().now()

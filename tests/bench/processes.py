@@ -49,29 +49,26 @@ def server(
     start: a test need not execute it anew, as what is measured must be.
     """
     port = free_port()
-    with log.open("wb") as errors:
-        process = start(
-            [sys.executable, "-m", *command, str(port)],
-            env=os.environ | env,
-            stdout=errors,
-            stderr=errors,
-        )
-    try:
-        _wait_for(process, port, log)
-        yield Target(port=port, pid=process.pid)
-    finally:
-        _end(process)
+    with process([*command, str(port)], log=log, env=env, start=start) as running:
+        _wait_for(running, port, log)
+        yield Target(port=port, pid=running.pid)
 
 
 @contextmanager
-def process(command: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Iterator[None]:
-    """`python -m COMMAND…`, which listens nowhere, until the block ends."""
+def process(
+    command: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str],
+    start: Callable[..., Started] = subprocess.Popen,
+) -> Iterator[Started]:
+    """`python -m COMMAND…` until the block ends; what it prints goes to `log`."""
     with log.open("wb") as out:
-        running = subprocess.Popen(
+        running = start(
             [sys.executable, "-m", *command], env=os.environ | env, stdout=out, stderr=out
         )
     try:
-        yield
+        yield running
     finally:
         _end(running)
 

@@ -62,12 +62,12 @@ def _anything_left(connection: sqlite3.Connection, inbox: sqlite3.Connection) ->
     unread = "SELECT EXISTS (SELECT 1 FROM inbox WHERE seq > ?)"
     waiting = "SELECT EXISTS (SELECT 1 FROM order_due WHERE due_at <= ?)"
     return bool(
-        inbox.execute(unread, (_position(connection),)).fetchone()[0]
+        inbox.execute(unread, (position(connection),)).fetchone()[0]
         or connection.execute(waiting, (SystemClock().now(),)).fetchone()[0]
     )
 
 
-def _position(connection: sqlite3.Connection) -> int:
+def position(connection: sqlite3.Connection) -> int:
     """The number of the last row of the inbox that was read."""
     query = "SELECT value FROM counters WHERE name='inbox position'"
     row = connection.execute(query).fetchone()
@@ -77,7 +77,7 @@ def _position(connection: sqlite3.Connection) -> int:
 def count_unread(connection: sqlite3.Connection, inbox: sqlite3.Connection) -> int:
     """Deliveries that are accepted and not read yet."""
     unread = "SELECT sum(count) FROM inbox WHERE seq > ?"
-    count = inbox.execute(unread, (_position(connection),)).fetchone()[0]
+    count = inbox.execute(unread, (position(connection),)).fetchone()[0]
     return int(count or 0)
 
 

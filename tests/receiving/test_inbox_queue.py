@@ -133,13 +133,15 @@ async def test_what_shares_a_row(batch: int, sizes: list[int], rows: list[int]) 
     assert (made.commits, made.queue.committed) == (rows, len(items))
 
 
-@pytest.mark.parametrize(("batch", "rows"), [(9, [[0], [1, 2]]), (1, [[0], [1], [2]])])
+@pytest.mark.parametrize(
+    ("batch", "spacing_s", "rows"), [(9, 0.3, [[0], [1, 2]]), (1, 3_600.0, [[0], [1], [2]])]
+)
 async def test_commits_keep_a_distance(
-    monkeypatch: pytest.MonkeyPatch, batch: int, rows: list[list[int]]
+    monkeypatch: pytest.MonkeyPatch, batch: int, spacing_s: float, rows: list[list[int]]
 ) -> None:
-    """Who comes while one is under way shares the next with those who come soon, if there is
-    room."""
-    monkeypatch.setattr(inbox_queue, "SPACING_S", 0.3)
+    """Who comes while one is under way shares the next with those who come soon; where it is full,
+    nobody waits."""
+    monkeypatch.setattr(inbox_queue, "SPACING_S", spacing_s)
     made = Queue(batch=batch)
     running = asyncio.create_task(made.queue.run())
     made.inbox.goes_on.clear()
@@ -150,7 +152,8 @@ async def test_commits_keep_a_distance(
         if number == 1:
             made.inbox.goes_on.set()
             await sent[0]
-    await asyncio.gather(*sent)
+    async with asyncio.timeout(60):
+        await asyncio.gather(*sent)
     made.queue.close()
     await running
     assert made.inbox.batches == [[f"dlv_{number}" for number in row] for row in rows]

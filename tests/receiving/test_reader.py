@@ -85,7 +85,6 @@ async def test_who_tells_of_an_order_does_not_wait_for_a_burst(
         assert (answer.status_code, answer.headers["tallyhook-behind"]) == (200, "7")
         assert (answer.json()["fulfillable"], answer.json()["behind_s"]) == (False, 7)
         assert driver.rows("SELECT count(*) FROM records") == [(1,)]
-        standing_still.setattr(caught_up, "READ_WITHIN_S", 0.05)
 
 
 async def test_readiness_turns_red_when_the_reader_stands_still(
