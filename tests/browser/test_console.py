@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
@@ -101,12 +103,15 @@ def axe() -> str | None:
     if not KEPT.exists():
         if shutil.which("npm") is None:
             return None
-        words = ["npm", "pack", "--silent", AXE, "--pack-destination", str(KEPT.parent)]
-        if subprocess.run(words, capture_output=True, timeout=120, check=False).returncode:
-            return None
+        # Put in its place when it is whole: another worker may be reading it, or fetching it, too.
+        with TemporaryDirectory(dir=KEPT.parent) as folder:
+            words = ["npm", "pack", "--silent", AXE, "--pack-destination", folder]
+            if subprocess.run(words, capture_output=True, timeout=120, check=False).returncode:
+                return None
+            (Path(folder) / KEPT.name).replace(KEPT)
     content = KEPT.read_bytes()
     assert base64.b64encode(hashlib.sha512(content).digest()).decode() == AXE_SHA512
-    with tarfile.open(KEPT) as archive:
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         script = archive.extractfile("package/axe.min.js")
         assert script is not None
         return script.read().decode()
