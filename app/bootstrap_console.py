@@ -42,6 +42,7 @@ from app.bootstrap_sources import accounts, compile_sources
 from app.child_processes import leave_signals_to_parent
 from app.config.settings import Settings
 from app.console.application import build_console
+from app.console.live import Live
 from app.console.uploads import Uploads
 from app.console.view import Checked, Console, Work
 from app.core.errors import ConfigurationError, PortTaken, UsageError
@@ -124,6 +125,7 @@ def console_of(
         work=work or work_here(context, settings),
         jobs=Jobs(context.clock),
         uploads=Uploads(context.clock),
+        live=Live(context),
         schedule=entries_of(settings.schedule),
     )
 
@@ -243,16 +245,17 @@ async def serve_console(
             timeout_graceful_shutdown=SHUTDOWN_S,
         )
         server = SignallessServer(config)
-        _end_when_told(server, parent)
+        _end_when_told(server, parent, console.live)
         log.info("the console is open", host=host, port=bound.getsockname()[1])
         await server.serve(sockets=[bound])
 
 
-def _end_when_told(server: uvicorn.Server, parent: socket | None) -> None:
-    loop = asyncio.get_running_loop()
+def _end_when_told(server: uvicorn.Server, parent: socket | None, live: Live) -> None:
+    loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:
         server.should_exit = True
+        ending.append(loop.create_task(live.close()))
         if parent is not None:
             loop.remove_reader(parent)
 

@@ -1,3 +1,3 @@
 """The console: pages where finance, support and the shop's developer do their work."""
 
-__all__ = ("application", "uploads", "view")
+__all__ = ("application", "live", "uploads", "view")

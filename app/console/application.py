@@ -1,21 +1,14 @@
-"""Puts the routes together: every page in its forms, every action, signing in, live news, files.
-
-Live news: one poller a process sees that something arrived, and tells every open stream. A stream
-says only that there is something new; the page then loads its rows again. So a restart, or a line
-that was lost, leaves neither a gap nor a row twice.
-"""
+"""Puts the routes together: every page in its forms, every action, signing in, live news, files."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 from urllib.parse import urlencode
 
-import structlog
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
@@ -43,87 +36,7 @@ from app.core.errors import (
 from app.core.ids import new_token
 from app.core.masking import looks_like_a_phone
 from app.orders.customers import checked_reason
-from app.orders.delivery_log import head_of_log
 from app.orders.find_orders import orders_beginning
-from app.orders.read_orders import head_of_feed
-from app.receiving.context import AppContext
-
-# --- live pages -----------------------------------------------------------------------------------
-
-log = structlog.get_logger()
-
-LOOK_S: Final = 1.0
-BEAT_S: Final = 15.0
-"""How often a stream without news says that it is there, and asks whether its session still is."""
-
-MOST: Final = 200
-"""Streams at once: each holds a connection."""
-
-
-class Live:
-    """The poller. It looks only while somebody listens."""
-
-    def __init__(self, context: AppContext) -> None:
-        self._context = context
-        self._changed = asyncio.Condition()
-        self._head = ""
-        self._listeners = 0
-        self._task: asyncio.Task[None] | None = None
-        self._over = False
-
-    @property
-    def full(self) -> bool:
-        """Whether there are as many streams as there may be."""
-        return self._listeners >= MOST
-
-    async def stream(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
-        """Lines of server-sent events, until the session ends or the console does."""
-        self._listeners += 1
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._look())
-        seen = ""
-        try:
-            yield "retry: 2000\n\n"  # whoever has hung up by now is counted no more, either
-            while not self._over and await still():
-                async with self._changed:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(BEAT_S):
-                            await self._changed.wait_for(
-                                lambda: self._over or self._head != seen  # noqa: B023
-                            )
-                if self._head == seen:
-                    yield ": here\n\n"
-                else:
-                    seen = self._head
-                    yield f"data: {seen}\n\n"
-        finally:
-            self._listeners -= 1
-
-    async def close(self) -> None:
-        """End all streams."""
-        self._over = True
-        async with self._changed:
-            self._changed.notify_all()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _look(self) -> None:
-        while self._listeners:
-            try:
-                feed, arrival = (
-                    await head_of_feed(self._context),
-                    await head_of_log(self._context),
-                )
-            except UnreachableError as error:
-                log.warning("the console could not look for news", exc_info=error)
-            else:
-                if (head := f"{feed} {arrival}") != self._head:
-                    self._head = head
-                    async with self._changed:
-                        self._changed.notify_all()
-            await asyncio.sleep(LOOK_S)
-
 
 # --- the routes -----------------------------------------------------------------------------------
 
@@ -173,7 +86,6 @@ class Application:
         self._console = console
         self._pages = Pages(console, menu, {act.name: act for act in ACTS})
         self._signing = SigningIn(console, self._pages)
-        self._live = Live(console.context)
 
     def asgi(self) -> SecurityMiddleware:
         """The ASGI application."""
@@ -204,7 +116,7 @@ class Application:
     @asynccontextmanager
     async def _lifespan(self, application: Starlette) -> AsyncIterator[None]:
         yield
-        await self._live.close()
+        await self._console.live.close()
         await self._console.jobs.close()
         self._console.uploads.close()
 
@@ -386,14 +298,14 @@ class Application:
         person = await self._signing.person(request)
         if person is None:
             return JSONResponse({"problem": "sign in first"}, status_code=401)
-        if self._live.full:
+        if self._console.live.full:
             return JSONResponse({"problem": "too many pages are open"}, status_code=503)
 
         async def still() -> bool:
             now: Person | None = await self._signing.person(request)
             return now is not None
 
-        return StreamingResponse(self._live.stream(still), media_type="text/event-stream")
+        return StreamingResponse(self._console.live.stream(still), media_type="text/event-stream")
 
     def _file(self, name: str, kind: str) -> Route:
         content = (FOLDER / "static" / name).read_bytes()

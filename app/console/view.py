@@ -20,6 +20,7 @@ from starlette.responses import Response
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role, last_done
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
+from app.console.live import Live
 from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
@@ -151,6 +152,7 @@ class Console:
     work: Work
     jobs: Jobs
     uploads: Uploads
+    live: Live
     would_erase: Callable[[ErasureRequest], Awaitable[Erasure]]
     propose_erasing: Callable[[ErasureRequest], Awaitable[Proposal]]
     rotate_key: Callable[[str], Awaitable[str]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.console.application import MOST, Live
+from app.console.live import MOST, Live
 from tests.console.conftest import RunningConsole
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -12,6 +13,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from app.access.operators import register_operator
+from app.bootstrap_context import open_context
+from app.config.load import load_settings
+from tests.api.driving import environ
+from tests.console.conftest import session_for
 from tests.docs.test_readme import environment
 from tests.forking import MORE_SPARES, Started, is_spare, run, start
 from tests.ports import free_port
@@ -116,3 +122,35 @@ def test_beyond_this_machine_it_says_what_is_missing(tmp_path: Path) -> None:
     ):
         done = run(words, env=own | more, timeout=PATIENCE_S)
         assert (done.returncode, said in done.stderr) == (3, True), done.stderr
+
+
+async def signed_in(folder: Path) -> str:
+    """The cookie of somebody who may look."""
+    async with open_context(load_settings(environ(folder)), purpose="writing") as context:
+        await register_operator(context, name="Ann", role="admin", by=None)
+        return await session_for(context, "Ann")
+
+
+@pytest.mark.slow
+def test_a_console_that_is_told_to_end_ends_its_streams(tmp_path: Path) -> None:
+    """Each open page holds one: it has an end, and is not cut off when the time for what is under
+    way is over."""
+    port, cookie = free_port(), asyncio.run(signed_in(tmp_path))
+    words = [sys.executable, "-m", "app", "console", "--port", str(port)]
+    with (tmp_path / "log").open("wb") as log:
+        process = start(words, env=environment() | environ(tmp_path), stdout=log, stderr=log)
+    try:
+        until(lambda: answers(port), otherwise=(tmp_path / "log").read_text)
+        cookies = {f"tallyhook-{port}": cookie}
+        with (
+            httpx2.Client(cookies=cookies, trust_env=False, timeout=PATIENCE_S) as client,
+            client.stream("GET", f"http://127.0.0.1:{port}/live") as stream,
+        ):
+            lines = stream.iter_lines()
+            assert next(lines).startswith("retry:")
+            process.terminate()
+            assert [line for line in lines if line and not line.startswith((":", "data:"))] == []
+        assert process.wait(PATIENCE_S) == 0
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)

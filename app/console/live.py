@@ -1,0 +1,93 @@
+"""Live news: one poller a process sees that something arrived, and tells every open stream.
+
+A stream says only that there is something new; the page then loads its rows again. So a restart, or
+a line that was lost, leaves neither a gap nor a row twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from app.core.errors import UnreachableError
+from app.orders.delivery_log import head_of_log
+from app.orders.read_orders import head_of_feed
+from app.receiving.context import AppContext
+
+log = structlog.get_logger()
+
+LOOK_S: Final = 1.0
+BEAT_S: Final = 15.0
+"""How often a stream without news says that it is there, and asks whether its session still is."""
+
+MOST: Final = 200
+"""Streams at once: each holds a connection."""
+
+
+class Live:
+    """The poller. It looks only while somebody listens."""
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._changed = asyncio.Condition()
+        self._head = ""
+        self._listeners = 0
+        self._task: asyncio.Task[None] | None = None
+        self._over = False
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many streams as there may be."""
+        return self._listeners >= MOST
+
+    async def stream(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        """Lines of server-sent events, until the session ends or the console does."""
+        self._listeners += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._look())
+        seen = ""
+        try:
+            yield "retry: 2000\n\n"  # whoever has hung up by now is counted no more, either
+            while not self._over and await still():
+                async with self._changed:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(BEAT_S):
+                            await self._changed.wait_for(
+                                lambda: self._over or self._head != seen  # noqa: B023
+                            )
+                if self._head == seen:
+                    yield ": here\n\n"
+                else:
+                    seen = self._head
+                    yield f"data: {seen}\n\n"
+        finally:
+            self._listeners -= 1
+
+    async def close(self) -> None:
+        """End all streams. As soon as the console is told to end: its server waits for them."""
+        self._over = True
+        async with self._changed:
+            self._changed.notify_all()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while self._listeners:
+            try:
+                feed, arrival = (
+                    await head_of_feed(self._context),
+                    await head_of_log(self._context),
+                )
+            except UnreachableError as error:
+                log.warning("the console could not look for news", exc_info=error)
+            else:
+                if (head := f"{feed} {arrival}") != self._head:
+                    self._head = head
+                    async with self._changed:
+                        self._changed.notify_all()
+            await asyncio.sleep(LOOK_S)
