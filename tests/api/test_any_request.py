@@ -129,12 +129,6 @@ def asked(served: Served, folder: Path, *words: str) -> None:
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
 
 
-def test_a_few_requests_of_every_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its examples, and some that schemathesis makes up; the long form has many more."""
-    with served(tmp_path, monkeypatch) as api:
-        asked(api, tmp_path, "--phases", "examples,fuzzing,stateful", "--max-examples", "1")
-
-
 @pytest.mark.soak
 def test_two_hundred_requests_of_every_operation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

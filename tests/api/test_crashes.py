@@ -32,7 +32,7 @@ from tests.checkout.service import TOKEN, opened, service
 from tests.cli.test_canaries import Canaries
 from tests.crashing import Called, Crash, PlantedError, Point, crashing, private
 
-SOME = 25
+SOME = 15
 ANSWER_S = 0.25
 """How long is waited for an answer, or a notification, that may never come."""
 
@@ -266,7 +266,7 @@ def test_none_comes_out(
     gc.collect()
     print(f"crashed at {seen.crashed} of {points} functions: {seen}")
     assert points > 300
-    assert seen.crashed >= 17
-    assert seen.failed >= 5
+    assert seen.crashed >= 2 * SOME // 3
+    assert seen.failed >= SOME // 3
     assert "PlantedError" in log.getvalue()
     assert len(canaries.planted) >= 30

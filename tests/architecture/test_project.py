@@ -169,7 +169,8 @@ def test_ci_runs_the_checks_and_the_tests_and_can_be_executed() -> None:
     path = ROOT / ".ci" / "run"
     assert os.access(path, os.X_OK)
     assert "set -euo pipefail" in path.read_text()
-    assert re.search(r"^exec make .*\bcheck test$", path.read_text(), re.MULTILINE)
+    assert re.search(r"^make .*\blint types\b", path.read_text(), re.MULTILINE)
+    assert re.search(r"^exec make .*\btest$", path.read_text(), re.MULTILINE)
 
 
 def strangers(page: str, files: frozenset[str]) -> Iterator[str]:

@@ -332,6 +332,7 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return played(tmp_path_factory.mktemp("month"), look)
 
 
+@pytest.mark.soak
 def test_a_month_is_closed_from_pages_alone(seen: Seen) -> None:
     """From the first login to the report, each page saying what the next one is needed for."""
     said = seen.plain
@@ -347,6 +348,7 @@ def test_a_month_is_closed_from_pages_alone(seen: Seen) -> None:
     assert MONTH in said["report"]
 
 
+@pytest.mark.soak
 def test_its_pages_fit_and_have_nothing_to_complain_of(seen: Seen) -> None:
     """Wide and narrow, under the real content security policy."""
     assert {name: wide for name, wide in seen.wide.items() if wide > 0} == {}

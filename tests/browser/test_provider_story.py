@@ -104,6 +104,7 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
             return look(use)
 
 
+@pytest.mark.soak
 def test_a_provider_is_connected_from_pages_alone(seen: Seen) -> None:
     """Address, events and fields are told; the test is taken, and makes an order; silence has an
     end, and a statement stands in the developer's name."""
@@ -118,6 +119,7 @@ def test_a_provider_is_connected_from_pages_alone(seen: Seen) -> None:
     assert "Dee" in said["signed"]
 
 
+@pytest.mark.soak
 def test_its_pages_fit_and_have_nothing_to_complain_of(seen: Seen) -> None:
     """Wide and narrow, under the real content security policy."""
     assert {name: wide for name, wide in seen.wide.items() if wide > 0} == {}

@@ -26,6 +26,7 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the page's sessions need bash")
+@pytest.mark.soak
 def test_the_page_for_finance_does_what_it_shows(shell: Shell) -> None:
     """From an empty folder to a closed month and its adjustments."""
     for session in sessions(PAGE):

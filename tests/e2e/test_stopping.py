@@ -131,6 +131,7 @@ def held(port: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.soak
 def test_a_demo_that_is_told_to_stop_takes_its_children_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

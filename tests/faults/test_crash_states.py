@@ -83,7 +83,7 @@ def test_the_same_of_many_times_as_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "plant",
     [
-        pytest.param(NORMAL, id="synced too rarely"),
+        pytest.param(NORMAL, id="synced too rarely", marks=pytest.mark.soak),
         pytest.param(EARLY, id="told too soon", marks=pytest.mark.soak),
     ],
 )

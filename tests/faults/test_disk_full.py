@@ -180,7 +180,7 @@ def reader(folder: Path) -> Iterator[None]:
 @pytest.mark.parametrize(
     "low_water",
     [
-        pytest.param(32, id="room for a moment's deliveries"),
+        pytest.param(32, id="room for a moment's deliveries", marks=pytest.mark.soak),
         pytest.param(4, id="a log that has filled the disk", marks=pytest.mark.soak),
     ],
 )
@@ -208,6 +208,7 @@ def test_a_log_that_was_held_up_gives_its_room_back(small: Path, low_water: int)
     assert_kept(small / "t.db", ledger.deliveries)
 
 
+@pytest.mark.soak
 def test_a_log_that_is_never_folded_is_caught(small: Path) -> None:
     """The same look at a service that waits for somebody else to free something."""
     more = {"script": script(SMALL_LOG, INSISTENT, KEEPS_LOG), "DISK_LOW_WATER_MB": "4"}
@@ -224,7 +225,7 @@ def test_a_log_that_is_never_folded_is_caught(small: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("prune",), id="prune"),
+        pytest.param(("prune",), id="prune", marks=pytest.mark.soak),
         pytest.param(
             ("erase", "--order", "ORD-e", "--reason", "asked"), id="erase", marks=pytest.mark.soak
         ),

@@ -74,17 +74,16 @@ MORE_STARTING = [
     ("fdatasync:error=EROFS:when=1", LOG),
 ]
 
-PASSING = [("pwrite64:error=ENOSPC:when=40+20", INBOX_LOG)]
-"""Every so-manieth call; a write that returns 0 has written nothing: a short one. Twenty writes
-are enough to keep a delivery, and not to delete beside it what was read."""
-
-MORE_PASSING = [
+PASSING = [
+    ("pwrite64:error=ENOSPC:when=40+20", INBOX_LOG),
     ("pwrite64:retval=0:when=40+61", LOG),
     ("pwrite64:error=ENOSPC:when=40+61", INBOX_LOG),
     ("pwrite64:retval=0:when=40+61", INBOX_LOG),
     ("pwrite64:error=ENOSPC:when=40+61", LOG),
     ("pwrite64:error=ENOSPC:when=10+31", DATABASE),
 ]
+"""Every so-manieth call; a write that returns 0 has written nothing: a short one. Twenty writes
+are enough to keep a delivery, and not to delete beside it what was read."""
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +152,8 @@ async def test_an_io_error_at_any_call(
     await stops_and_starts(stopped, tmp_path / "case", inject, file)
 
 
-@pytest.mark.parametrize("error", ["EIO", pytest.param("EROFS", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("error", ["EIO", "EROFS"])
 def test_a_service_that_goes_on_is_caught(stopped: Path, tmp_path: Path, error: str) -> None:
     """The same check sees a service that takes such an error for passing trouble."""
     folder = copied(stopped, tmp_path / "case")
@@ -187,10 +187,8 @@ async def test_an_io_error_at_the_start_is_not_served(
     await starts_again(folder, case)
 
 
-@pytest.mark.parametrize(
-    ("inject", "file"),
-    [*PASSING, *(pytest.param(*each, marks=pytest.mark.soak) for each in MORE_PASSING)],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("inject", "file"), PASSING)
 async def test_a_disk_that_is_full_now_and_then(
     stopped: Path, tmp_path: Path, inject: str, file: str
 ) -> None:

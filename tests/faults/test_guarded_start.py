@@ -141,6 +141,7 @@ def test_a_log_that_is_read_from_the_page_cache_is_caught(killed: Path, tmp_path
     assert wrong(found) == [f"{log} is read as the page cache shows it" for log in (LOG, INBOX_LOG)]
 
 
+@pytest.mark.soak
 def test_a_start_without_its_guard_is_caught(killed: Path, tmp_path: Path) -> None:
     """None of the steps is there."""
     assert wrong(started(killed, tmp_path / "case", UNGUARDED)) == [

@@ -224,6 +224,7 @@ def test_a_service_that_goes_on_after_an_io_error_is_caught(tmp_path: Path) -> N
     assert failed.code != UNREACHABLE
 
 
+@pytest.mark.soak
 def test_a_log_that_is_synced_too_rarely_is_caught(tmp_path: Path) -> None:
     """The same cuts find a service that syncs its log at folds only; most of them do."""
     acknowledged: set[str] = set()

@@ -95,6 +95,7 @@ def test_a_file_system_that_becomes_read_only(image: Path, tmp_path: Path) -> No
         assert_kept(folder / "t.db", ledger.deliveries)
 
 
+@pytest.mark.soak
 def test_a_service_that_goes_on_is_caught(image: Path, tmp_path: Path) -> None:
     """One that takes it for trouble that passes refuses, but lives on."""
     with (

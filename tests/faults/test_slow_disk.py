@@ -92,6 +92,7 @@ def test_a_database_that_is_held_up_refuses_nobody(tmp_path: Path) -> None:
     assert_kept(tmp_path / "t.db", found.case.ledger.deliveries)
 
 
+@pytest.mark.soak
 def test_a_service_that_is_patient_is_caught(tmp_path: Path) -> None:
     """The same look at one that lets all wait until the disk is there again."""
     found = held(tmp_path, plant=PATIENT)

@@ -101,6 +101,7 @@ def check(day: Day) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_some_seconds(tmp_path: Path) -> None:
     """All are taken, the log is folded, files are closed; too short to say anything of memory."""
     check(a_day(tmp_path, seconds=4))

@@ -84,6 +84,7 @@ async def receivers(url: str, folder: Path, clock: SetClock) -> AsyncIterator[Re
             await made.end(number)
 
 
+@pytest.mark.soak
 async def test_a_secret_is_changed_on_one_after_the_other(url: str, tmp_path: Path) -> None:
     """What is signed with the secret in force is taken by every receiver at every step, and kept;
     what was left out is refused by each from the first delivery after its restart."""

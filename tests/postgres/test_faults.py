@@ -120,6 +120,7 @@ async def test_a_server_that_ends_and_comes_back(server: Server, own_url: str, e
     print(load)
 
 
+@pytest.mark.soak
 async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +329,7 @@ async def failed_over(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 async def test_a_synchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
     """Nothing that was acknowledged is lost or doubled, and the service goes on with the standby by
     itself."""
@@ -338,6 +340,7 @@ async def test_a_synchronous_standby_takes_over(place: tuple[Programs, Path]) ->
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
     """The control: it lacks the last moments, and we said before that it is unsafe."""
     async with failed_over(place, "a", meanwhile=20) as (load, url, unsafe):

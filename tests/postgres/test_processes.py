@@ -70,6 +70,7 @@ def _words_of(process: Started) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_several_upgrade_at_once(empty_url: str, tmp_path: Path) -> None:
     """Replicas that start together on a new database bring it up to date once, and none fails."""
     variables = environ(tmp_path, DATABASE_URL=empty_url)
@@ -104,6 +105,7 @@ def test_text_is_compared_by_its_bytes(url: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_several_of_each_kind(url: str, tmp_path: Path) -> None:
     """Two receivers and two workers: every delivery is stored once, and every order folded once;
     meanwhile nobody rebuilds, and afterwards somebody may."""

@@ -59,6 +59,7 @@ def readiness(process: Process) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_base_backup_that_is_brought_back(place: tuple[Programs, Path], tmp_path: Path) -> None:
     """It has another timeline: `doctor` and readiness ask for `db restored`, after which revisions
     go on beyond what was published since, and a reader of then reads on."""

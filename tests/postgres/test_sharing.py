@@ -283,6 +283,7 @@ async def test_every_reader_sees_one_feed_without_gaps(url: str) -> None:
     assert seen == [seen[0]] * 4
 
 
+@pytest.mark.soak
 async def test_numbers_that_do_not_wait_are_caught(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

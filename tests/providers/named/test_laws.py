@@ -19,7 +19,7 @@ from tests.providers.named.builders import NOW, URL, Sample, having, samples
 from tests.searching import examples
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=examples(40))
-EXAMPLES = 4_000 if os.environ.get("TALLYHOOK_LONG") else 80
+EXAMPLES = 4_000 if os.environ.get("TALLYHOOK_LONG") else 40
 FUZZ = settings(derandomize=True, database=None, deadline=None, max_examples=EXAMPLES)
 EVERY = pytest.mark.parametrize("name", sorted(samples()))
 
