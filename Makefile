@@ -24,7 +24,6 @@ run: $(MADE) ## play every scenario and stay up; ARGS=--once ends after printing
 test: $(MADE) ## the whole test suite but for its long forms; ARGS goes to pytest
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/bench $(ARGS)
 
-# `make check test` runs each test once: what check would test is among what test does.
 fmt: $(MADE) ## write all files in the project's form
 	@$(BIN)/ruff check -q --fix-only .
 	@$(BIN)/ruff format .
@@ -36,11 +35,9 @@ lint: $(MADE) ## look for breaches of the rules of form
 types: $(MADE) ## check all types, of the product and of its tests
 	@$(BIN)/mypy app reconcile tests
 
-check: lint types ## lint, types, architecture and the fast tests
-ifeq ($(filter test,$(MAKECMDGOALS)),)
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not slow and not postgres" \
-		tests/architecture tests/client tests/reconcile tests/core tests/config tests/access tests/providers tests/receiving tests/orders tests/checkout tests/finance tests/evidence tests/privacy tests/monitoring tests/sandbox tests/golive tests/api tests/console tests/cli $(ARGS)
-endif
+check: lint types ## lint, types, architecture and the engine's tests: a minute, before each commit
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not slow" \
+		tests/architecture tests/reconcile tests/core tests/config tests/access $(ARGS)
 
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)

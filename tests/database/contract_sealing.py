@@ -475,6 +475,7 @@ class SealingContract:
         async with store.reading() as connection:
             assert await witness_states(connection) == {"a+1": state}
 
+    @pytest.mark.alike
     async def test_a_long_log(self, store: Store) -> None:
         """Over several tiles, kept hashes are as few as they must be, and every proof holds."""
         await begin(store)

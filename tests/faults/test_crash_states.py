@@ -68,8 +68,8 @@ def assert_all_kept(
 
 @pytest.mark.slow
 def test_every_acknowledged_delivery_outlives_a_cut_at_any_call(tmp_path: Path) -> None:
-    """300 disks: nothing is lost, nothing is corrupt, nothing is half applied."""
-    assert_all_kept(tmp_path, states=300, acks=2 * FEW_ACKS, life=FEW_ACKS, every=EVERY)
+    """200 disks: nothing is lost, nothing is corrupt, nothing is half applied."""
+    assert_all_kept(tmp_path, states=200, acks=2 * FEW_ACKS, life=FEW_ACKS, every=EVERY)
 
 
 @pytest.mark.soak

@@ -33,12 +33,9 @@ UNREACHABLE = 4
 SERVING = "t.db.serving"
 """The lock of whoever serves: the first file that a start writes to."""
 
-RUNNING = [
-    ("fdatasync:error=EROFS:when=2", INBOX_LOG),
-    ("pwrite64:error=EIO:when=1", DATABASE),
-]
-"""Call number n on a log or a file, of a service at work: of the receiver on the inbox, of the
-process behind it on the database."""
+RUNNING = [("fdatasync:error=EIO:when=2", INBOX_LOG)]
+"""Call number n on a log or a file, of a service at work: of the receiver on the inbox, and in the
+long form of the process behind it on the database, too."""
 
 ALL_RUNNING = [
     (f"{call}:error={error}:when={n}", file)

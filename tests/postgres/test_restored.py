@@ -112,6 +112,7 @@ def test_a_base_backup_that_is_brought_back(place: tuple[Programs, Path], tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_worker_waits_for_a_server_that_is_starting(
     place: tuple[Programs, Path], tmp_path: Path
 ) -> None:
