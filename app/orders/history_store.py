@@ -17,7 +17,15 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
-from app.database.statements import Rows, select_in, statement, stream
+from app.database.statements import (
+    PlainConnection,
+    Rows,
+    run,
+    select_in,
+    select_rows,
+    statement,
+    stream,
+)
 from app.receiving.correlation_store import keys_of_references
 from reconcile.instants import Instant
 from reconcile.ledger.events import UNCONFIRMED, Delivery, Event
@@ -204,15 +212,19 @@ processor's cache. Two thousand at a time make a rebuild a fifth slower."""
 
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
+    """`histories_of`, run by itself."""
+    return await run(connection, histories_of, list(orders))
+
+
+def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, History]:
     """The histories of the given orders; an order nobody has spoken of has an empty one."""
-    keys = list(orders)
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
-    for row in await select_in(connection, sql=_EVENTS_OF, values=keys):
+    for row in select_rows(connection, sql=_EVENTS_OF, values=keys):
         deliveries[row[0]].append(delivery_of(row))
-    duplicates = await select_in(connection, sql=_DUPLICATES_OF, values=keys)
+    duplicates = select_rows(connection, sql=_DUPLICATES_OF, values=keys)
     for order, again in _by_order(duplicates).items():
         deliveries[order] += _again(deliveries[order], again)
-    records = await _records(connection, keys)
+    records = _records(connection, keys)
     found = {
         key: History(
             order=key,
@@ -221,7 +233,7 @@ async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str
         )
         for key in keys
     }
-    return await _with_foreign(connection, found)
+    return _with_foreign(connection, found)
 
 
 async def newest_deliveries(
@@ -241,8 +253,8 @@ async def newest_deliveries(
     return [max(each)[1] if each else None for each in known]
 
 
-async def _records(connection: AsyncConnection, keys: Sequence[str]) -> dict[str, list[Record]]:
-    rows = await select_in(connection, sql=_RECORDS_OF, values=keys)
+def _records(connection: PlainConnection, keys: Sequence[str]) -> dict[str, list[Record]]:
+    rows = select_rows(connection, sql=_RECORDS_OF, values=keys)
     found: dict[str, list[Record]] = defaultdict(list)
     for row in rows:
         record = record_of(row)
@@ -272,11 +284,16 @@ def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> li
 
 
 async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> set[str]:
+    """`contest_of`, run by itself."""
+    return await run(connection, contest_of, orders)
+
+
+def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
     """All orders of the contests that some of these are in, these included; mostly none."""
     reached: set[str] = set()
     new = set(orders)
     while new:
-        rows = await select_in(
+        rows = select_rows(
             connection,
             sql="SELECT order_key, other FROM contested WHERE order_key IN ({})",
             values=sorted(new),
@@ -286,15 +303,13 @@ async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> 
     return reached
 
 
-async def _with_foreign(
-    connection: AsyncConnection, found: dict[str, History]
-) -> dict[str, History]:
+def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dict[str, History]:
     """The histories, each with what touches it among the deliveries of contested orders."""
-    contested = await contested_with(connection, found)
+    contested = contest_of(connection, found)
     if not contested:
         return found
-    pool = await _deliveries_of(connection, contested)
-    of_orders = await _records(connection, sorted(contested))
+    pool = _deliveries_of(connection, contested)
+    of_orders = _records(connection, sorted(contested))
     naming = [r for records in of_orders.values() for r in records if _marks_of_records([r])]
     touched = {
         order: _with_touching(found[order], pool, naming) for order in contested & found.keys()
@@ -302,10 +317,10 @@ async def _with_foreign(
     return found | touched
 
 
-async def _deliveries_of(connection: AsyncConnection, orders: set[str]) -> list[Delivery]:
-    rows = await select_in(connection, sql=_EVENTS_OF, values=sorted(orders))
+def _deliveries_of(connection: PlainConnection, orders: set[str]) -> list[Delivery]:
+    rows = select_rows(connection, sql=_EVENTS_OF, values=sorted(orders))
     first = [delivery_of(row) for row in rows]
-    again = await select_in(connection, sql=_DUPLICATES_OF, values=sorted(orders))
+    again = select_rows(connection, sql=_DUPLICATES_OF, values=sorted(orders))
     return first + _again(first, again)
 
 
@@ -510,5 +525,5 @@ async def _complete(
         told = [record_of(row[1:]) for row in await records.take(order)]
     history = History(order=order, deliveries=frozenset(deliveries), records=frozenset(told))
     if order in contested:
-        history = (await _with_foreign(connection, {order: history}))[order]
+        history = (await run(connection, _with_foreign, {order: history}))[order]
     return history

@@ -16,7 +16,14 @@ from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import REVISION_COLUMNS
-from app.database.statements import PlainConnection, insert_rows, run, select_in, statement
+from app.database.statements import (
+    PlainConnection,
+    insert_rows,
+    run,
+    select_in,
+    select_rows,
+    statement,
+)
 from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
 from app.orders.listing_store import last_numbers, list_anew, relist
 from app.orders.notification_store import write_notifications
@@ -101,8 +108,13 @@ def position_in(row: Sequence[Any]) -> Position:
 async def latest_positions(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
+    """`last_positions`, run by itself."""
+    return await run(connection, last_positions, orders)
+
+
+def last_positions(connection: PlainConnection, orders: Iterable[str]) -> dict[str, Position]:
     """What was last published of each of the orders; none for an order never published."""
-    rows = await select_in(connection, sql=_LATEST_POSITIONS, values=orders)
+    rows = select_rows(connection, sql=_LATEST_POSITIONS, values=orders)
     return {row[0]: position_in(row) for row in rows}
 
 

@@ -13,12 +13,12 @@ import structlog
 
 from app.core.logs import LogLine
 from app.database.engine import Connection
-from app.database.statements import run
-from app.orders.history_store import contested_with, gather
+from app.database.statements import PlainConnection, run
+from app.orders.history_store import contest_of, histories_of
 from app.orders.holds import hold_back
 from app.orders.ledger_store import (
     Publication,
-    latest_positions,
+    last_positions,
     new_publication,
     publish,
 )
@@ -40,7 +40,7 @@ from app.receiving.due_store import (
     call_up,
     claim_orders,
     due_orders,
-    marks_of,
+    marks_in,
     marks_without_reason,
     unchanged,
 )
@@ -161,20 +161,16 @@ async def refold_due(context: AppContext, *, limit: int) -> int:
     Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
     Whoever else folded an order in the meantime has published it; then this fold is dropped.
     """
-    now = await publishable(context)
+    now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)
     if not due:
         return 0
-    async with context.store.reading() as connection:
-        sharing = await contested_with(connection, [mark.order for mark in due])
-        marks = due + await marks_of(connection, sharing.difference(mark.order for mark in due))
-        histories = await gather(connection, [mark.order for mark in marks])
+    marks, histories = await gathered(context, due)
     ledgers = {order: _folded(context, history, now=now) for order, history in histories.items()}
     async with context.store.writing() as connection:
-        marks = await unchanged(connection, marks)
-        before = await latest_positions(connection, [mark.order for mark in marks])
+        marks, before, several = await run(connection, _standing, marks, policy)
         current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
-        rules = rules_of(policy_text(context.policy))
+        rules = rules_of(policy)
         decisions = [decided(each, before.get(each.order), rules=rules) for each in current]
         publications = await with_holds(connection, context, decisions)
         await publish(
@@ -184,13 +180,36 @@ async def refold_due(context: AppContext, *, limit: int) -> int:
             put_aside_until=now + PUT_ASIDE,
             notify=now if context.store.notifies else None,
         )
-        several = await run(connection, note_folded, policy_text(context.policy))
     for each in publications:
         if each.revision is not None:
             _log_published(histories[each.order], ledgers[each.order])
     if several:
         tell_of_several()
     return len(due)
+
+
+async def gathered(context: AppContext, due: Sequence[Due]) -> tuple[list[Due], dict[str, History]]:
+    """The marks and histories of due orders, and of those that share evidence with them, as of one
+    instant."""
+    return await context.store.on_snapshot(_gathered, due)
+
+
+def _gathered(
+    connection: PlainConnection, due: Sequence[Due]
+) -> tuple[list[Due], dict[str, History]]:
+    orders = [mark.order for mark in due]
+    marks = [*due, *marks_in(connection, contest_of(connection, orders).difference(orders))]
+    return marks, histories_of(connection, [mark.order for mark in marks])
+
+
+def _standing(
+    connection: PlainConnection, marks: Sequence[Due], policy: str
+) -> tuple[list[Due], dict[str, Position], bool]:
+    """Those of the marks that stand as they stood, what was last published of their orders, and
+    whether others fold by another policy."""
+    found = unchanged(connection, marks)
+    positions = last_positions(connection, [mark.order for mark in found])
+    return found, positions, note_folded(connection, policy)
 
 
 def _log_published(history: History, ledger: Ledger | None) -> None:

@@ -25,6 +25,7 @@ from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, who_may
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.text import counted
+from app.database.statements import run
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.finance import book_line_store
 from app.orders import history_store, retention_store
@@ -426,9 +427,8 @@ async def prune_orders(context: AppContext, settled: Sequence[Settled]) -> list[
     for part in _portions(settled):
         async with context.store.writing() as connection:
             marks = {each.order: each.mark for each, _, _ in part if each.order in left}
-            standing = {
-                mark.order for mark in await due_store.unchanged(connection, list(marks.values()))
-            }
+            found = await run(connection, due_store.unchanged, list(marks.values()))
+            standing = {mark.order for mark in found}
             left = {o: each for o, each in left.items() if o in standing or o not in marks}
             ids = [delivery for each, delivery, _ in part if each.order in standing]
             await retention_store.prune(connection, ids, now=context.clock.now())

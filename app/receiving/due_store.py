@@ -13,7 +13,7 @@ from typing import Final, cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, insert_rows, run, select_in
+from app.database.statements import PlainConnection, insert_rows, run, select_rows
 from reconcile.instants import Instant
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
@@ -75,20 +75,27 @@ async def claim_orders(
 async def marks_of(
     connection: AsyncConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
+    """`marks_in`, run by itself."""
+    return await run(connection, marks_in, orders, to_write=to_write)
+
+
+def marks_in(
+    connection: PlainConnection, orders: Iterable[str], *, to_write: bool = False
+) -> list[Due]:
     """The due marks of these orders, due or not.
 
     to_write  nobody else may change them until the transaction ends
     """
     sql = "SELECT order_key, generation, due_at FROM order_due WHERE order_key IN ({})"
-    if to_write and connection.dialect.name != "sqlite":
+    if to_write and connection.dialect != "sqlite":
         sql += " ORDER BY order_key FOR UPDATE"
-    rows = await select_in(connection, sql=sql, values=orders)
+    rows = select_rows(connection, sql=sql, values=orders)
     return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
 
 
-async def unchanged(connection: AsyncConnection, marks: Sequence[Due]) -> list[Due]:
+def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
     """Those of the marks that stand as they stood: no evidence has come, and nobody folded."""
-    standing = set(await marks_of(connection, [mark.order for mark in marks], to_write=True))
+    standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
 

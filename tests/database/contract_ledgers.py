@@ -13,7 +13,6 @@ from sqlalchemy import text
 from app.database.statements import run
 from app.orders import refold
 from app.orders.counter_store import differing_tallies, outcome_counts
-from app.orders.history_store import gather
 from app.orders.ledger_store import (
     PUBLISHED_BETWEEN,
     feed,
@@ -25,7 +24,7 @@ from app.orders.ledger_store import (
 from app.orders.listing_store import differing_listings
 from app.orders.published_store import Published
 from app.orders.rebuild import refold_all
-from app.orders.refold import call_up_early, refold_due, refold_until_quiet
+from app.orders.refold import call_up_early, gathered, refold_due, refold_until_quiet
 from app.receiving.context import AppContext
 from app.receiving.due_store import NEXT_DUE, count_due, due_orders, next_due
 from app.receiving.store import Store
@@ -181,12 +180,12 @@ class LedgerContract:
         await keep(store, arrival(said("e1", order="A")))
 
         async def late(*arguments: Any) -> Any:
-            found = await gather(*arguments)
-            monkeypatch.setattr(refold, "gather", gather)
+            found = await gathered(*arguments)
+            monkeypatch.setattr(refold, "gathered", gathered)
             await keep(store, arrival(paid("A")))
             return found
 
-        monkeypatch.setattr(refold, "gather", late)
+        monkeypatch.setattr(refold, "gathered", late)
         at = context(store, at=1)
         await refold_due(at, limit=10)
         assert (await mark(store, "A"))[0] is not None
@@ -201,12 +200,12 @@ class LedgerContract:
         await keep(store, arrival(said("e1", order="A")))
 
         async def overtaken(*arguments: Any) -> Any:
-            found = await gather(*arguments)
-            monkeypatch.setattr(refold, "gather", gather)
+            found = await gathered(*arguments)
+            monkeypatch.setattr(refold, "gathered", gathered)
             await folded(context(store, at=WINDOW_S + 5))
             return found
 
-        monkeypatch.setattr(refold, "gather", overtaken)
+        monkeypatch.setattr(refold, "gathered", overtaken)
         await refold_due(context(store, at=1), limit=10)
         assert [r.outcome for r in await revisions(store)] == ["timed_out"]
         assert (await outcomes_in(store)) == {"timed_out": 1}

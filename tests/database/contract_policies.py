@@ -9,10 +9,9 @@ import pytest
 
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders import refold
-from app.orders.history_store import gather
 from app.orders.policy_version_store import noted_policy
 from app.orders.rebuild import refold_all
-from app.orders.refold import TakingUp, refold_due, refold_until_quiet
+from app.orders.refold import TakingUp, gathered, refold_due, refold_until_quiet
 from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
 from app.receiving.store import Store
@@ -143,9 +142,9 @@ class PolicyContract:
         async def gather_slowly(*arguments: Any) -> Any:
             monkeypatch.undo()
             await taken_up(waiting_long(store, at=20))
-            return await gather(*arguments)
+            return await gathered(*arguments)
 
-        monkeypatch.setattr(refold, "gather", gather_slowly)
+        monkeypatch.setattr(refold, "gathered", gather_slowly)
         await refold_due(context(store, at=15), limit=9)
         assert [r.outcome for r in await revisions(store) if r.order == "A"] == ["pending"]
         async with store.reading() as connection:

@@ -154,10 +154,7 @@ async def test_what_is_stored_twice_is_caught(
 async def test_what_is_told_twice_is_caught(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: with workers that do not ask what was told before."""
 
-    async def nothing(*_: Any) -> dict[str, Any]:
-        return {}
-
-    monkeypatch.setattr(refold, "latest_positions", nothing)
+    monkeypatch.setattr(refold, "last_positions", lambda *_: {})
     async with opened(own_url) as store:
         for _ in range(2):
             await keep(store, arrival(paid("A")))

@@ -159,7 +159,7 @@ async def test_orders_of_a_worker_that_died_are_given_back(
     async with several(url) as (one, other):
         await keep(one, arrival(said("e1", order="A")))
         with monkeypatch.context() as patch:
-            patch.setattr(refold, "gather", die)
+            patch.setattr(refold, "gathered", die)
             with pytest.raises(RuntimeError, match="planned"):
                 await refold_due(context(one, at=1), limit=10)
         assert await refold_due(context(other, at=1 + CLAIM // SECOND - 1), limit=10) == 0

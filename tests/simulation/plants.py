@@ -16,7 +16,7 @@ from unittest.mock import patch
 from app.database import engine
 from app.database.statements import PlainConnection
 from app.orders import ledger_store, record_store, refold
-from app.orders.history_store import gather
+from app.orders.refold import gathered
 from app.providers.source import Source
 from app.receiving import append_store, inbox_queue
 from app.receiving.due_store import settle_marks
@@ -129,18 +129,18 @@ def evidence_overtaken() -> Any:
             _Changed(connection, "WHERE order_due.generation=excluded.generation", ""), marks
         )
 
-    async def all_of(_: Any, marks: Any) -> list[Any]:
+    def all_of(_: PlainConnection, marks: Any) -> list[Any]:
         return list(marks)
 
     async def slowly(*given: Any) -> Any:
-        found = await gather(*given)
+        found = await gathered(*given)
         await asyncio.sleep(5)
         return found
 
     return _all(
         patch.object(ledger_store, "settle_marks", blind),
         patch.object(refold, "unchanged", all_of),
-        patch.object(refold, "gather", slowly),
+        patch.object(refold, "gathered", slowly),
     )
 
 
