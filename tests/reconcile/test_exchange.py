@@ -205,6 +205,20 @@ def test_what_goes_back_otherwise_is_no_exchange(made: Case) -> None:
     assert any(isinstance(each, Break) for each in decided(made)[0])
 
 
+@pytest.mark.parametrize("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
+def test_what_goes_back_in_two_ways_is_told_as_its_first(kinds: tuple[EntryKind, EntryKind]) -> None:
+    """As many lines as movements, together at another rate than the rules have."""
+    made = case(minor=150_000, at=AT)
+    gone = tuple([made.taken(minor=-25_000, kind=kind) for kind in kinds])
+    made.pays(outcome="partially_refunded", more=gone).books(minor=100_000).settles()
+    for gross in (-9_000, -6_000):
+        made.settles(kind="refund", gross=gross, currency="UGX", fee=0)
+    (found,) = [each for each in decided(made, rules=AT_28)[0] if isinstance(each, Break)]
+    assert (found.cause, dict(found.facts)["how"]) == ("refund_amount_differs", kinds[0])
+    assert found.cites == (*gone[0].cites, *gone[1].cites, "stm_ORD-1_1.1", "stm_ORD-1_2.1")
+    assert found.subject == "stm_ORD-1_1"
+
+
 def nothing_moved(kind: StatementKind) -> Case:
     """A provider that told a capture, or a refund, of nothing; its statement has money of it."""
     made = case(minor=150_000, at=AT)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from reconcile.instants import DAY, HOUR, TICK, Instant
-from reconcile.ledger.ledger import EntryKind
+from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break
 from reconcile.matching.decide import Match
@@ -27,7 +27,7 @@ from reconcile.matching.rules import Terms, Tolerance
 from reconcile.matching.tally import Plain, Sheet, merge
 from reconcile.money import Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case, kes
 from tests.reconcile.test_match_rest import WINDOW, unnamed
 
 SETTLED = AT + 2 * DAY
@@ -362,3 +362,116 @@ def test_only_a_line_of_the_payment_in_doubt_is_told_of_by_its_break(
     )
     assert causes(list(found)) == sorted(["payment_in_doubt", *told])
     assert matching.control().holds
+
+
+@pytest.mark.parametrize(("outcome", "in_doubt", "told", "bucket", "left"), [
+    ("unresolved", 900, ["unresolved"], "unresolved", [-900]),
+    ("unresolved", 0, ["unresolved"], "unresolved", [-900]),
+    ("succeeded", 900, ["payment_in_doubt"], "payment_in_doubt", [-900]),
+    # Nothing is at stake in it, so no break would tell of the line.
+    ("succeeded", 0, ["settled_never_notified"], "settled_never_notified", [-900]),
+])  # fmt: skip
+def test_a_line_of_a_payment_in_doubt_stands_where_something_is_told_of_it(
+    outcome: Outcome, in_doubt: int, told: list[str], bucket: str, left: list[int]
+) -> None:
+    """With the break of the order or of the payment; where there is neither, with its own."""
+    doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
+    made = case().pays(outcome=outcome, doubted=(doubt,), in_doubt=(kes(in_doubt),) * bool(in_doubt))
+    made.books().settles().settles(gross=900, payment="pay_2")
+    found, control = decided(made)
+    assert causes(found) == told
+    assert stands(control, "statement") == sorted(["by_reference", bucket])
+    (one,) = [each for each in found if isinstance(each, Break)]
+    assert [money.minor for money in one.left or ()] == left
+
+
+def test_a_line_of_two_orders_of_which_no_amount_is_known_is_told_of_once() -> None:
+    """With the first of them: what it leaves to be settled stands nowhere else."""
+    one, other = case("ORD-1").untouched(), case("ord 1").untouched()
+    for each in (one, other):
+        each.takings[0] = replace(each.takings[0], outcome="unresolved", in_doubt=(kes(1_500),))
+    found, control = decided(one.settles(), other)
+    told = {each.order: each.left for each in found if isinstance(each, Break)}
+    assert told == {"ORD-1": (kes(-1_500),), "ord 1": ()}
+    assert causes(found) == ["unresolved", "unresolved"]
+    assert stands(control, "statement") == ["unresolved"]
+
+
+def test_what_went_back_of_one_event_is_told_apart_by_number() -> None:
+    """Each of several movements has a break of its own, whose identity is its own."""
+    more = tuple([case().taken(minor=-minor) for minor in (100, 200, 300)])
+    found = breaks_of("refund_not_settled", case().pays(more=more).books().settles())
+    name = f"refunded:{more[0].cites[0]}"
+    assert [(each.subject, each.money.minor) for each in found] == [
+        (name, 100), (f"{name}#2", 200), (f"{name}#3", 300)]  # fmt: skip
+
+
+def test_a_decision_changes_nothing_of_what_is_matched_by_its_key() -> None:
+    """A person gave the one line that fits to its order: it is plain, as it was without that. Where
+    another line stands beside it, both are of the payment all the same."""
+    hands = (("ORD-1", "stm_ORD-1_0"),)
+    assert causes(decided(case().pays().books().settles(), hands=hands)[0]) == []
+    told = decided(case().pays().settles(), hands=hands)[0]
+    assert causes(told) == ["paid_not_in_book"]
+    both = case().pays().books().settles().settles(gross=400)
+    assert causes(decided(both, hands=hands)[0]) == ["amount_differs"]
+
+
+def test_of_two_orders_of_one_key_no_payment_is_exchanged() -> None:
+    """Only of a single order's money the statement's currency is taken for an exchange."""
+    one, other = case("ORD-1").pays(), case("ord 1").pays(payment="pay_9").settles(payment="pay_9")
+    one.settles(gross=41_900, currency="UGX", fee=0)
+    assert "currency_differs" in causes(decided(one, other)[0])
+    assert "by_exchange" not in causes(decided(one, other)[0])
+    assert "by_exchange" in causes(decided(one)[0])
+
+
+@pytest.mark.parametrize(("kind", "line"), [("refunded", "refund"), ("dispute_lost", "dispute")])
+@pytest.mark.parametrize(("at", "gross", "told"), [
+    (SETTLED + TICK, -300, ["by_group", "refund_not_settled"]),
+    (SETTLED + TICK, -350, ["by_group"]),
+    (SETTLED + TICK, -301, ["refund_amount_differs", "refund_not_settled"]),
+    (SETTLED, -300, ["refund_amount_differs"]),
+    (SETTLED, -350, ["by_group"]),
+])  # fmt: skip
+def test_a_line_of_all_that_had_gone_back_by_then_is_of_that(
+    at: Instant, gross: int, told: list[str], kind: EntryKind, line: StatementKind
+) -> None:
+    """100 and 200 before it, and 50 at that moment or a tick later, which it need not hold."""
+    more = [case().taken(minor=-minor, kind=kind) for minor in (100, 200, 50)]
+    more[2] = replace(more[2], at=at)
+    made = case().pays(outcome="partially_refunded", more=tuple(more)).books(minor=1_150)
+    made.settles().settles(kind=line, gross=gross, fee=0)
+    found = [each for each in causes(decided(made)[0]) if each != "refund_not_in_book"]
+    assert found == told
+    assert all(each.money.minor for each in decided(made)[0])
+
+
+@pytest.mark.parametrize("taken", [1, 299])
+def test_a_line_that_took_less_than_went_back_is_of_it(taken: int) -> None:
+    """Though it is the smallest amount there is."""
+    (found,) = breaks_of("refund_amount_differs", refunded((300, AT), lines=(taken,)))
+    assert found.money.minor == 300 - taken
+    assert breaks_of("settled_never_notified", refunded((300, AT), lines=(taken,))) == []
+
+
+@pytest.mark.parametrize(("won", "grosses", "known"), [
+    (True, (900, -100), [False, True]),
+    (True, (900,), [True]),
+    (True, (1,), [True]),
+    (True, (0,), [False]),
+    (False, (900,), [False]),
+    (False, (900, -100), [False, False]),
+])  # fmt: skip
+def test_only_what_a_won_dispute_gave_back_is_said_to_be_of_it(
+    won: bool, grosses: tuple[int, ...], known: list[bool]
+) -> None:
+    """A line that took money is not, nor any where no dispute was won."""
+    made = case().pays(findings=("dispute_won",) if won else ()).books().settles()
+    for gross in grosses:
+        made.settles(kind="dispute", gross=gross, fee=0)
+    found = breaks_of("settled_never_notified", made)
+    assert sorted(("won", True) in each.facts for each in found) == known
+    assert sorted(each.money.minor for each in found) == sorted(map(abs, grosses))
+    kinds = ["returned dispute" if gross > 0 else "dispute" for gross in grosses]
+    assert [dict(each.facts)["kind"] for each in found] == kinds
