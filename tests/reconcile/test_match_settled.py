@@ -24,6 +24,7 @@ from reconcile.matching.rows import (
     statement_row,
 )
 from reconcile.matching.rules import Terms, Tolerance
+from reconcile.matching.settling import balance_of, unsettled_by
 from reconcile.matching.tally import Plain, Sheet, merge
 from reconcile.money import Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
@@ -159,6 +160,13 @@ def test_what_was_taken_otherwise_is_told_of_the_first_of_what_went_back() -> No
     assert (found.order, found.payment, found.subject) == ("ORD-1", "pay_ORD-1", "stm_ORD-1_0")
     assert (found.money.minor, [each.minor for each in found.left or ()]) == (100, [100])
     assert len(found.cites) == 3
+
+
+def test_what_one_line_took_of_two_orders_is_told_of_the_first() -> None:
+    """It names neither payment, and is what went back of both."""
+    (found,) = [e for e in decided(*two_orders((800,)))[0] if isinstance(e, Match)]
+    assert (found.kind, found.order, found.payment) == ("by_group", "ORD-1", "pay_ORD-1")
+    assert (found.money, found.lines) == (kes(800), ("stm_ORD-1_0.1",))
 
 
 def of_the_second(*, back: int = 0, won: bool = False) -> tuple[Case, Case]:
@@ -376,7 +384,9 @@ def test_a_line_of_a_payment_in_doubt_stands_where_something_is_told_of_it(
 ) -> None:
     """With the break of the order or of the payment; where there is neither, with its own."""
     doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
-    made = case().pays(outcome=outcome, doubted=(doubt,), in_doubt=(kes(in_doubt),) * bool(in_doubt))
+    made = case().pays(
+        outcome=outcome, doubted=(doubt,), in_doubt=(kes(in_doubt),) * bool(in_doubt)
+    )
     made.books().settles().settles(gross=900, payment="pay_2")
     found, control = decided(made)
     assert causes(found) == told
@@ -475,3 +485,91 @@ def test_only_what_a_won_dispute_gave_back_is_said_to_be_of_it(
     assert sorted(each.money.minor for each in found) == sorted(map(abs, grosses))
     kinds = ["returned dispute" if gross > 0 else "dispute" for gross in grosses]
     assert [dict(each.facts)["kind"] for each in found] == kinds
+
+
+@pytest.mark.parametrize(("kind", "gross", "balance"), [
+    ("payment", 5, 5), ("payment", -5, -5), ("refund", -5, -5), ("refund", 5, -5),
+    ("refund", 1, -1), ("refund", 0, 0), ("dispute", -5, -5), ("dispute", 5, 5), ("fee", 5, 0), ("fee", -5, 0),
+])  # fmt: skip
+def test_a_line_changes_the_balance_by_its_gross(
+    kind: StatementKind, gross: int, balance: int
+) -> None:
+    """A refund takes, whichever sign it has; a fee's line has its amount in the fee."""
+    row = statement_row(case().settles(kind=kind, gross=gross).lines[0])
+    assert balance_of(row) == balance
+    assert unsettled_by(row).minor == -balance
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+@pytest.mark.parametrize(("reversed_", "refunded_", "left"), [
+    (1_500, 200, [("refunded", 200)]),
+    (1_400, 200, [("refunded", 100)]),
+    (1_600, 200, [("refunded", 200), ("reversed", 100)]),
+])  # fmt: skip
+def test_a_capture_without_a_line_was_taken_back_by_its_reversal_first(
+    reversed_: int, refunded_: int, left: list[tuple[str, int]], turned: int
+) -> None:
+    """What is left of what went back must still be taken by a line, and is told as what it is."""
+    more = [case().taken(minor=-reversed_, kind="reversed"), case().taken(minor=-refunded_)]
+    made = case().pays(more=tuple(more[::turned]))
+    found = breaks_of("refund_not_settled", made)
+    assert sorted((str(dict(each.facts)["how"]), each.money.minor) for each in found) == left
+    assert stands(decided(made)[1], "settlement") == ["returned"]
+
+
+@pytest.mark.parametrize(("lost", "gross", "told"), [
+    (1, -1, []),
+    (1, 1, ["refund_not_settled", "settled_never_notified"]),
+    (0, 0, []),
+])  # fmt: skip
+def test_a_dispute_that_gave_money_is_none_that_was_lost(
+    lost: int, gross: int, told: list[str]
+) -> None:
+    """Of one minor unit as of any other; a loss of nothing has its line of nothing."""
+    gone = replace(case().taken(minor=-1, kind="dispute_lost"), minor=-lost)
+    made = case().pays(more=(gone,)).books(minor=1_500 - lost).settles()
+    assert causes(decided(made.settles(kind="dispute", gross=gross, fee=0))[0]) == told
+
+
+KIND_OF_LINE: dict[EntryKind, StatementKind] = {
+    "captured": "payment", "refunded": "refund", "reversed": "refund", "dispute_lost": "dispute",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unsure", KIND_OF_LINE)
+@pytest.mark.parametrize("kind", ["payment", "refund", "dispute"])
+def test_only_a_line_of_the_kind_that_is_unsure_stands_with_its_payment(
+    unsure: EntryKind, kind: StatementKind
+) -> None:
+    """A reversal is a refund in a statement, a lost dispute a dispute."""
+    doubt = Doubted(source=SOURCE, payment="pay_2", unsure=(unsure,), cites=("evt_2",))
+    made = case().pays(doubted=(doubt,), in_doubt=(kes(900),)).books().settles()
+    made.settles(kind=kind, gross=900 if kind == "payment" else -900, fee=0, payment="pay_2")
+    own = ["settled_never_notified"] * (KIND_OF_LINE[unsure] != kind)
+    assert causes(decided(made)[0]) == ["payment_in_doubt", *own]
+
+
+def test_a_payment_of_nothing_is_not_of_what_went_back() -> None:
+    """Though nothing went back as well: it is a part of what the payment brought."""
+    gone = replace(case().taken(minor=-1), minor=0)
+    told = decided(case().pays(more=(gone,)).books().settles().settles(gross=0))[0]
+    assert causes(told) == ["by_group", "refund_not_settled"]
+
+
+@pytest.mark.parametrize(("back", "gross", "told"), [
+    ((300,), -300, []),
+    ((1,), -1, []),
+    ((100, 200), -300, ["by_group"]),
+    ((100, 200), -100, ["refund_not_settled"]),
+    # Another amount is a correction of what the payment brought.
+    ((300,), -50, ["amount_differs", "refund_not_settled"]),
+    ((), -50, ["amount_differs"]),
+    ((), 0, ["by_group"]),
+])  # fmt: skip
+def test_a_negative_payment_is_of_what_went_back_where_so_much_did(
+    back: tuple[int, ...], gross: int, told: list[str]
+) -> None:
+    """One movement, or all together."""
+    made = case().pays(more=tuple([case().taken(minor=-minor) for minor in back])).settles()
+    found = causes(decided(made.books(minor=1_500 - sum(back)).settles(gross=gross, fee=0))[0])
+    assert found == told
