@@ -489,7 +489,8 @@ def test_only_what_a_won_dispute_gave_back_is_said_to_be_of_it(
 
 @pytest.mark.parametrize(("kind", "gross", "balance"), [
     ("payment", 5, 5), ("payment", -5, -5), ("refund", -5, -5), ("refund", 5, -5),
-    ("refund", 1, -1), ("refund", 0, 0), ("dispute", -5, -5), ("dispute", 5, 5), ("fee", 5, 0), ("fee", -5, 0),
+    ("refund", 1, -1), ("refund", 0, 0), ("dispute", -5, -5), ("dispute", 5, 5), ("fee", 5, 0),
+    ("fee", -5, 0),
 ])  # fmt: skip
 def test_a_line_changes_the_balance_by_its_gross(
     kind: StatementKind, gross: int, balance: int
