@@ -395,6 +395,21 @@ def test_a_line_of_a_payment_in_doubt_stands_where_something_is_told_of_it(
     assert [money.minor for money in one.left or ()] == left
 
 
+def test_what_a_line_in_doubt_leaves_is_told_of_once() -> None:
+    """Though two breaks tell of the doubt, one in each currency: with the first of them, and not
+    with what is told before."""
+    doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
+    more = (kes(900), Money(minor=7, currency="UGX"))
+    made = case().pays(minor=1_600, owed=(kes(100),), doubted=(doubt,), in_doubt=more).books()
+    made.settles(gross=1_600).settles(gross=900, payment="pay_2")
+    found = [each for each in decided(made)[0] if isinstance(each, Break)]
+    assert [(each.cause, each.money.currency, each.left) for each in found] == [
+        ("overpaid", "KES", ()),
+        ("payment_in_doubt", "KES", (kes(-900),)),
+        ("payment_in_doubt", "UGX", ()),
+    ]
+
+
 def test_a_line_of_two_orders_of_which_no_amount_is_known_is_told_of_once() -> None:
     """With the first of them: what it leaves to be settled stands nowhere else."""
     one, other = case("ORD-1").untouched(), case("ord 1").untouched()
@@ -423,6 +438,9 @@ def test_a_decision_changes_nothing_of_what_is_matched_by_its_key() -> None:
     assert causes(decided(case().pays().books().settles(), hands=hands)[0]) == []
     told = decided(case().pays().settles(), hands=hands)[0]
     assert causes(told) == ["paid_not_in_book"]
+    hands = (*hands, ("ORD-1", "bok_ORD-1_0"))
+    less = case().pays().books().books(minor=900).settles()
+    assert causes(decided(less, hands=hands)[0]) == ["book_paid_not_received"]
     both = case().pays().books().settles().settles(gross=400)
     assert causes(decided(both, hands=hands)[0]) == ["amount_differs"]
 
