@@ -68,6 +68,18 @@ def test_a_tolerance_is_met_to_the_minor_unit(minor: int, bucket: str) -> None:
     assert missing == ([50_000 - minor] if bucket == "payout_amount_differs" else [])
 
 
+@pytest.mark.parametrize("currency", ["USD", "KES"])
+@pytest.mark.parametrize("apart", [-1, 1])
+def test_a_currency_without_a_tolerance_has_none_in_the_bank(currency: str, apart: int) -> None:
+    """Where the rules have one of another, or none at all."""
+    some = (Tolerance(currency="JPY", minor=100),)
+    for rules in (MatchRules(), MatchRules(tolerances=some)):
+        payout = paid("PO-100200", 50_000, 10, currency)
+        found = leg(payout, booked("a", 50_000 + apart, 12, currency, text="PO-100200"),
+                    rules=rules)  # fmt: skip
+        assert set(stands(found).values()) == {"payout_amount_differs"}
+
+
 @pytest.mark.parametrize(("reference", "text", "named"), [
     ("PAY1", "RENT PAY1", True),
     ("PY1", "RENT PY1", False),

@@ -125,10 +125,27 @@ def test_of_an_order_beyond_the_period_is_told_what_its_line_does_not_settle(
 
 
 def test_lines_of_no_order_belong_to_their_own_dates() -> None:
-    """Though they share the empty key."""
+    """Though they share the empty key; the orders after them stay whole."""
     lines = [settled("", 50, "early"), settled("", 150, "in"), settled("", 250, "late")]
-    _, _, statements = within(PERIOD, takings=[], book=[], statements=lines)
-    assert [row.line_id for row in statements] == ["in"]
+    streams = within(
+        PERIOD,
+        takings=[took("a", 250), took("b", 250)],
+        book=[booked("a", 150)],
+        statements=[*lines, settled("b", 150, "b")],
+    )
+    assert [row.key for row in streams[0]] == ["a"]
+    assert [row.key for row in streams[1]] == ["a"]
+    assert [row.line_id for row in streams[2]] == ["in"]
+
+
+def test_a_book_line_whose_reference_has_no_key_belongs_to_its_own_date() -> None:
+    """A reference of dashes alone: each such line is by itself, beside lines of no order."""
+    book = [booked("", 50), booked("", 150), booked("", 250)]
+    streams = within(
+        PERIOD, takings=[], book=book, statements=[settled("", 250, "late"), settled("", 150, "in")]
+    )
+    assert [list(streams[0]), list(streams[1])] == [[], book[1:2]]
+    assert [row.line_id for row in streams[2]] == ["in"]
 
 
 def test_streams_may_be_read_one_after_the_other() -> None:
