@@ -110,6 +110,30 @@ def test_a_person_says_which_of_two_book_lines_is_the_orders() -> None:
     assert stands(control, "takings") == ["by_hand"]
 
 
+@pytest.mark.parametrize(("made", "hands", "told", "book"), [
+    (case().pays().books().books().books("unpaid"), (), ["ambiguous"], ["ambiguous", "nothing_due"]),
+    (case().pays().books().books().books("unpaid"), (("ORD-1", "bok_ORD-1_1"),),
+     ["book_paid_not_received", "by_hand"], ["book_paid_not_received", "by_hand", "nothing_due"]),
+    (case().pays().books().books("unpaid"), (), [], ["by_reference", "nothing_due"]),
+    (case().pays().books(minor=900).books(minor=600).books("canceled"), (), ["by_group"],
+     ["by_group", "nothing_due"]),
+    (case().pays().books().books(minor=900).books("canceled"), (), ["book_paid_not_received"],
+     ["book_paid_not_received", "by_reference", "nothing_due"]),
+    (case().books().books("unpaid"), (), ["book_paid_not_received"],
+     ["book_paid_not_received", "nothing_due"]),
+    (case().untouched().books().books("unpaid"), (), ["book_paid_not_received"],
+     ["book_paid_not_received", "nothing_due"]),
+])  # fmt: skip
+def test_a_line_that_claims_nothing_beside_others_is_counted_once(
+    made: Case, hands: tuple[tuple[str, str], ...], told: list[str], book: list[str]
+) -> None:
+    """Whatever becomes of those that do."""
+    found, control = decided(made.settles() if made.takings and made.takings[0].taken else made,
+                             hands=hands)  # fmt: skip
+    assert causes(found) == told
+    assert stands(control, "book") == book
+
+
 def test_a_person_says_which_of_two_statement_lines_is_the_captures() -> None:
     """A payment that was paid out twice: the break names both lines, and the other is told alone.
     Where a rule's window makes it ambiguous, too."""
