@@ -111,7 +111,8 @@ def test_a_person_says_which_of_two_book_lines_is_the_orders() -> None:
 
 
 @pytest.mark.parametrize(("made", "hands", "told", "book"), [
-    (case().pays().books().books().books("unpaid"), (), ["ambiguous"], ["ambiguous", "nothing_due"]),
+    (case().pays().books().books().books("unpaid"), (), ["ambiguous"],
+     ["ambiguous", "nothing_due"]),
     (case().pays().books().books().books("unpaid"), (("ORD-1", "bok_ORD-1_1"),),
      ["book_paid_not_received", "by_hand"], ["book_paid_not_received", "by_hand", "nothing_due"]),
     (case().pays().books().books("unpaid"), (), [], ["by_reference", "nothing_due"]),
@@ -132,6 +133,14 @@ def test_a_line_that_claims_nothing_beside_others_is_counted_once(
                              hands=hands)  # fmt: skip
     assert causes(found) == told
     assert stands(control, "book") == book
+
+
+def test_what_is_alone_is_told_in_the_order_of_its_first_lines() -> None:
+    """Of two references of one key that nobody paid, whichever has the later lines."""
+    made = case().books().books(reference="ord 1").books(reference="ord 1").books()
+    found = [each for each in decided(made)[0] if isinstance(each, Break)]
+    assert [each.cites for each in found] == [
+        ("bok_ORD-1_0.1", "bok_ORD-1_3.1"), ("bok_ORD-1_1.1", "bok_ORD-1_2.1")]  # fmt: skip
 
 
 def test_a_person_says_which_of_two_statement_lines_is_the_captures() -> None:

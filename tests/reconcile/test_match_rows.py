@@ -1,5 +1,5 @@
-"""Rows of ledger lines and of books: what a flat row says, and what the lines of a reference say
-together."""
+"""Rows of ledger lines and of books: what a flat row says, what the lines of a reference say
+together, and what money an order has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from reconcile.instants import DAY, HOUR, Instant
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.books import BookKind, BookStatus
-from reconcile.matching.ledger_lines import Doubted, LedgerLine
+from reconcile.matching.funds import Funds, funds_of
+from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.rows import (
     WEIGHTY,
     BookRow,
@@ -22,6 +23,7 @@ from reconcile.matching.rows import (
     name_of,
     subject_of,
 )
+from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case
 from tests.reconcile.books_truth import SOURCE, kes
 
@@ -217,3 +219,147 @@ def test_a_reference_is_named_by_its_first_line() -> None:
     assert (lines.groups, lines.currencies) == ({"G"}, {"KES"})
     assert lines.money == kes(8)
     assert lines_of([row(minor=-3)]).money == kes(3)
+
+
+# --- an order's money -----------------------------------------------------------------------------
+
+
+def moved(minor: int, currency: str = "KES", payment: str = "pay_1", kind: Any = None) -> Taken:
+    """A capture, or a refund (or what `kind` says) where it is negative."""
+    return case().taken(minor=minor, currency=currency, payment=payment, kind=kind or "refunded")
+
+
+PRICE = kes(1_500)
+
+
+def funds(*taken: Taken, price: Money | None = PRICE, **more: Any) -> Funds:
+    """The money of an order."""
+    line = replace(UNPAID, taken=taken, expected=price, **{"outcome": "disputed", **more})
+    return funds_of([ledger_line_row(line)])
+
+
+UGX = Money(minor=1_500, currency="UGX")
+
+
+@pytest.mark.parametrize(("found", "currency", "others", "captured", "refunded"), [
+    (funds(), "KES", False, 0, 0),
+    (funds(price=None, outcome="unresolved"), "", False, 0, 0),
+    (funds(moved(5)), "KES", False, 5, 0),
+    (funds(moved(5, "UGX")), "UGX", False, 5, 0),
+    (funds(moved(7, "UGX"), moved(5)), "KES", False, 5, 0),
+    (funds(moved(7, "UGX"), moved(5), outcome="unresolved"), "KES", True, 5, 0),
+    (funds(moved(7, "UGX"), moved(5), price=None), "UGX", True, 7, 0),
+    (funds(moved(7, "UGX"), moved(5), price=UGX), "UGX", False, 7, 0),
+    (funds(moved(7, "UGX"), moved(8, "UGX"), moved(-2, "UGX")), "UGX", False, 15, 2),
+    (funds(moved(5), moved(-2), moved(-3, "UGX")), "KES", False, 5, 2),
+    (funds(moved(-2, "UGX")), "UGX", False, 0, 2),
+    (funds(in_doubt=(UGX,), outcome="unresolved"), "UGX", False, 0, 0),
+    (funds(in_doubt=(UGX, kes(1)), outcome="unresolved"), "KES", False, 0, 0),
+    (funds(moved(-2), in_doubt=(UGX,), price=None), "UGX", False, 0, 0),
+])  # fmt: skip
+def test_money_is_counted_in_one_currency(
+    found: Funds, currency: str, others: bool, captured: int, refunded: int
+) -> None:
+    """That of the price, where money of it moved or may have; else of the first that did."""
+    assert (found.currency, found.others) == (currency, others)
+    assert (found.captured, found.refunded) == (captured, refunded)
+
+
+@pytest.mark.parametrize(("taken", "over", "worth", "given_back", "kept"), [
+    ((1_500,), 0, 1_500, 0, 1_500),
+    ((1_501,), 1, 1_500, 0, 1_500),
+    ((1_499,), 0, 1_499, 0, 1_499),
+    ((1_600, -40), 100, 1_500, 0, 1_500),
+    ((1_600, -100), 100, 1_500, 0, 1_500),
+    ((1_600, -101), 100, 1_500, 1, 1_499),
+    ((1_600, -1_600), 100, 1_500, 1_500, 0),
+    ((1_500, -1_500), 0, 1_500, 1_500, 0),
+    ((1_500, -1_501), 0, 1_500, 1_501, -1),
+    ((1_000, 600), 100, 1_500, 0, 1_500),
+])  # fmt: skip
+def test_what_came_beyond_the_price_is_told_from_the_rest(
+    taken: tuple[int, ...], over: int, worth: int, given_back: int, kept: int
+) -> None:
+    """What goes back is of that first; without a price, or unresolved, nothing is beyond it."""
+    told = [moved(minor) for minor in taken]
+    found = funds(*told)
+    assert (found.over, found.worth) == (over, worth)
+    assert (found.given_back, found.kept) == (given_back, kept)
+    for other in (funds(*told, price=None), funds(*told, price=UGX),
+                  funds(*told, outcome="unresolved")):  # fmt: skip
+        assert other.over == 0
+        assert other.worth == sum(minor for minor in taken if minor > 0)
+        assert other.kept == sum(taken)
+
+
+@pytest.mark.parametrize(("taken", "in_doubt", "stake"), [
+    ((1_500,), 0, 1_500), ((1_500,), 900, 2_400), ((), 900, 900), ((1_500, -2_000), 900, 2_400),
+    ((1_500, -3_000), 900, 3_000), ((1_500,), MAX_MINOR, MAX_MINOR), ((), MAX_MINOR, MAX_MINOR),
+])  # fmt: skip
+def test_at_stake_is_what_came_or_went_back(
+    taken: tuple[int, ...], in_doubt: int, stake: int
+) -> None:
+    """Whichever is more; at most what can be kept."""
+    doubts = (kes(in_doubt),) * bool(in_doubt)
+    found = funds(*[moved(minor) for minor in taken], outcome="unresolved", in_doubt=doubts)
+    assert (found.in_doubt, found.at_stake) == (in_doubt, stake)
+
+
+@pytest.mark.parametrize(("second", "in_doubt", "at_doubt"), [
+    ((700,), (), [("KES", 700)]),
+    ((700, -900), (), [("KES", 900)]),
+    ((700, -600), (), [("KES", 700)]),
+    ((), (kes(100),), [("KES", 100)]),
+    ((700, -300), (kes(100),), [("KES", 800)]),
+    ((700, -900), (kes(100), UGX), [("KES", 900), ("UGX", 1_500)]),
+    ((), (kes(MAX_MINOR), kes(1)), [("KES", MAX_MINOR)]),
+    ((), (), []),
+])  # fmt: skip
+def test_what_is_at_stake_in_a_payment_in_doubt(
+    second: tuple[int, ...], in_doubt: tuple[Money, ...], at_doubt: list[tuple[str, int]]
+) -> None:
+    """Of it alone; it is no money of the order, unless that is unresolved as a whole."""
+    taken = [moved(1_500), moved(-20), *[moved(minor, payment="pay_2") for minor in second]]
+    doubt = (Doubted(source=SOURCE, payment="pay_2"),)
+    found = funds(*taken, doubted=doubt, in_doubt=in_doubt)
+    assert [(each.currency, each.minor) for each in found.at_doubt] == at_doubt
+    assert (found.captured, found.refunded, found.over) == (1_500, 20, 0)
+    whole = funds(*taken, doubted=doubt, in_doubt=in_doubt, outcome="unresolved")
+    assert whole.at_doubt == ()
+    assert whole.captured == 1_500 + sum(minor for minor in second if minor > 0)
+    other = funds(*taken, doubted=(Doubted(source="other", payment="pay_2"),))
+    assert (other.at_doubt, other.captured) == ((), whole.captured)
+
+
+@pytest.mark.parametrize(("hours", "at", "returned_at"), [
+    ((), 0, 0), ((1,), 1, 1), ((1, 3), 3, 3), ((3, 1), 3, 3), ((1, -2), 1, 2), ((3, -5, -4), 3, 5),
+    ((-2,), 0, 2),
+])  # fmt: skip
+def test_an_order_is_as_old_as_its_last_money(
+    hours: tuple[int, ...], at: int, returned_at: int
+) -> None:
+    """Without any as its beginning; what went back has the last of its own dates."""
+    taken = [
+        replace(moved(9 if hour > 0 else -9), at=Instant(AT + abs(hour) * HOUR)) for hour in hours
+    ]
+    found = funds(*taken)
+    assert (found.at - AT, found.returned_at - AT) == (at * HOUR, returned_at * HOUR)
+
+
+def test_several_orders_are_one_money() -> None:
+    """Named by the first, opened with the last; each capture of its own order's price."""
+    one = ledger_line_row(replace(PAID, outcome="disputed", expected=kes(1_400)))
+    other = ledger_line_row(replace(UNPAID, order="ORD-2", opened_at=LATER))
+    found = funds_of([one, other])
+    assert (found.order, found.captured, found.over, found.at) == ("ORD-1", 1_500, 100, AT + HOUR)
+    assert funds_of([other, one]).order == "ORD-2"
+    assert funds_of([other, ledger_line_row(UNPAID)]).at == LATER
+
+
+@pytest.mark.parametrize(("outcome", "findings", "disputed"), [
+    ("disputed", (), True), ("succeeded", ("dispute_open",), True), ("charged_back", (), False),
+])  # fmt: skip
+def test_an_order_is_disputed_by_its_outcome_or_a_finding(
+    outcome: Any, findings: Any, disputed: bool
+) -> None:
+    assert funds(moved(5), outcome=outcome, findings=findings).disputed == disputed

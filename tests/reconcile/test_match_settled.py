@@ -23,7 +23,7 @@ from reconcile.matching.rows import (
     ledger_line_row,
     statement_row,
 )
-from reconcile.matching.rules import Terms, Tolerance
+from reconcile.matching.rules import ExpectedFee, Terms, Tolerance
 from reconcile.matching.settling import balance_of, unsettled_by
 from reconcile.matching.tally import Plain, Sheet, merge
 from reconcile.money import Money
@@ -74,6 +74,24 @@ def test_a_fee_fits_where_it_is_expected_or_none_is_known(
     assert terms.fee_fits(taking, line) == fits
     due = terms.expected_fee(gross, source=source, currency=currency)
     assert (due is None or abs(fee - due[0]) <= due[1]) == fits
+
+
+@pytest.mark.parametrize(("gross", "per_million", "fixed", "due"), [
+    (499_999, 1, 0, 0), (500_000, 1, 0, 1), (1_499_999, 1, 0, 1), (1_500_000, 1, 0, 2),
+    (0, 1, 7, 7), (100, 10_000, 0, 1), (100, 1_000_000, 3, 103), (-500_001, 1, 0, -1),
+    (-500_000, 1, 0, 0),
+])  # fmt: skip
+def test_a_fee_is_rounded_half_up(gross: int, per_million: int, fixed: int, due: int) -> None:
+    """By both ways to ask for it; a tolerance of nothing lets nothing pass."""
+    fee = ExpectedFee(
+        source=SOURCE, currency="KES", per_million=per_million, fixed=fixed, tolerance=0
+    )
+    terms = Terms(rules=replace(RULES, fees=(fee,)), as_of=AS_OF, coverage=COVERAGE)
+    assert terms.expected_fee(gross, source=SOURCE, currency="KES") == (due, 0)
+    taking = ledger_line_row(case().pays().takings[0])
+    line = statement_row(case().settles().lines[0])._replace(gross=gross)
+    assert [each for each in range(due - 2, due + 3) if terms.fee_fits(
+        taking, line._replace(fee=each))] == [due]  # fmt: skip
 
 
 @pytest.mark.parametrize(("apart", "fits"), [
