@@ -214,7 +214,11 @@ def test_sums_of_a_group_are_bounded_to_the_minor_unit(minors: tuple[int, ...], 
     payouts = [paid(f"PO-10020{n}", minor, 10) for n, minor in enumerate(minors)]
     text = " ".join(each.reference for each in payouts)
     lines = [booked(f"l{n}", minor, 10, text="PO-100209") for n, minor in enumerate(minors)]
-    for both in ([*payouts, booked("a", 5, 10, text=text)], [paid("PO-100209", 5, 10), *lines]):
+    some: list[list[Payout | BankLine]] = [
+        [*payouts, booked("a", 5, 10, text=text)],
+        [paid("PO-100209", 5, 10), *lines],
+    ]
+    for both in some:
         if fits:
             assert set(stands(leg(*both)).values()) == {"payout_amount_differs"}
             continue

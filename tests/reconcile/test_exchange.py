@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.instants import DAY, EARLIEST
+from reconcile.instants import DAY, EARLIEST, Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break, at_risk, break_sentence, next_step
@@ -350,7 +350,7 @@ def test_which_payments_are_settled_in_another_currency(
     assert found == exchanged
 
 
-LATER = AT + 5
+LATER = Instant(AT + 5)
 
 
 @pytest.mark.parametrize(("returns", "lines", "exchanged"), [

@@ -216,7 +216,7 @@ def test_a_reference_is_named_by_its_first_line() -> None:
     """By the ids, whichever came first."""
     lines = lines_of([row("b2.1", 3), row("b1.7", 5)._replace(reference="A", group="G")])
     assert (lines.reference, lines.subject, lines.ids) == ("A", "b1", ("b1.7", "b2.1"))
-    assert (lines.groups, lines.currencies) == ({"G"}, {"KES"})
+    assert (lines.groups, lines.currencies) == (frozenset({"G"}), frozenset({"KES"}))
     assert lines.money == kes(8)
     assert lines_of([row(minor=-3)]).money == kes(3)
 

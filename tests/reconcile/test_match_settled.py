@@ -452,7 +452,7 @@ def test_what_went_back_of_one_event_is_told_apart_by_number() -> None:
 def test_a_decision_changes_nothing_of_what_is_matched_by_its_key() -> None:
     """A person gave the one line that fits to its order: it is plain, as it was without that. Where
     another line stands beside it, both are of the payment all the same."""
-    hands = (("ORD-1", "stm_ORD-1_0"),)
+    hands: tuple[tuple[str, str], ...] = (("ORD-1", "stm_ORD-1_0"),)
     assert causes(decided(case().pays().books().settles(), hands=hands)[0]) == []
     told = decided(case().pays().settles(), hands=hands)[0]
     assert causes(told) == ["paid_not_in_book"]
