@@ -34,7 +34,7 @@ TOLD: Final = "MUTANT_RUNS"
 to be recorded."""
 
 TO_COLLECT_S: Final = 120.0
-"""Longest that pytest may take until it waits; a change can make an import endless."""
+"""Longest that pytest may take until it waits, where nobody knows how long that takes."""
 
 TO_RUN_S: Final = 60
 """Longest that one test may take: what has no end is known by it, where there is pytest-timeout."""
@@ -51,8 +51,16 @@ Progress = Callable[[int, int], None]
 class Player:
     """A process of pytest that has collected tests and plays changes with them."""
 
-    def __init__(self, folder: Path, tests: Sequence[str], *, recorded: Sequence[str] = ()) -> None:
-        """Of `folder`; `recorded` names the modules whose lines `record` is to tell."""
+    def __init__(
+        self,
+        folder: Path,
+        tests: Sequence[str],
+        *,
+        recorded: Sequence[str] = (),
+        to_collect_s: float = TO_COLLECT_S,
+    ) -> None:
+        """Of `folder`; `recorded` names the modules whose lines `record` is to tell; `to_collect_s`
+        is the longest that collecting may take: a change can make an import endless."""
         asks, self._ask = os.pipe()
         answer, answers = os.pipe()
         words = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", __name__]
@@ -74,11 +82,16 @@ class Player:
         self._fork: int | None = None
         self.failed, self.missing = "", 0
         """The test that failed last, and how many that were to be played are not there."""
+        self._to_collect_s = to_collect_s
+        self.in_time, self.collected_s = True, 0.0
+        """Whether it had collected, or had ended, in time; and the seconds that it took."""
 
     def __enter__(self) -> Player:
         """Wait until it has collected them, or has ended: what it imports is as the files are now,
         whatever becomes of them afterwards."""
-        self._received(time.monotonic() + TO_COLLECT_S)
+        began = time.monotonic()
+        self.in_time = self._received(began + self._to_collect_s).get("state") != "killed by time"
+        self.collected_s = time.monotonic() - began
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -98,13 +111,15 @@ class Player:
         """What becomes of the tests, the first of which is run first: of the change that lies in
         the file of `module` now, where one is named, else of the modules as they were imported.
         Whatever keeps the tests from passing has noticed the change: a test that fails, or a module
-        that cannot be imported any more."""
+        that cannot be imported any more. Where they were not collected in time none is run."""
         return self._played({"tests": list(tests), "module": module, "limit_s": limit_s}, limit_s)
 
     def _played(
         self, job: Mapping[str, Any], limit_s: float | None, progress: Progress | None = None
     ) -> State:
         self.failed, self.missing = "", 0
+        if not self.in_time:
+            return "killed by time"
         with suppress(BrokenPipeError):  # it has ended: so says the answer
             os.write(self._ask, json.dumps(job).encode() + b"\n")
         until = None if limit_s is None else time.monotonic() + limit_s + TO_COLLECT_S

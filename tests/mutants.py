@@ -56,7 +56,8 @@ PARTS: Final = {
             for name in ("match_table", "match_rest", "match_compare", "match_period", "books",
                          "breaks_life", "statement_versions", "ledger_lines", "details", "bank",
                          "bank_bounds", "exchange", "match_joined", "match_settled",
-                         "match_refunds", "suggest", "match_pinned", "months", "match_laws")
+                         "match_refunds", "match_figures", "match_near", "match_rows",
+                         "suggest", "match_pinned", "months", "match_laws")
         ),
     ),
     "engine": Part(
@@ -137,8 +138,9 @@ MOST_S: Final = 120.0
 """Seconds of tests, as they were recorded, that are played with a change. A line that each delivery
 runs has hundreds; what only the slowest of them would see is told as survived."""
 
+LEAST_TO_COLLECT_S: Final = 20.0
 TIMES_THE_CONTROL: Final = 3.0
-"""A mutant's time limit, by the time that the tests take without a change."""
+"""A mutant's time limit, by the time that collecting, or the tests, take without a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,21 +387,27 @@ def judged(player: Player, folder: Path, change: Change, told: Recording) -> str
     them have to, and where they passed all have to be there: else it is `unsure`."""
     choice = told.choice(change)
     limit_s = told.limit_s(choice.tests)
+    files = list(dict.fromkeys(map(_file_of, choice.tests)))
+    to_collect_s = max(LEAST_TO_COLLECT_S, TIMES_THE_CONTROL * player.collected_s)
+    in_time = True
     with applied(folder, change):
         if choice.anew:
-            files = list(dict.fromkeys(map(_file_of, choice.tests)))
-            with Player(folder, files) as fresh:
+            with Player(folder, files, to_collect_s=to_collect_s) as fresh:
                 state = fresh.play(choice.tests, limit_s=limit_s)
-                failed, missing = fresh.failed, fresh.missing
+                failed, missing, in_time = fresh.failed, fresh.missing, fresh.in_time
         else:
             state = player.play(choice.tests, limit_s=limit_s, module=change.path)
             failed, missing = player.failed, player.missing
     word: str = "unsure" if missing and state == "survived" else state
-    if failed or state == "killed by time":
+    if not in_time:
+        with Player(folder, files, to_collect_s=to_collect_s) as without_it:
+            word = state if without_it.in_time else "unsure, nor are they collected in time without"
+    elif failed or state == "killed by time":
         before = choice.tests[: choice.tests.index(failed) + 1] if failed else choice.tests
         without = player.play(before, limit_s=limit_s)
         word = state if without == "survived" else f"unsure, {without} without by {player.failed}"
-    by = failed or ("what is run while tests are collected" if state == "killed" else "")
+    while_collecting = not in_time or state == "killed"
+    by = failed or ("what is run while tests are collected" if while_collecting else "")
     seen = f"by {by}" if by else f"{choice.own} run the line, {len(choice.tests)} played"
     return f"{word:14} {change}   [{seen}]"
 

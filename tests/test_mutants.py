@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,6 +117,35 @@ def test_a_change_is_played_with_the_tests_that_run_its_line(
         "5 -> (6)": ("killed", "by test_it.py::test_most]"),
     }
     assert (tmp_path / "made.py").read_bytes() == MADE
+
+
+@pytest.mark.parametrize(
+    ("to_collect_s", "said"),
+    [
+        (4.0, "killed by time made.py:4: 1 -> (0)   [by what is run while tests are collected]"),
+        (0.0, "unsure, nor are they collected in time without made.py:4: 1 -> (0)   "
+              "[by what is run while tests are collected]"),
+    ],
+)  # fmt: skip
+def test_an_import_without_end_takes_no_more_than_the_time_to_collect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to_collect_s: float, said: str
+) -> None:
+    """No test is played then, and none for the control: without the change they have to be
+    collected in the same time, else nothing is known of it."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setattr("tests.mutants.LEAST_TO_COLLECT_S", to_collect_s)
+    (tmp_path / "made.py").write_bytes(MADE)
+    (tmp_path / "test_it.py").write_text(TESTS)
+    (change,) = [e for e in changes_of("made.py", MADE) if str(e) == "made.py:4: 1 -> (0)"]
+    told = Recording.of({"test_it.py::test_it": (500.0, {"made.py": [4]})}, {"made.py": [4]})
+    with Player(tmp_path, ["test_it.py"]) as player:
+        assert player.in_time
+        assert player.collected_s > 0
+        player.collected_s = 0.0
+        began = time.monotonic()
+        assert judged(player, tmp_path, change, told) == said
+        assert time.monotonic() - began < 60  # the test alone might take 1,500 s by its record
+        assert player.play(["test_it.py::test_it"], limit_s=LEAST_LIMIT_S) == "survived"
 
 
 @pytest.mark.parametrize(

@@ -574,14 +574,18 @@ def _gives_back(row: StatementRow, returns: Sequence[Return]) -> bool:
 
 
 def _parts_of(rows: Sequence[StatementRow], unused: Sequence[Return]) -> list[Return]:
-    """What went back that these lines of one payment are together: one, else all there is. Part of
-    a lost dispute may have come again, and one sum may stand for several refunds."""
+    """What went back that these lines of one payment are together: one, else all there is, else all
+    until the last of them. Part of a lost dispute may have come again, and one sum may stand for
+    several refunds."""
     fitting = [each for each in unused if _may_be_of(rows[0], each)]
     total = -sum(map(balance_of, rows))
     one = [each for each in fitting if each.minor == total]
-    if one:
-        return one[:1]
-    return fitting if fitting and sum([each.minor for each in fitting]) == total else []
+    latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
+    until = [each for each in fitting if latest is not None and each.at <= latest]
+    for parts in (one[:1], fitting, until):
+        if parts and sum([each.minor for each in parts]) == total:
+            return parts
+    return []
 
 
 def _match_back(parts: Sequence[Return], rows: Sequence[StatementRow]) -> Match:

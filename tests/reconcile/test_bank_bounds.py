@@ -6,7 +6,10 @@ import pytest
 
 from reconcile.instants import DAY, TICK
 from reconcile.matching.bank import BankLine, Payout
-from reconcile.matching.rules import MatchRules, Tolerance
+from reconcile.matching.decide import Match
+from reconcile.matching.period import Period
+from reconcile.matching.rules import HandMatch, MatchRules, Tolerance
+from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.test_bank import PO, T, booked, breaks, leg, paid, stands
 
 DAYS_90 = 90 * DAY
@@ -68,6 +71,18 @@ def test_a_tolerance_is_met_to_the_minor_unit(minor: int, bucket: str) -> None:
     assert missing == ([50_000 - minor] if bucket == "payout_amount_differs" else [])
 
 
+@pytest.mark.parametrize("currency", ["USD", "KES"])
+@pytest.mark.parametrize("apart", [-1, 1])
+def test_a_currency_without_a_tolerance_has_none_in_the_bank(currency: str, apart: int) -> None:
+    """Where the rules have one of another, or none at all."""
+    some = (Tolerance(currency="JPY", minor=100),)
+    for rules in (MatchRules(), MatchRules(tolerances=some)):
+        payout = paid("PO-100200", 50_000, 10, currency)
+        found = leg(payout, booked("a", 50_000 + apart, 12, currency, text="PO-100200"),
+                    rules=rules)  # fmt: skip
+        assert set(stands(found).values()) == {"payout_amount_differs"}
+
+
 @pytest.mark.parametrize(("reference", "text", "named"), [
     ("PAY1", "RENT PAY1", True),
     ("PY1", "RENT PY1", False),
@@ -87,3 +102,184 @@ def test_what_names_a_payout(reference: str, text: str, named: bool) -> None:
     for told in ({"text": text}, {"reference": text}, {"reference": "none", "text": text}):
         found = leg(payout, booked("a", 50_000, 40, **told))
         assert stands(found)["pyt_named"] == ("by_reference" if named else "payout_not_in_bank")
+
+
+@pytest.mark.parametrize(("payout", "line", "told"), [
+    (10_000, 1_290_000, {"by_exchange"}),
+    (1, 1, {"by_exchange"}),
+    (1, 0, {"payout_not_in_bank", "other_business"}),
+    (0, 1, {"nothing_due", "bank_line_unknown"}),
+    (1, -1, {"payout_not_in_bank", "other_business"}),
+    (-1, 1, {"payout_not_in_bank", "bank_line_unknown"}),
+    (-1, -1, {"payout_not_in_bank", "other_business"}),
+])  # fmt: skip
+def test_only_money_that_came_is_exchanged_by_its_name(
+    payout: int, line: int, told: set[str]
+) -> None:
+    """What a reference brings together in two currencies; a person may say more."""
+    edges = (paid("EDGE-0003", 11, 0, "USD"), paid("EDGE-0004", 11, 50, "USD"),
+             booked("u1", 11, 0, "USD", text="EDGE-0003"),
+             booked("u2", 11, 50, "USD", text="EDGE-0004"),
+             booked("u3", -1, 59, "USD"))  # fmt: skip
+    both = paid("PO-100300", payout, 10, "USD"), booked("a", line, 11, text="PO-100300")
+    found = stands(leg(*both, *edges))
+    assert {found["pyt_PO-100300"], found["bnk_a.1"]} == told
+
+
+@pytest.mark.parametrize(("both", "told"), [
+    # Nobody could tell what was exchanged for what.
+    ((PO, paid("PO-100201", 9, 11, "USD"), booked("a", 50_000, 12, text="PO-100200 PO-100201")),
+     {"pyt_PO-100200": "by_reference", "pyt_PO-100201": "not_covered", "bnk_a.1": "by_reference"}),
+    ((paid("PO-100200", 9, 10, "USD"), paid("PO-100201", 9, 11, "EUR"),
+      booked("a", 50_000, 12, text="PO-100200 PO-100201")),
+     {"pyt_PO-100200": "not_covered", "pyt_PO-100201": "not_covered",
+      "bnk_a.1": "bank_line_unknown"}),
+    ((paid("PO-100200", 9, 10, "USD"), booked("a", 50_000, 12, text="PO-100200"),
+      booked("b", 9, 12, "EUR", text="PO-100200")),
+     {"pyt_PO-100200": "not_covered", "bnk_a.1": "bank_line_unknown", "bnk_b.1": "not_covered"}),
+    # Nothing is no transfer.
+    ((paid("PO-0", 0, 10), booked("a", 0, 10)),
+     {"pyt_PO-0": "nothing_due", "bnk_a.1": "other_business"}),
+    # The earliest payout takes the earliest line, whatever they are called.
+    ((paid("PO-2", 500, 10), paid("PO-1", 500, 14), booked("a", 500, 14), booked("b", 500, 18)),
+     {"pyt_PO-2": "by_date_window", "pyt_PO-1": "by_date_window", "bnk_a.1": "by_date_window",
+      "bnk_b.1": "by_date_window"}),
+    ((paid("PO-1", 500, 14), booked("b", 500, 14), booked("a", 500, 18)),
+     {"pyt_PO-1": "by_date_window", "bnk_b.1": "by_date_window", "bnk_a.1": "bank_line_unknown"}),
+    # An earlier line of that sum is passed over, and is known to nobody.
+    ((paid("PO-1", 500, 14), booked("a", 500, 5), booked("b", 500, 6), booked("c", 500, 15)),
+     {"pyt_PO-1": "by_date_window", "bnk_a.1": "bank_line_unknown",
+      "bnk_b.1": "bank_line_unknown", "bnk_c.1": "by_date_window"}),
+    # The payout that no line fits takes none from the next.
+    ((paid("PO-1", 500, 5), paid("PO-2", 500, 20), booked("a", 500, 21)),
+     {"pyt_PO-1": "payout_not_in_bank", "pyt_PO-2": "by_date_window",
+      "bnk_a.1": "by_date_window"}),
+])  # fmt: skip
+def test_which_payout_takes_which_line(
+    both: tuple[Payout | BankLine, ...], told: dict[str, str]
+) -> None:
+    """By name and by date."""
+    assert stands(leg(*both)) == told
+
+
+@pytest.mark.parametrize(("told", "ours"), [
+    ({"counterparty": "STRIPE Ltd"}, True),
+    ({"reference": "to stripe"}, True),
+    ({"text": "by Stripe"}, True),
+    ({"counterparty": "Landlord", "text": "paid by stripe"}, True),
+    ({"counterparty": "STR", "reference": "IPE"}, False),
+    ({}, False),
+])  # fmt: skip
+@pytest.mark.parametrize("minor", [700, -700])
+def test_who_pays_out_is_found_in_each_text_of_a_line(
+    told: dict[str, str], ours: bool, minor: int
+) -> None:
+    """In whatever case, whatever the sign."""
+    rules = MatchRules(bank_payers=("Stripe",))
+    found = leg(booked("a", minor, 20, **told), rules=rules)
+    assert stands(found) == {"bnk_a.1": "bank_line_unknown" if ours else "other_business"}
+    matched = leg(paid("PO-1", minor, 20), booked("a", minor, 20, **told), rules=rules)
+    assert (stands(matched)["bnk_a.1"] == "by_date_window") == ours
+
+
+BEFORE, AFTER = Period(until=T + 11 * DAY), Period(since=T + 11 * DAY)
+
+
+@pytest.mark.parametrize(("both", "first"), [
+    ((PO, booked("a", 50_000, 12, text="PO-100200")), True),
+    ((paid("PO-100200", 50_000, 11), booked("a", 50_000, 10, text="PO-100200")), False),
+    ((paid("PO-100200", 9, 10), paid("PO-100201", 9, 12), booked("a", 18, 10, text="PO-100200 "
+     "PO-100201")), False),
+    # Where no payout has a date, by the first that the bank has.
+    ((paid("PO-100200", 18, paid_at=None), booked("a", 9, 12, text="PO-100200"),
+      booked("b", 9, 10, text="PO-100200")), True),
+    ((paid("PO-100200", 9, paid_at=None), paid("PO-100201", 9, 12),
+      booked("a", 18, 10, text="PO-100200 PO-100201")), False),
+])  # fmt: skip
+def test_what_is_joined_belongs_to_one_period(
+    both: tuple[Payout | BankLine, ...], first: bool
+) -> None:
+    """That of the latest payout's date, else of the bank's earliest."""
+    found = leg(*both, edges=False)
+    counts = [sum(each.count for each in found.control(period).lines) for period in (BEFORE, AFTER)]
+    assert counts == ([len(both), 0] if first else [0, len(both)])
+
+
+@pytest.mark.parametrize(("minors", "fits"), [
+    ((MAX_MINOR,), True), ((MAX_MINOR - 1, 1), True), ((MAX_MINOR, 1), False),
+    ((-MAX_MINOR, 1), False), ((MAX_MINOR - 1, -1), True),
+])  # fmt: skip
+def test_sums_of_a_group_are_bounded_to_the_minor_unit(minors: tuple[int, ...], fits: bool) -> None:
+    """Of payouts and of lines, without their signs."""
+    payouts = [paid(f"PO-10020{n}", minor, 10) for n, minor in enumerate(minors)]
+    text = " ".join(each.reference for each in payouts)
+    lines = [booked(f"l{n}", minor, 10, text="PO-100209") for n, minor in enumerate(minors)]
+    some: list[list[Payout | BankLine]] = [
+        [*payouts, booked("a", 5, 10, text=text)],
+        [paid("PO-100209", 5, 10), *lines],
+    ]
+    for both in some:
+        if fits:
+            assert set(stands(leg(*both)).values()) == {"payout_amount_differs"}
+            continue
+        with pytest.raises(ValueError, match="64 bits"):
+            leg(*both)
+
+
+def test_of_many_payouts_of_a_group_three_are_named() -> None:
+    """In the order of their dates; all of them are cited."""
+    payouts = [paid(f"PO-10020{n}", 9, 14 - n) for n in range(4)]
+    text = " ".join(each.reference for each in payouts)
+    (found,) = breaks(leg(*payouts, booked("a", 30, 14, text=text)))
+    assert dict(found.facts)["payout"] == "PO-100203, PO-100202, PO-100201"
+    assert found.cites == (*[f"pyt_PO-10020{n}" for n in (3, 2, 1, 0)], "bnk_a.1")
+    assert (found.subject, found.money.minor) == ("pyt_PO-100200", 6)
+    assert [each.minor for each in found.left or ()] == [6]
+
+
+@pytest.mark.parametrize(("minor", "rules", "facts"), [
+    (50_000, MatchRules(), []),
+    (49_950, MatchRules(tolerances=(Tolerance(currency="KES", minor=100),)), [("difference", 50)]),
+    (50_050, MatchRules(tolerances=(Tolerance(currency="KES", minor=100),)), [("difference", -50)]),
+])  # fmt: skip
+def test_a_match_tells_what_was_let_pass(
+    minor: int, rules: MatchRules, facts: list[tuple[str, int]]
+) -> None:
+    """And nothing where there was nothing; the ids of both, and what was paid out."""
+    told = [
+        each
+        for each in leg(
+            PO,
+            booked("a", minor, 40),
+            rules=rules,
+            hands=[HandMatch(one="bnk_a", other=PO.payout_id)],
+        ).decisions()
+        if isinstance(each, Match)
+    ]
+    # A person's match within the tolerance is told as what lets it pass.
+    assert [each.lines for each in told] == [("bnk_a.1", "pyt_PO-100200")]
+    assert [(name, each.minor) for name, each in told[0].facts if isinstance(each, Money)] == facts
+    assert told[0].money == Money(minor=50_000, currency="KES")
+
+
+def test_an_exchange_tells_its_rate_and_what_the_bank_has() -> None:
+    (found,) = [
+        each
+        for each in leg(
+            paid("PO-100300", 10_000, 10, "USD"), booked("a", 1_290_000, 11, text="PO-100300")
+        ).decisions()
+        if isinstance(each, Match)
+    ]
+    assert dict(found.facts) == {
+        "rate": "129.000000",
+        "in_bank": Money(minor=1_290_000, currency="KES"),
+    }
+
+
+def test_only_what_may_be_a_payouts_is_a_near_miss_of_one() -> None:
+    """Not what leaves the bank otherwise; and the nearest is named first, by its distance."""
+    near, nearer = booked("a", 49_990, 16), booked("b", 49_990, 12)
+    rent = booked("c", -50_000, 10)
+    told = {each.cause: each for each in breaks(leg(PO, near, nearer, rent))}
+    assert [each.line for each in told["payout_not_in_bank"].candidates] == ["bnk_b.1", "bnk_a.1"]
+    assert [each.days for each in told["payout_not_in_bank"].candidates] == [2, 6]

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconcile.instants import EARLIEST, Instant
-from reconcile.matching.breaks import Break, BreakCause, Life, Step, at_risk, life
+from reconcile.matching.breaks import (
+    Accepted,
+    Break,
+    BreakCause,
+    Candidate,
+    Life,
+    Step,
+    acceptances,
+    at_risk,
+    break_in,
+    break_text,
+    life,
+)
 from reconcile.money import Money
 
 
@@ -185,3 +199,111 @@ def test_money_at_risk_is_what_may_be_lost(
         left=(money(left),) if left else (),
     )
     assert at_risk(found) == lost
+
+
+def kes(*minors: int) -> tuple[Money, ...]:
+    """What a break leaves to be settled."""
+    return tuple(money(minor) for minor in minors)
+
+
+@pytest.mark.parametrize(("before", "after", "state"), [
+    (kes(5), kes(5), "accepted"),
+    (kes(5), kes(6), "open"),
+    (kes(5), (), "open"),
+    ((), kes(5), "open"),
+    ((), (), "accepted"),
+    (None, kes(5), "accepted"),  # a version saw it that did not say
+    (None, None, "accepted"),
+    (kes(5), None, "open"),
+])  # fmt: skip
+def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
+    before: tuple[Money, ...] | None, after: tuple[Money, ...] | None, state: str
+) -> None:
+    """Though its own money is the same."""
+    seen = life([step("opened", left=before), ACCEPTED, step("changed", left=after)])
+    assert seen.state == state
+    assert ("another sum" in seen.because) == (state == "open")
+    again = [step("opened", left=before), step("changed", left=after), ACCEPTED]
+    assert life(again).state == "accepted"
+
+
+@pytest.mark.parametrize(("steps", "because"), [
+    ([], "No run has seen it yet."),
+    ([OPENED], "Run 1 saw it first."),
+    ([OPENED, step("changed", 101)], "Run 1 saw it first."),
+    ([OPENED, step("assigned", value="bob")], "Run 1 saw it first."),
+    ([OPENED, CLOSED], "Run 7 no longer saw it; what came since closed it: evt_1, bok_1.2."),
+    ([OPENED, CLOSED, step("reopened")], "Run 7 saw it again, after it had closed."),
+    ([OPENED, ACCEPTED], "ann accepted KES 1.00: because"),
+    ([OPENED, step("accepted", second="bob")], "ann and bob accepted KES 1.00: because"),
+    ([OPENED, step("settled", value="credit")], "ann decided to credit KES 1.00: because"),
+    ([OPENED, step("matched", value="stm_1")],
+     "ann matched it with stm_1; the next run will use that."),
+    ([OPENED, step("unmatched", value="stm_1")], "ann took back its match with stm_1: because"),
+    ([OPENED, ACCEPTED, step("changed", 101)],
+     "It was accepted at KES 1.00, and run 7 saw KES 1.01."),
+    ([OPENED, ACCEPTED, step("changed")], "ann accepted KES 1.00: because"),
+    ([OPENED, step("changed", 101), ACCEPTED],
+     "ann accepted KES 1.00, and a run has seen KES 1.01."),
+])  # fmt: skip
+def test_why_a_break_stands_so_is_what_was_done_last(steps: list[Step], because: str) -> None:
+    """Word by word."""
+    assert life(steps).because == because
+
+
+def accepted(minor: int = 100, left: tuple[Money, ...] | None = None) -> Accepted:
+    """What is accepted."""
+    return Accepted(money=money(minor), left=left)
+
+
+LEFT = step("opened", left=kes(5))
+
+
+@pytest.mark.parametrize(("steps", "changed"), [
+    ([OPENED], []),
+    ([OPENED, ACCEPTED], [(1, None, accepted())]),
+    ([LEFT, ACCEPTED], [(1, None, accepted(left=kes(5)))]),
+    ([LEFT, ACCEPTED, step("commented"), step("changed", left=kes(5))],
+     [(1, None, accepted(left=kes(5)))]),
+    ([LEFT, ACCEPTED, step("changed", left=kes(6)), ACCEPTED],
+     [(1, None, accepted(left=kes(5))), (2, accepted(left=kes(5)), None),
+      (3, None, accepted(left=kes(6)))]),
+    ([OPENED, ACCEPTED, step("changed", left=kes(5))],
+     [(1, None, accepted()), (2, accepted(), accepted(left=kes(5)))]),
+    ([LEFT, ACCEPTED, CLOSED, step("reopened", left=kes(5))],
+     [(1, None, accepted(left=kes(5))), (2, accepted(left=kes(5)), None)]),
+    ([OPENED, step("settled", value="credit"), step("settled", value="refund")],
+     [(1, None, accepted()), (2, accepted(), None)]),
+    ([OPENED, step("settled", value="refund")], []),
+    ([OPENED, CLOSED, ACCEPTED], []),
+])  # fmt: skip
+def test_what_was_accepted_over_time(
+    steps: list[Step], changed: list[tuple[int, Accepted | None, Accepted | None]]
+) -> None:
+    """Each step that changed it, with what was before and what is from it on."""
+    found = list(acceptances(steps))
+    assert found == [(steps[place], before, after) for place, before, after in changed]
+
+
+@pytest.mark.parametrize("length", [9, 10])
+def test_a_break_of_an_older_version_is_read(length: int) -> None:
+    """One that did not say what it leaves, nor how many days a near miss is away."""
+    near = Candidate(line="l", reference="r", money=money(3), apart="amount", days=4)
+    found = Break(
+        cause="ambiguous",
+        order="A",
+        payment=None,
+        subject=None,
+        money=money(5),
+        since=Instant(1),
+        cites=("e",),
+        candidates=(near,),
+        left=kes(7),
+    )
+    assert break_in(break_text(found)) == found
+    parts = json.loads(break_text(found))[:length]
+    parts[8][0] = parts[8][0][:-1]
+    old = break_in(json.dumps(parts))
+    left = kes(7) if length == 10 else None
+    assert old == replace(found, candidates=(replace(near, days=None),), left=left)
+    assert break_in(break_text(replace(found, left=None))).left is None

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from reconcile.instants import DAY, EARLIEST
+from reconcile.instants import DAY, EARLIEST, Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break, at_risk, break_sentence, next_step
+from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
+from reconcile.matching.funds import Capture, Return
 from reconcile.matching.match import Match
-from reconcile.matching.rows import statement_row
+from reconcile.matching.rows import StatementRow, statement_row
 from reconcile.matching.rules import ExpectedRate, MatchRules
+from reconcile.money import Money
 from reconcile.reporting.input import merged, settled
 from reconcile.reporting.journal import transactions
 from reconcile.reporting.report import Scope
@@ -205,6 +209,22 @@ def test_what_goes_back_otherwise_is_no_exchange(made: Case) -> None:
     assert any(isinstance(each, Break) for each in decided(made)[0])
 
 
+@pytest.mark.parametrize("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
+def test_what_goes_back_in_two_ways_is_told_as_its_first(
+    kinds: tuple[EntryKind, EntryKind],
+) -> None:
+    """As many lines as movements, together at another rate than the rules have."""
+    made = case(minor=150_000, at=AT)
+    gone = tuple([made.taken(minor=-25_000, kind=kind) for kind in kinds])
+    made.pays(outcome="partially_refunded", more=gone).books(minor=100_000).settles()
+    for gross in (-9_000, -6_000):
+        made.settles(kind="refund", gross=gross, currency="UGX", fee=0)
+    (found,) = [each for each in decided(made, rules=AT_28)[0] if isinstance(each, Break)]
+    assert (found.cause, dict(found.facts)["how"]) == ("refund_amount_differs", kinds[0])
+    assert found.cites == (*gone[0].cites, *gone[1].cites, "stm_ORD-1_1.1", "stm_ORD-1_2.1")
+    assert (found.subject, found.since) == ("stm_ORD-1_1", AT + 2 * DAY)  # when the lines settled
+
+
 def nothing_moved(kind: StatementKind) -> Case:
     """A provider that told a capture, or a refund, of nothing; its statement has money of it."""
     made = case(minor=150_000, at=AT)
@@ -270,3 +290,159 @@ def test_the_journal_posts_the_exchange_and_its_loss() -> None:
         ("exchange_gains", "UGX"): 100,
         ("bank", "UGX"): 41_900,
     }
+
+
+# --- which lines are of an exchange ---------------------------------------------------------------
+
+CAME = Capture("k", "ORD-1", "shop", "p", 150_000, "KES", AT, ())
+BACK = Return("ORD-1", "refunded", "shop", "p", 50_000, "KES", AT, ())
+
+
+def told(line_id: str = "s1", gross: int = 41_900, **more: Any) -> StatementRow:
+    """A line of the payment, in Ugandan shillings."""
+    row = StatementRow("k", line_id, "p", None, "payment", "UGX", gross, 0, gross, AT, None, "shop")
+    return row._replace(**more)
+
+
+def taken(line_id: str = "s1", gross: int = -14_000, **more: Any) -> StatementRow:
+    """A line of what went back."""
+    return told(line_id, gross, **{"kind": "refund", **more})
+
+
+@pytest.mark.parametrize(("captures", "lines", "exchanged"), [
+    ([CAME], [told()], ["s1"]),
+    ([CAME], [told(gross=1)], ["s1"]),
+    ([CAME], [told(source="")], ["s1"]),
+    ([CAME], [told("s2"), told("s1")], ["s1", "s2"]),
+    ([CAME, CAME._replace(payment="q", currency="UGX")], [told()], ["s1"]),
+    ([CAME, CAME._replace(payment="q")], [told(), told("s2", 150_000, payment="q", currency="KES")],
+     ["s1"]),
+    ([CAME._replace(payment="q"), CAME], [told("s1", payment="q"), told("s2")], ["s2", "s1"]),
+    ([CAME], [told(), taken("s2")], ["s1"]),
+    ([CAME], [told(), told("s2", payment=None)], ["s1"]),
+    # The same number in another currency is none.
+    ([CAME], [told(gross=1_499)], ["s1"]),
+    ([CAME], [told(gross=1_500)], []),
+    ([CAME], [told(gross=700), told("s2", 800)], []),
+    ([CAME], [told(gross=150_000)], ["s1"]),
+    ([CAME], [told(gross=1_500_000, currency="KWD")], []),
+    ([CAME], [told(gross=150_000, currency="KWD")], ["s1"]),
+    # Nor is what is of nothing, undated, of another source, or of several.
+    ([CAME], [told(gross=0)], []),
+    ([CAME], [told(gross=-41_900)], []),
+    ([CAME], [told(), told("s2", 0)], []),
+    ([CAME], [told(settled_at=None)], []),
+    ([CAME], [told(), told("s2", settled_at=None)], []),
+    ([CAME], [told(source="other")], []),
+    ([CAME], [told(), told("s2", source="other")], []),
+    ([CAME], [told(), told("s2", currency="TZS")], []),
+    ([CAME], [told(), told("s2", currency="KES")], []),
+    ([CAME], [told(currency="KES")], []),
+    ([CAME._replace(minor=0)], [told()], []),
+    ([CAME, CAME], [told()], []),
+    ([], [told()], []),
+])  # fmt: skip
+def test_which_payments_are_settled_in_another_currency(
+    captures: list[Capture], lines: list[StatementRow], exchanged: list[str]
+) -> None:
+    """By the ids of their lines."""
+    found = [line.line_id for _, some in exchanges(captures, lines) for line in some]
+    assert found == exchanged
+
+
+LATER = Instant(AT + 5)
+
+
+@pytest.mark.parametrize(("returns", "lines", "exchanged"), [
+    ([BACK], [taken()], ["s1"]),
+    ([BACK], [taken(gross=14_000)], ["s1"]),
+    ([BACK], [taken(gross=-1)], ["s1"]),
+    ([BACK._replace(minor=-50_000)], [taken()], ["s1"]),
+    ([BACK], [taken(source="")], ["s1"]),
+    ([BACK, BACK], [taken("s2"), taken("s1")], ["s1", "s2"]),
+    ([BACK, BACK._replace(kind="reversed")], [taken("s2"), taken("s1")], ["s1", "s2"]),
+    ([BACK._replace(kind="dispute_lost")], [taken(kind="dispute")], ["s1"]),
+    ([BACK._replace(kind="dispute_lost"), BACK], [taken(kind="dispute"), taken("s2")],
+     ["s2", "s1"]),
+    ([BACK._replace(payment="q"), BACK], [taken(payment="q"), taken("s2")], ["s2", "s1"]),
+    ([BACK], [taken(), told("s2")], ["s1"]),
+    ([BACK], [taken(), taken("s2", payment=None)], ["s1"]),
+    # What went back after the last line is not of it.
+    ([BACK._replace(at=LATER)], [taken()], []),
+    ([BACK._replace(at=LATER)], [taken(settled_at=LATER)], ["s1"]),
+    ([BACK, BACK._replace(at=LATER)], [taken()], ["s1"]),
+    ([BACK, BACK._replace(at=LATER)], [taken(), taken("s2", settled_at=LATER)], ["s1", "s2"]),
+    ([BACK], [taken(settled_at=None)], []),
+    ([BACK, BACK], [taken(), taken("s2", settled_at=None)], []),
+    # As many as lines, of one source and one currency each, another number.
+    ([BACK], [taken(), taken("s2")], []),
+    ([BACK, BACK], [taken()], []),
+    ([BACK, BACK._replace(source="other")], [taken(), taken("s2", source="")], []),
+    ([BACK, BACK._replace(currency="TZS")], [taken(), taken("s2")], []),
+    ([BACK, BACK], [taken(), taken("s2", currency="TZS")], []),
+    ([BACK], [taken(currency="KES")], []),
+    ([BACK], [taken(source="other")], []),
+    ([BACK, BACK], [taken(), taken("s2", source="other")], []),
+    ([BACK._replace(minor=0)], [taken()], []),
+    ([BACK], [taken(gross=0)], []),
+    ([BACK, BACK], [taken(), taken("s2", 0)], []),
+    ([BACK], [taken(gross=-500)], []),
+    ([BACK], [taken(gross=500)], []),
+    ([BACK], [taken(gross=-501)], ["s1"]),
+    ([BACK, BACK], [taken(gross=-700), taken("s2", -300)], []),
+    ([BACK], [taken(gross=-500_000, currency="KWD")], []),
+    # A dispute takes by its own sign, and is of what was lost in one.
+    ([BACK._replace(kind="dispute_lost")], [taken(gross=14_000, kind="dispute")], []),
+    ([BACK._replace(kind="dispute_lost")], [taken()], []),
+    ([BACK], [taken(kind="dispute")], []),
+    ([], [taken()], []),
+])  # fmt: skip
+def test_which_of_what_went_back_is_taken_in_another_currency(
+    returns: list[Return], lines: list[StatementRow], exchanged: list[str]
+) -> None:
+    """By the ids of their lines."""
+    found = [line.line_id for _, some in exchanges_back(returns, lines) for line in some]
+    assert found == exchanged
+
+
+@pytest.mark.parametrize(("came", "arrived", "rate"), [
+    (("KES", 100), ("UGX", 28), "28.000000"),
+    (("KES", -300), ("UGX", 1), "0.333333"),
+    (("KES", 300), ("UGX", -2), "0.666667"),
+    (("UGX", 3), ("KES", 100), "0.333333"),
+    (("UGX", 1), ("KWD", 1), "0.001000"),
+    (("USD", 200_000_000), ("KES", 100), "0.000001"),  # half a millionth, rounded up
+    (("USD", 200_000_001), ("KES", 100), "0.000000"),
+    (("USD", 1), ("KES", 0), "0.000000"),
+])  # fmt: skip
+def test_a_rate_is_implied_to_the_millionth(
+    came: tuple[str, int], arrived: tuple[str, int], rate: str
+) -> None:
+    """Of major units, without a sign, rounded half up."""
+    one, other = (Money(minor=minor, currency=code) for code, minor in (came, arrived))
+    assert implied_rate(one, other) == rate
+
+
+@pytest.mark.parametrize(("tolerance", "arrived", "due", "within"), [
+    (0, 42_000, 42_000, True),
+    (0, 42_001, 42_000, False),
+    (23, 42_000, 42_000, True),
+    (23, 42_001, 42_000, False),  # less than one minor unit is tolerated
+    (24, 42_001, 42_000, True),
+    (24, 41_999, 42_000, True),
+    (24, 42_002, 42_000, False),
+    (None, 7, 7, True),
+])  # fmt: skip
+def test_what_is_expected_is_met_within_its_tolerance(
+    tolerance: int | None, arrived: int, due: int, within: bool
+) -> None:
+    """In both directions; without a rule it is what arrived."""
+    (rate,) = AT_28.rates
+    other = replace(rate, currency="USD", micros=1)
+    rates = [other] if tolerance is None else [
+        other, replace(rate, into="TZS"), replace(rate, tolerance_per_million=tolerance)
+    ]  # fmt: skip
+    for sign in (1, -1):
+        came = Money(minor=sign * 150_000, currency="KES")
+        took = Money(minor=sign * arrived, currency="UGX")
+        assert expected_of(came, took, rates) == (Money(minor=sign * due, currency="UGX"), within)

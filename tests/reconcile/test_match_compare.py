@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given, settings
 
 from reconcile.instants import DAY
-from reconcile.matching.match import compare
+from reconcile.matching.breaks import Break
+from reconcile.matching.match import Matching, Part, compare
+from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import case, decided
-from tests.reconcile.books_strategies import World, worlds
-from tests.reconcile.books_truth import RULES, Case
+from tests.reconcile.books_strategies import World, in_key_order, worlds
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
 from tests.reconcile.test_match_laws import search
+from tests.reconcile.test_match_rest import WINDOW
 
 STRICT = replace(RULES, tolerances=())
 
@@ -77,3 +80,65 @@ def test_a_comparison_is_exactly_what_differs(one: World, other: World) -> None:
         else:
             applied[change.identity] = change.after
     assert applied == {each.identity: each for each in after}
+
+
+@pytest.mark.parametrize("beside", [0, 1, 2])
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_changed_is_told_with_both_sides_whichever_is_met_first(
+    beside: int, turned: bool
+) -> None:
+    """Each of the two may come behind others that only one of the matchings has."""
+    (old,) = decided(case().pays().books(minor=2_000).settles())[0]
+    (new,) = decided(case().pays().books(minor=2_100).settles())[0]
+    others = [decided(case(f"X{n}").books())[0][0] for n in range(beside)]
+    before, after = ([old], [*others, new]) if turned else ([*others, old], [new])
+    told = list(compare(before, after))
+    assert [(e.before, e.after) for e in told if e.effect == "changed"] == [(old, new)]
+    assert sorted(each.identity for each in told if each.effect != "changed") == sorted(
+        each.identity for each in others
+    )
+    only = {each.effect for each in told} - {"changed"}
+    assert only == (set() if not beside else {"new_break"} if turned else {"gone_break"})
+    assert [each.money for each in told if each.effect == "changed"] == [new.money]
+
+
+def left_over(*cases: Case) -> Part:
+    """What a matching of these leaves over."""
+    part = Matching(rules=WINDOW, as_of=AS_OF, coverage=COVERAGE)
+    told = part.by_key(
+        takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
+        book=in_key_order([book_row(each) for one in cases for each in one.book]),
+        statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
+    )
+    assert list(told) == []
+    return part.part()
+
+
+def test_parts_may_be_absorbed_in_any_order() -> None:
+    """The same is told in the same order: of each kind of row that is left over one part has the
+    first and the third, and the other the second."""
+    told = []
+    for order in (0, 1):
+        parts = [
+            [
+                made
+                for n in numbers
+                for made in (
+                    case(f"A{n}", 700 + n).pays().settles(),
+                    case(f"B{n}", 800 + n).books(),
+                    case(f"C{n}", 900 + n).books("unpaid"),
+                    case(f"D{n}", 600 + n).settles(),
+                    case(f"E{n}", 500 + n).pays().books(),
+                )
+            ]
+            for numbers in ((1, 3), (2,))
+        ]
+        whole = Matching(rules=WINDOW, as_of=AS_OF, coverage=COVERAGE)
+        for each in (parts, parts[::-1])[order]:
+            whole.absorb(left_over(*each))
+        told.append(list(whole.rest()))
+        assert whole.control().holds
+    assert [each.identity for each in told[0]] == [each.identity for each in told[1]]
+    assert [str(each.order) for each in told[0] if isinstance(each, Break)] == [
+        f"{letter}{n}" for letter in "ABDE" for n in (1, 2, 3)
+    ]

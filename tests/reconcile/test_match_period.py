@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from reconcile.instants import Instant
-from reconcile.matching.period import Period, within
+from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms
+from tests.reconcile.books_cases import case
 
 PERIOD = Period(since=Instant(100), until=Instant(200))
 
@@ -123,10 +125,27 @@ def test_of_an_order_beyond_the_period_is_told_what_its_line_does_not_settle(
 
 
 def test_lines_of_no_order_belong_to_their_own_dates() -> None:
-    """Though they share the empty key."""
+    """Though they share the empty key; the orders after them stay whole."""
     lines = [settled("", 50, "early"), settled("", 150, "in"), settled("", 250, "late")]
-    _, _, statements = within(PERIOD, takings=[], book=[], statements=lines)
-    assert [row.line_id for row in statements] == ["in"]
+    streams = within(
+        PERIOD,
+        takings=[took("a", 250), took("b", 250)],
+        book=[booked("a", 150)],
+        statements=[*lines, settled("b", 150, "b")],
+    )
+    assert [row.key for row in streams[0]] == ["a"]
+    assert [row.key for row in streams[1]] == ["a"]
+    assert [row.line_id for row in streams[2]] == ["in"]
+
+
+def test_a_book_line_whose_reference_has_no_key_belongs_to_its_own_date() -> None:
+    """A reference of dashes alone: each such line is by itself, beside lines of no order."""
+    book = [booked("", 50), booked("", 150), booked("", 250)]
+    streams = within(
+        PERIOD, takings=[], book=book, statements=[settled("", 250, "late"), settled("", 150, "in")]
+    )
+    assert [list(streams[0]), list(streams[1])] == [[], book[1:2]]
+    assert [row.line_id for row in streams[2]] == ["in"]
 
 
 def test_streams_may_be_read_one_after_the_other() -> None:
@@ -164,3 +183,132 @@ def test_only_a_line_of_its_own_source_plainly_settles_an_order(
     for each in streams:
         list(each)
     assert found == elsewhere
+
+
+@pytest.mark.parametrize(
+    ("takings", "statements", "plainly"),
+    [
+        ([took("a", 150)], [settled("a", 250)], True),
+        ([took("a", 150), took("a", 160)], [settled("a", 250)], False),
+        ([], [settled("a", 250)], False),
+        ([took("a", 150)], [settled("a", 250), settled("a", 250, "t")], False),
+        ([took("a", 150)._replace(whole=case().pays().takings[0])], [settled("a", 250)], False),
+        ([took("a", 150)], [settled("a", 250)._replace(kind="dispute")], False),
+        ([took("a", 150)], [settled("a", 250)._replace(payment=None)], True),
+        ([took("a", 150)], [settled("a", 250)._replace(payment="q")], False),
+        ([took("a", 150)], [settled("a", 250)._replace(gross=6)], False),
+        ([took("a", 150)], [settled("a", 250)._replace(gross=4)], False),
+        ([took("a", 150)], [settled("a", 250)._replace(currency="UGX")], False),
+    ],
+)
+def test_one_payment_and_one_line_of_its_amount_are_plainly_settled(
+    takings: list[LedgerLineRow], statements: list[StatementRow], plainly: bool
+) -> None:
+    """Of everything else each line that is of another period than its own date is told."""
+    found = set[str]()
+    book = [booked("a", 150)]
+    for each in within(
+        PERIOD, takings=takings, book=book, statements=statements, elsewhere=found
+    ):  # fmt: skip
+        list(each)
+    assert found == (set() if plainly else {row.line_id for row in statements})
+
+
+@pytest.mark.parametrize(
+    ("placed_at", "settled_at", "elsewhere"),
+    [
+        (150, 250, True),
+        (150, 150, False),
+        (150, 199, False),
+        (150, 200, True),
+        (150, 99, True),
+        (150, None, True),
+        (50, 150, True),
+        (50, 100, True),
+        (50, 99, False),
+        (50, 250, False),
+        (50, None, False),
+        (None, 150, False),
+        (None, 250, False),
+        (None, None, True),
+    ],
+)
+def test_a_line_is_elsewhere_where_its_order_is_of_another_period_than_its_date(
+    placed_at: int | None, settled_at: int | None, elsewhere: bool
+) -> None:
+    """A line without a date has none of this period; an order without any is of every one."""
+    found = set[str]()
+    book = [booked("a", placed_at)]
+    lines = [settled("a", settled_at)]
+    for each in within(PERIOD, takings=[], book=book, statements=lines, elsewhere=found):
+        list(each)
+    assert found == ({"s"} if elsewhere else set())
+
+
+def dates(
+    takings: list[LedgerLineRow],
+    statements: list[StatementRow],
+    book: list[BookRow] | None = None,
+    hands: tuple[tuple[str, str], ...] = (),
+) -> dict[str, int]:
+    """What is joined with what is of another date than its own, by name."""
+    asked = Terms(
+        rules=MatchRules(),
+        as_of=Instant(999),
+        coverage=Coverage(
+            statements=(Reach(source="shop", span=Span(since=Instant(0), until=Instant(999))),)
+        ),
+    )
+    return dict(
+        joined_dates(
+            takings=takings,
+            book=book or [],
+            statements=statements,
+            hands=[HandMatch(one=one, other=other) for one, other in hands],
+            settles=asked.settles,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("taken", "told", "joined"),
+    [
+        ("shop", "shop", True),
+        ("shop", "", True),
+        ("shop", "other", False),
+        ("other", "shop", True),  # it has no statements of its own
+        ("other", "third", True),
+    ],
+)
+def test_a_payment_joins_lines_of_its_own_source(taken: str, told: str, joined: bool) -> None:
+    """The line names an order of its own, and is of a payment of another."""
+    line = settled("b", 300)._replace(source=told)
+    assert dates([took("a", 150)._replace(source=taken)], [line]) == ({"b": 150} if joined else {})
+
+
+@pytest.mark.parametrize(
+    ("takings", "found"),
+    [
+        ([took("a", 150)], {"b": 150}),
+        ([took("a", 300)], {"b": 300}),
+        ([took("a", 300)._replace(payment="q")], {}),
+        ([took("a", 150)._replace(minor=0)], {}),
+        ([took("a", 150), took("c", 140)], {"a": 140, "b": 140}),
+    ],
+)
+def test_only_money_that_moved_joins_by_its_payment(
+    takings: list[LedgerLineRow], found: dict[str, int]
+) -> None:
+    """And all that it joins is of the first date."""
+    line = settled("b", 300)
+    assert dates(takings, [line]) == found
+
+
+def test_what_a_person_joins_is_named_by_line_or_order() -> None:
+    """A line of no order stands by itself; an order by its key, in whatever way it is written."""
+    line = settled("", 300, "stm_x.1")._replace(payment=None)
+    book = [booked("B", 120)._replace(key="b", line_id="bok_b.1")]
+    assert dates([took("a1", 150)], [line], hands=(("stm_x", "A-1"),)) == {"\x00stm_x": 150}
+    assert dates([took("a1", 150)], [], book, hands=(("A 1", "bok_b"),)) == {"a1": 120}
+    assert dates([took("a1", 110)], [], book, hands=(("A 1", "bok_b"),)) == {"a1": 120}
+    assert dates([], [line], book, hands=(("bok_b", "stm_x"),)) == {"\x00stm_x": 120}

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from reconcile.instants import DAY, Instant
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import BookKind, BookStatus
+from reconcile.matching.breaks import Break
 from reconcile.matching.rows import BookRow, lines_of
 from tests.reconcile.books_cases import AT, case, causes, decided
-from tests.reconcile.books_truth import AS_OF, RULES, Case
+from tests.reconcile.books_truth import AS_OF, RULES, Case, kes
 
 Row = tuple[BookKind, int, BookStatus | None, int | None]
 """Kind, amount, status, what the line says was refunded."""
@@ -110,3 +112,76 @@ def test_what_one_line_says_went_back(
     """A negative amount says it itself; a line of nothing may still say what was refunded."""
     row = BookRow("a", "b-1", "a", "order", minor, "KES", AS_OF, status, None, refunded)
     assert lines_of([row]).credit == credit
+
+
+@pytest.mark.parametrize(("refunded", "status", "told"), [
+    (1_499, None, ["paid_not_in_book"]),
+    (1_500, None, []),
+    (1_501, None, []),
+    (1_499, "unpaid", ["book_unpaid_but_received"]),
+    (1_500, "unpaid", []),
+    (1_501, "unpaid", []),
+    (1, "paid", ["refund_not_in_book"]),
+    (0, "paid", []),
+])  # fmt: skip
+def test_a_minor_unit_that_is_kept_or_went_back_is_missed_in_the_book(
+    refunded: int, status: BookStatus | None, told: list[str]
+) -> None:
+    """No tolerance is for what went back; of an order that gave back more nothing is kept."""
+    made = moved(1_500, refunded)
+    found = decided(made.books(status) if status else made)[0]
+    assert causes(found) == told
+    assert [each.money.minor for each in found] == [1] * len(told)
+
+
+@pytest.mark.parametrize("refunded", [1, 2])
+def test_a_minor_unit_that_the_book_says_went_back_is_missed(refunded: int) -> None:
+    """As the break of so much."""
+    (found,) = decided(booked(moved(1_500, 0), ("order", 1_500, "paid", refunded)))[0]
+    assert isinstance(found, Break)
+    assert (found.cause, found.money.minor) == ("refund_not_received", refunded)
+
+
+AMOUNTS: tuple[FindingCode, ...] = ("amount_mismatch",)
+BODIES: tuple[FindingCode, ...] = ("amount_mismatch", "same_id_different_body")
+
+
+@pytest.mark.parametrize(("findings", "captured", "in_doubt", "told"), [
+    (AMOUNTS, True, 0, "amount_differs"),
+    (AMOUNTS, True, 900, "unresolved"),
+    (AMOUNTS, False, 0, "unresolved"),
+    (AMOUNTS, False, 900, "unresolved"),
+    (BODIES, True, 0, "unresolved"),
+    ((), True, 0, "unresolved"),
+])  # fmt: skip
+def test_amounts_of_an_unresolved_order_are_compared_where_only_they_are_odd(
+    findings: tuple[FindingCode, ...], captured: bool, in_doubt: int, told: str
+) -> None:
+    """And where they are known."""
+    made = case().pays() if captured else case().untouched()
+    made.takings[0] = replace(
+        made.takings[0],
+        outcome="unresolved",
+        findings=findings,
+        in_doubt=(kes(in_doubt),) * bool(in_doubt),
+    )
+    made = made.books(minor=1_400)
+    assert causes(decided(made.settles() if captured else made)[0]) == [told]
+
+
+@pytest.mark.parametrize(("findings", "surplus", "status", "told"), [
+    (("paid_after_cancel",), 0, None, ["late_money"]),
+    (("paid_after_cancel", "overpaid"), 100, None, ["overpaid", "paid_not_in_book"]),
+    (("paid_after_cancel",), 0, "canceled", ["late_money"]),
+    (("paid_after_cancel", "overpaid"), 100, "canceled", ["book_unpaid_but_received", "overpaid"]),
+    (("success_after_deadline",), 0, "unpaid", ["late_money"]),
+    ((), 0, "canceled", ["book_unpaid_but_received"]),
+])  # fmt: skip
+def test_late_money_is_told_where_nothing_of_it_is_beyond_the_price(
+    findings: tuple[FindingCode, ...], surplus: int, status: BookStatus | None, told: list[str]
+) -> None:
+    """What is owed back has a break of its own then; the rest is looked for in the book."""
+    owed = (kes(surplus),) * bool(surplus)
+    made = case().pays(minor=1_500 + surplus, findings=findings, owed=owed)
+    made.settles(gross=1_500 + surplus)
+    assert causes(decided(made.books(status) if status else made)[0]) == told

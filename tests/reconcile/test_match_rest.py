@@ -38,6 +38,26 @@ def test_what_is_left_when_a_person_has_paired_is_matched_as_if_it_had_been_alon
     assert stands(control, "book") == ["by_hand", "by_reference"]
 
 
+@pytest.mark.parametrize(("orders", "lines", "told"), [
+    (3, 2, ["ambiguous", "ambiguous", "by_hand"]),
+    (2, 3, ["ambiguous", "by_hand"]),
+    (2, 2, ["by_hand"]),
+    (2, 1, ["by_hand", "paid_not_in_book"]),
+    (1, 2, ["book_paid_not_received", "by_hand"]),
+    (1, 1, []),
+])  # fmt: skip
+def test_of_several_of_one_key_a_person_paired_the_first_two(
+    orders: int, lines: int, told: list[str]
+) -> None:
+    """What is left is a pair, alone, or ambiguous still."""
+    written = ("ORD-1", "ord 1", "Ord_1")
+    made = [case(name).pays(payment=f"p{name}").settles(payment=f"p{name}")
+            for name in written[:orders]]  # fmt: skip
+    books = [case(name).books() for name in written[:lines]]
+    found, _ = decided(*made, *books, hands=(("bok_ORD-1_0", "ORD-1"),))
+    assert causes(found) == told
+
+
 def test_a_person_pairs_an_order_with_a_line_of_another_reference() -> None:
     """By hand the amounts still have to agree: a difference stays a break."""
     order, line = case("ORD-1").pays().settles(), case("XYZ").books()
@@ -88,6 +108,39 @@ def test_a_person_says_which_of_two_book_lines_is_the_orders() -> None:
     (other,) = [each for each in told if isinstance(each, Break)]
     assert other.subject == "bok_ORD-1_0"
     assert stands(control, "takings") == ["by_hand"]
+
+
+@pytest.mark.parametrize(("made", "hands", "told", "book"), [
+    (case().pays().books().books().books("unpaid"), (), ["ambiguous"],
+     ["ambiguous", "nothing_due"]),
+    (case().pays().books().books().books("unpaid"), (("ORD-1", "bok_ORD-1_1"),),
+     ["book_paid_not_received", "by_hand"], ["book_paid_not_received", "by_hand", "nothing_due"]),
+    (case().pays().books().books("unpaid"), (), [], ["by_reference", "nothing_due"]),
+    (case().pays().books(minor=900).books(minor=600).books("canceled"), (), ["by_group"],
+     ["by_group", "nothing_due"]),
+    (case().pays().books().books(minor=900).books("canceled"), (), ["book_paid_not_received"],
+     ["book_paid_not_received", "by_reference", "nothing_due"]),
+    (case().books().books("unpaid"), (), ["book_paid_not_received"],
+     ["book_paid_not_received", "nothing_due"]),
+    (case().untouched().books().books("unpaid"), (), ["book_paid_not_received"],
+     ["book_paid_not_received", "nothing_due"]),
+])  # fmt: skip
+def test_a_line_that_claims_nothing_beside_others_is_counted_once(
+    made: Case, hands: tuple[tuple[str, str], ...], told: list[str], book: list[str]
+) -> None:
+    """Whatever becomes of those that do."""
+    found, control = decided(made.settles() if made.takings and made.takings[0].taken else made,
+                             hands=hands)  # fmt: skip
+    assert causes(found) == told
+    assert stands(control, "book") == book
+
+
+def test_what_is_alone_is_told_in_the_order_of_its_first_lines() -> None:
+    """Of two references of one key that nobody paid, whichever has the later lines."""
+    made = case().books().books(reference="ord 1").books(reference="ord 1").books()
+    found = [each for each in decided(made)[0] if isinstance(each, Break)]
+    assert [each.cites for each in found] == [
+        ("bok_ORD-1_0.1", "bok_ORD-1_3.1"), ("bok_ORD-1_1.1", "bok_ORD-1_2.1")]  # fmt: skip
 
 
 def test_a_person_says_which_of_two_statement_lines_is_the_captures() -> None:
@@ -333,6 +386,43 @@ def test_no_more_than_three_candidates_the_nearest_first() -> None:
     (found,) = [each for each in told if isinstance(each, Break) and each.candidates and
                 each.cause == "paid_not_in_book"]  # fmt: skip
     assert [each.reference for each in found.candidates] == ["ORD-10-42", "ORD-1O42", "XA"]
+
+
+@pytest.mark.parametrize(("room", "made", "told", "unsearched"), [
+    (0, [case().untouched().books()], ["book_paid_not_received"], 1),
+    (0, [case().untouched().books("unpaid")], [], 1),
+    (0, [case().books("unpaid")], [], 1),
+    (0, [case().untouched()], [], 0),
+    (0, [case().books()], ["book_paid_not_received"], 1),
+    (0, [case().pays().settles()], ["paid_not_in_book"], 1),
+    (0, [case().pays().books()], ["not_settled"], 1),
+    (0, [case().settles()], ["settled_never_notified"], 1),
+    (0, [case().pays().books("paid", minor=1_800, group="G").settles()], ["amount_differs"], 0),
+    # Lines that claim something have a room of their own, and so has what claims nothing.
+    (1, [case().untouched().books(), case("ORD-2").untouched().books("unpaid")],
+     ["book_paid_not_received"], 0),
+    (1, [case(f"ORD-{n}").untouched().books() for n in range(2)], ["book_paid_not_received"] * 2,
+     1),
+    (1, [case(f"ORD-{n}").untouched().books("unpaid") for n in range(3)], [], 2),
+    (1, [case("ORD-1").pays().settles(), case("ORD-2").pays().settles()], ["paid_not_in_book"] * 2,
+     1),
+    # Of an order and a line that may be of a group both are kept, or neither.
+    (1, [case("ORD-1").books(), case("ORD-2").pays().books(minor=1_800, group="G").settles(),
+         case("ORD-3").pays().settles()],
+     ["amount_differs", "book_paid_not_received", "paid_not_in_book"], 0),
+    (1, [case("ORD-1").books("unpaid"),
+         case("ORD-2").pays().books(minor=1_800, group="G").settles(),
+         case("ORD-3").pays().settles()],
+     ["amount_differs", "paid_not_in_book"], 1),
+])  # fmt: skip
+def test_what_there_is_no_room_for_is_decided_at_once(
+    monkeypatch: pytest.MonkeyPatch, room: int, made: list[Case], told: list[str], unsearched: int
+) -> None:
+    """Each is told as what it is, and counted as not looked for where that was so."""
+    monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", room)
+    found, control = decided(*made)
+    assert causes(found) == told
+    assert control.unsearched == unsearched
 
 
 T = Instant(1_000)

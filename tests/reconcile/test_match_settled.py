@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from reconcile.instants import DAY, HOUR, TICK, Instant
-from reconcile.ledger.ledger import EntryKind
+from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break
 from reconcile.matching.decide import Match
@@ -23,11 +23,12 @@ from reconcile.matching.rows import (
     ledger_line_row,
     statement_row,
 )
-from reconcile.matching.rules import Terms, Tolerance
+from reconcile.matching.rules import ExpectedFee, Terms, Tolerance
+from reconcile.matching.settling import balance_of, unsettled_by
 from reconcile.matching.tally import Plain, Sheet, merge
 from reconcile.money import Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case, kes
 from tests.reconcile.test_match_rest import WINDOW, unnamed
 
 SETTLED = AT + 2 * DAY
@@ -73,6 +74,24 @@ def test_a_fee_fits_where_it_is_expected_or_none_is_known(
     assert terms.fee_fits(taking, line) == fits
     due = terms.expected_fee(gross, source=source, currency=currency)
     assert (due is None or abs(fee - due[0]) <= due[1]) == fits
+
+
+@pytest.mark.parametrize(("gross", "per_million", "fixed", "due"), [
+    (499_999, 1, 0, 0), (500_000, 1, 0, 1), (1_499_999, 1, 0, 1), (1_500_000, 1, 0, 2),
+    (0, 1, 7, 7), (100, 10_000, 0, 1), (100, 1_000_000, 3, 103), (-500_001, 1, 0, -1),
+    (-500_000, 1, 0, 0),
+])  # fmt: skip
+def test_a_fee_is_rounded_half_up(gross: int, per_million: int, fixed: int, due: int) -> None:
+    """By both ways to ask for it; a tolerance of nothing lets nothing pass."""
+    fee = ExpectedFee(
+        source=SOURCE, currency="KES", per_million=per_million, fixed=fixed, tolerance=0
+    )
+    terms = Terms(rules=replace(RULES, fees=(fee,)), as_of=AS_OF, coverage=COVERAGE)
+    assert terms.expected_fee(gross, source=SOURCE, currency="KES") == (due, 0)
+    taking = ledger_line_row(case().pays().takings[0])
+    line = statement_row(case().settles().lines[0])._replace(gross=gross)
+    assert [each for each in range(due - 2, due + 3) if terms.fee_fits(
+        taking, line._replace(fee=each))] == [due]  # fmt: skip
 
 
 @pytest.mark.parametrize(("apart", "fits"), [
@@ -159,6 +178,13 @@ def test_what_was_taken_otherwise_is_told_of_the_first_of_what_went_back() -> No
     assert (found.order, found.payment, found.subject) == ("ORD-1", "pay_ORD-1", "stm_ORD-1_0")
     assert (found.money.minor, [each.minor for each in found.left or ()]) == (100, [100])
     assert len(found.cites) == 3
+
+
+def test_what_one_line_took_of_two_orders_is_told_of_the_first() -> None:
+    """It names neither payment, and is what went back of both."""
+    (found,) = [e for e in decided(*two_orders((800,)))[0] if isinstance(e, Match)]
+    assert (found.kind, found.order, found.payment) == ("by_group", "ORD-1", "pay_ORD-1")
+    assert (found.money, found.lines) == (kes(800), ("stm_ORD-1_0.1",))
 
 
 def of_the_second(*, back: int = 0, won: bool = False) -> tuple[Case, Case]:
@@ -362,3 +388,225 @@ def test_only_a_line_of_the_payment_in_doubt_is_told_of_by_its_break(
     )
     assert causes(list(found)) == sorted(["payment_in_doubt", *told])
     assert matching.control().holds
+
+
+@pytest.mark.parametrize(("outcome", "in_doubt", "told", "bucket", "left"), [
+    ("unresolved", 900, ["unresolved"], "unresolved", [-900]),
+    ("unresolved", 0, ["unresolved"], "unresolved", [-900]),
+    ("succeeded", 900, ["payment_in_doubt"], "payment_in_doubt", [-900]),
+    # Nothing is at stake in it, so no break would tell of the line.
+    ("succeeded", 0, ["settled_never_notified"], "settled_never_notified", [-900]),
+])  # fmt: skip
+def test_a_line_of_a_payment_in_doubt_stands_where_something_is_told_of_it(
+    outcome: Outcome, in_doubt: int, told: list[str], bucket: str, left: list[int]
+) -> None:
+    """With the break of the order or of the payment; where there is neither, with its own."""
+    doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
+    made = case().pays(
+        outcome=outcome, doubted=(doubt,), in_doubt=(kes(in_doubt),) * bool(in_doubt)
+    )
+    made.books().settles().settles(gross=900, payment="pay_2")
+    found, control = decided(made)
+    assert causes(found) == told
+    assert stands(control, "statement") == sorted(["by_reference", bucket])
+    (one,) = [each for each in found if isinstance(each, Break)]
+    assert [money.minor for money in one.left or ()] == left
+
+
+def test_what_a_line_in_doubt_leaves_is_told_of_once() -> None:
+    """Though two breaks tell of the doubt, one in each currency: with the first of them, and not
+    with what is told before."""
+    doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
+    more = (kes(900), Money(minor=7, currency="UGX"))
+    made = case().pays(minor=1_600, owed=(kes(100),), doubted=(doubt,), in_doubt=more).books()
+    made.settles(gross=1_600).settles(gross=900, payment="pay_2")
+    found = [each for each in decided(made)[0] if isinstance(each, Break)]
+    assert [(each.cause, each.money.currency, each.left) for each in found] == [
+        ("overpaid", "KES", ()),
+        ("payment_in_doubt", "KES", (kes(-900),)),
+        ("payment_in_doubt", "UGX", ()),
+    ]
+
+
+def test_a_line_of_two_orders_of_which_no_amount_is_known_is_told_of_once() -> None:
+    """With the first of them: what it leaves to be settled stands nowhere else."""
+    one, other = case("ORD-1").untouched(), case("ord 1").untouched()
+    for each in (one, other):
+        each.takings[0] = replace(each.takings[0], outcome="unresolved", in_doubt=(kes(1_500),))
+    found, control = decided(one.settles(), other)
+    told = {each.order: each.left for each in found if isinstance(each, Break)}
+    assert told == {"ORD-1": (kes(-1_500),), "ord 1": ()}
+    assert causes(found) == ["unresolved", "unresolved"]
+    assert stands(control, "statement") == ["unresolved"]
+
+
+def test_what_went_back_of_one_event_is_told_apart_by_number() -> None:
+    """Each of several movements has a break of its own, whose identity is its own."""
+    more = tuple([case().taken(minor=-minor) for minor in (100, 200, 300)])
+    found = breaks_of("refund_not_settled", case().pays(more=more).books().settles())
+    name = f"refunded:{more[0].cites[0]}"
+    assert [(each.subject, each.money.minor) for each in found] == [
+        (name, 100), (f"{name}#2", 200), (f"{name}#3", 300)]  # fmt: skip
+
+
+def test_a_decision_changes_nothing_of_what_is_matched_by_its_key() -> None:
+    """A person gave the one line that fits to its order: it is plain, as it was without that. Where
+    another line stands beside it, both are of the payment all the same."""
+    hands: tuple[tuple[str, str], ...] = (("ORD-1", "stm_ORD-1_0"),)
+    assert causes(decided(case().pays().books().settles(), hands=hands)[0]) == []
+    told = decided(case().pays().settles(), hands=hands)[0]
+    assert causes(told) == ["paid_not_in_book"]
+    hands = (*hands, ("ORD-1", "bok_ORD-1_0"))
+    less = case().pays().books().books(minor=900).settles()
+    assert causes(decided(less, hands=hands)[0]) == ["book_paid_not_received"]
+    both = case().pays().books().settles().settles(gross=400)
+    assert causes(decided(both, hands=hands)[0]) == ["amount_differs"]
+
+
+def test_of_two_orders_of_one_key_no_payment_is_exchanged() -> None:
+    """Only of a single order's money the statement's currency is taken for an exchange."""
+    one, other = case("ORD-1").pays(), case("ord 1").pays(payment="pay_9").settles(payment="pay_9")
+    one.settles(gross=41_900, currency="UGX", fee=0)
+    assert "currency_differs" in causes(decided(one, other)[0])
+    assert "by_exchange" not in causes(decided(one, other)[0])
+    assert "by_exchange" in causes(decided(one)[0])
+
+
+@pytest.mark.parametrize(("kind", "line"), [("refunded", "refund"), ("dispute_lost", "dispute")])
+@pytest.mark.parametrize(("at", "gross", "told"), [
+    (SETTLED + TICK, -300, ["by_group", "refund_not_settled"]),
+    (SETTLED + TICK, -350, ["by_group"]),
+    (SETTLED + TICK, -301, ["refund_amount_differs", "refund_not_settled"]),
+    (SETTLED, -300, ["refund_amount_differs"]),
+    (SETTLED, -350, ["by_group"]),
+])  # fmt: skip
+def test_a_line_of_all_that_had_gone_back_by_then_is_of_that(
+    at: Instant, gross: int, told: list[str], kind: EntryKind, line: StatementKind
+) -> None:
+    """100 and 200 before it, and 50 at that moment or a tick later, which it need not hold."""
+    more = [case().taken(minor=-minor, kind=kind) for minor in (100, 200, 50)]
+    more[2] = replace(more[2], at=at)
+    made = case().pays(outcome="partially_refunded", more=tuple(more)).books(minor=1_150)
+    made.settles().settles(kind=line, gross=gross, fee=0)
+    found = [each for each in causes(decided(made)[0]) if each != "refund_not_in_book"]
+    assert found == told
+    assert all(each.money.minor for each in decided(made)[0])
+
+
+@pytest.mark.parametrize("taken", [1, 299])
+def test_a_line_that_took_less_than_went_back_is_of_it(taken: int) -> None:
+    """Though it is the smallest amount there is."""
+    (found,) = breaks_of("refund_amount_differs", refunded((300, AT), lines=(taken,)))
+    assert found.money.minor == 300 - taken
+    assert breaks_of("settled_never_notified", refunded((300, AT), lines=(taken,))) == []
+
+
+@pytest.mark.parametrize(("won", "grosses", "known"), [
+    (True, (900, -100), [False, True]),
+    (True, (900,), [True]),
+    (True, (1,), [True]),
+    (True, (0,), [False]),
+    (False, (900,), [False]),
+    (False, (900, -100), [False, False]),
+])  # fmt: skip
+def test_only_what_a_won_dispute_gave_back_is_said_to_be_of_it(
+    won: bool, grosses: tuple[int, ...], known: list[bool]
+) -> None:
+    """A line that took money is not, nor any where no dispute was won."""
+    made = case().pays(findings=("dispute_won",) if won else ()).books().settles()
+    for gross in grosses:
+        made.settles(kind="dispute", gross=gross, fee=0)
+    found = breaks_of("settled_never_notified", made)
+    assert sorted(("won", True) in each.facts for each in found) == known
+    assert sorted(each.money.minor for each in found) == sorted(map(abs, grosses))
+    kinds = ["returned dispute" if gross > 0 else "dispute" for gross in grosses]
+    assert [dict(each.facts)["kind"] for each in found] == kinds
+
+
+@pytest.mark.parametrize(("kind", "gross", "balance"), [
+    ("payment", 5, 5), ("payment", -5, -5), ("refund", -5, -5), ("refund", 5, -5),
+    ("refund", 1, -1), ("refund", 0, 0), ("dispute", -5, -5), ("dispute", 5, 5), ("fee", 5, 0),
+    ("fee", -5, 0),
+])  # fmt: skip
+def test_a_line_changes_the_balance_by_its_gross(
+    kind: StatementKind, gross: int, balance: int
+) -> None:
+    """A refund takes, whichever sign it has; a fee's line has its amount in the fee."""
+    row = statement_row(case().settles(kind=kind, gross=gross).lines[0])
+    assert balance_of(row) == balance
+    assert unsettled_by(row).minor == -balance
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+@pytest.mark.parametrize(("reversed_", "refunded_", "left"), [
+    (1_500, 200, [("refunded", 200)]),
+    (1_400, 200, [("refunded", 100)]),
+    (1_600, 200, [("refunded", 200), ("reversed", 100)]),
+])  # fmt: skip
+def test_a_capture_without_a_line_was_taken_back_by_its_reversal_first(
+    reversed_: int, refunded_: int, left: list[tuple[str, int]], turned: int
+) -> None:
+    """What is left of what went back must still be taken by a line, and is told as what it is."""
+    more = [case().taken(minor=-reversed_, kind="reversed"), case().taken(minor=-refunded_)]
+    made = case().pays(more=tuple(more[::turned]))
+    found = breaks_of("refund_not_settled", made)
+    assert sorted((str(dict(each.facts)["how"]), each.money.minor) for each in found) == left
+    assert stands(decided(made)[1], "settlement") == ["returned"]
+
+
+@pytest.mark.parametrize(("lost", "gross", "told"), [
+    (1, -1, []),
+    (1, 1, ["refund_not_settled", "settled_never_notified"]),
+    (0, 0, []),
+])  # fmt: skip
+def test_a_dispute_that_gave_money_is_none_that_was_lost(
+    lost: int, gross: int, told: list[str]
+) -> None:
+    """Of one minor unit as of any other; a loss of nothing has its line of nothing."""
+    gone = replace(case().taken(minor=-1, kind="dispute_lost"), minor=-lost)
+    made = case().pays(more=(gone,)).books(minor=1_500 - lost).settles()
+    assert causes(decided(made.settles(kind="dispute", gross=gross, fee=0))[0]) == told
+
+
+KIND_OF_LINE: dict[EntryKind, StatementKind] = {
+    "captured": "payment", "refunded": "refund", "reversed": "refund", "dispute_lost": "dispute",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unsure", KIND_OF_LINE)
+@pytest.mark.parametrize("kind", ["payment", "refund", "dispute"])
+def test_only_a_line_of_the_kind_that_is_unsure_stands_with_its_payment(
+    unsure: EntryKind, kind: StatementKind
+) -> None:
+    """A reversal is a refund in a statement, a lost dispute a dispute."""
+    doubt = Doubted(source=SOURCE, payment="pay_2", unsure=(unsure,), cites=("evt_2",))
+    made = case().pays(doubted=(doubt,), in_doubt=(kes(900),)).books().settles()
+    made.settles(kind=kind, gross=900 if kind == "payment" else -900, fee=0, payment="pay_2")
+    own = ["settled_never_notified"] * (KIND_OF_LINE[unsure] != kind)
+    assert causes(decided(made)[0]) == ["payment_in_doubt", *own]
+
+
+def test_a_payment_of_nothing_is_not_of_what_went_back() -> None:
+    """Though nothing went back as well: it is a part of what the payment brought."""
+    gone = replace(case().taken(minor=-1), minor=0)
+    told = decided(case().pays(more=(gone,)).books().settles().settles(gross=0))[0]
+    assert causes(told) == ["by_group", "refund_not_settled"]
+
+
+@pytest.mark.parametrize(("back", "gross", "told"), [
+    ((300,), -300, []),
+    ((1,), -1, []),
+    ((100, 200), -300, ["by_group"]),
+    ((100, 200), -100, ["refund_not_settled"]),
+    # Another amount is a correction of what the payment brought.
+    ((300,), -50, ["amount_differs", "refund_not_settled"]),
+    ((), -50, ["amount_differs"]),
+    ((), 0, ["by_group"]),
+])  # fmt: skip
+def test_a_negative_payment_is_of_what_went_back_where_so_much_did(
+    back: tuple[int, ...], gross: int, told: list[str]
+) -> None:
+    """One movement, or all together."""
+    made = case().pays(more=tuple([case().taken(minor=-minor) for minor in back])).settles()
+    found = causes(decided(made.books(minor=1_500 - sum(back)).settles(gross=gross, fee=0))[0])
+    assert found == told

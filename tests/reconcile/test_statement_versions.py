@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.instants import DAY, EARLIEST, HOUR, Instant
+from reconcile.instants import DAY, EARLIEST, HOUR, TICK, Instant
 from reconcile.matching.rows import Moved, paired
 
 D = EARLIEST + 20_000 * DAY
@@ -97,3 +97,20 @@ def test_the_second_of_two_equal_refunds_is_new() -> None:
 def test_a_changed_row_takes_no_line_from_an_equal_one() -> None:
     first = replace(moved(fee=1), told=("first",))
     assert paired(told=[moved(fee=2), first], known=[first]) == [None, 0]
+
+
+def test_equal_ones_and_those_that_may_be_the_same_are_paired_in_their_order() -> None:
+    """The first with the first."""
+    assert paired(told=[moved(), moved()], known=[moved()] * 3) == [0, 1]
+    known = [moved(fee=1), moved(fee=2), moved(fee=3)]
+    assert paired(told=[moved(fee=7), moved(fee=8)], known=known) == [0, 1]
+    assert paired(told=[moved(fee=7), moved(fee=1), moved(fee=8)], known=known) == [1, 0, 2]
+
+
+@pytest.mark.parametrize(("settled_at", "same"), [
+    (D - TICK, False), (D, True), (D + DAY - TICK, True), (D + DAY, False),
+])  # fmt: skip
+def test_a_day_of_settlement_ends_with_its_last_moment(settled_at: Instant, same: bool) -> None:
+    """Where not both rows name a payout."""
+    row = moved(settled_at=settled_at, payout=None)
+    assert paired(told=[row], known=[moved(fee=1)]) == [0 if same else None]

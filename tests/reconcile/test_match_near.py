@@ -1,0 +1,223 @@
+"""Near misses: how far apart two lines are in each field, which is told, and who is looked at."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import pytest
+
+from reconcile.instants import DAY, HOUR, TICK, Duration, Instant
+from reconcile.ledger.ledger import Facts
+from reconcile.matching.candidates import (
+    Index,
+    Searchable,
+    days_between,
+    edits_between,
+    entry_of,
+)
+from reconcile.money import Money
+
+T = Instant(1_790_812_800_000_000)
+
+
+def line(
+    name: str,
+    reference: str = "ORD-1042",
+    minor: int = 10_000,
+    *,
+    currency: str = "KES",
+    at: Instant | None = T,
+    more: str | None = None,
+) -> Searchable:
+    """A line known by a reference, and perhaps by another."""
+    return entry_of(name, names=[reference, more], minor=minor, currency=currency, at=at)
+
+
+WANTED = line("wanted")
+
+
+def later(moment: int) -> Instant:
+    """So much after T, or before it."""
+    return Instant(T + moment)
+
+
+class Miss(NamedTuple):
+    """A near miss: its points, and what is told of it; `windowed`: with a window of two days."""
+
+    entry: Searchable
+    points: int | None
+    apart: str
+    facts: Facts = ()
+    windowed: str | None = None
+
+
+def kes(minor: int) -> Money:
+    """Minor units."""
+    return Money(minor=minor, currency="KES")
+
+
+MISSES = [
+    Miss(line("a-same"), 0, "nothing"),
+    Miss(line("b-separators", "ORD-10-42"), 1, "separators"),
+    Miss(line("c-one", "ORD-1043"), 2, "characters", (("characters", 1),)),
+    Miss(line("d-two", "ORD-1053"), 3, "characters", (("characters", 2),)),
+    Miss(line("e-three", "ORD-1153"), 6, "reference"),
+    Miss(line("f-no-name", ""), 6, "reference"),
+    Miss(line("g-larger", minor=1_000_000), 2, "factor", (("factor", 100), ("sense", "larger"))),
+    Miss(line("h-smaller", minor=100), 2, "factor", (("factor", 100), ("sense", "smaller"))),
+    Miss(line("i-near", minor=10_100), 2, "amount", (("difference", kes(100)),)),
+    Miss(line("j-near", minor=9_900), 2, "amount", (("difference", kes(100)),)),
+    Miss(line("k-far", minor=10_101), 6, "amount", (("difference", kes(101)),)),
+    Miss(line("l-far", minor=9_899), 6, "amount", (("difference", kes(101)),)),
+    Miss(line("m-currency", currency="UGX"), 4, "currency"),
+    Miss(line("n-sep-far", "ORD-10-42", 20_000), 7, "amount", (("difference", kes(10_000)),)),
+    Miss(line("o-one-near", "ORD-1043", 10_001), 4, "amount", (("difference", kes(1)),)),
+    Miss(line("p-two-near", "ORD-1053", 10_001), 5, "characters", (("characters", 2),)),
+    Miss(line("q-no-date", at=None), 0, "nothing"),
+    Miss(line("r-a-day", at=later(DAY)), 0, "nothing"),
+    Miss(line("s-more", at=later(DAY + TICK)), 1, "nothing"),
+    Miss(line("t-before", at=later(-DAY - TICK)), 1, "nothing"),
+    Miss(line("u-two-days", at=later(2 * DAY)), 1, "nothing"),
+    Miss(line("v-a-week", at=later(8 * DAY - TICK)), 1, "nothing", (), "date"),
+    Miss(line("w-a-week", at=later(8 * DAY)), 2, "nothing", (), "date"),
+    Miss(line("x-two-weeks", at=later(15 * DAY)), 3, "nothing", (), "date"),
+    Miss(line("y-three", at=later(22 * DAY)), 4, "nothing", (), "date"),
+    Miss(line("z-ten", at=later(71 * DAY)), 4, "nothing", (), "date"),
+    # Of two names the nearer counts.
+    Miss(line("zz-other", "XYZ", more="ord 1042"), 0, "nothing"),
+    Miss(line("zy-other", "XYZ", more="ORD-1043"), 2, "characters", (("characters", 1),)),
+]
+TOO_FAR = [
+    line("char-far", "ORD-1043", 20_000),
+    line("char-currency", "ORD-1043", currency="UGX"),
+    line("other-far", "XYZ", 10_101),
+    line("other-currency", "XYZ", currency="UGX"),
+]
+
+
+def found(*entries: Searchable, window: Duration | None = None) -> list[tuple[Any, ...]]:
+    """What is told of the nearest of these."""
+    told = Index(entries).nearest(WANTED, window=window)
+    return [(each.line, each.apart, each.facts, each.days) for each in told]
+
+
+@pytest.mark.parametrize("miss", MISSES, ids=lambda miss: miss.entry.line)
+def test_the_field_that_differs_most_is_told(miss: Miss) -> None:
+    """With its facts, and the days between; of equal ones the amount before the others."""
+    entry = miss.entry
+    days = None if entry.at is None else abs(entry.at - T) // DAY
+    assert found(entry) == [(entry.line, miss.apart, miss.facts, days)]
+    ((_, apart, facts, _),) = found(entry, window=2 * DAY)
+    assert apart == (miss.windowed or miss.apart)
+    if miss.windowed:
+        assert entry.at is not None
+        assert facts == (("beyond_us", entry.at - T - 2 * DAY),)
+
+
+@pytest.mark.parametrize("entry", TOO_FAR, ids=lambda entry: entry.line)
+def test_what_differs_in_amount_or_currency_has_to_be_known_by_the_same(entry: Searchable) -> None:
+    """Numbers that follow each other differ in one character as well."""
+    assert found(entry) == []
+
+
+def test_the_points_of_all_fields_add_up() -> None:
+    """Of each two the one with less comes first; of as many, the first by name."""
+    for one, other in combinations(MISSES, 2):
+        ordered = sorted((one, other), key=lambda each: (each.points, each.entry.line))
+        told = [name for name, *_ in found(other.entry, one.entry)]
+        assert told == [each.entry.line for each in ordered]
+
+
+def test_a_date_beyond_the_window_is_told_by_what_is_beyond() -> None:
+    """To the tick."""
+    assert found(line("in", at=later(2 * DAY)), window=2 * DAY) == [("in", "nothing", (), 2)]
+    beyond = found(line("out", at=later(-2 * DAY - TICK)), window=2 * DAY)
+    assert beyond == [("out", "date", (("beyond_us", TICK),), 2)]
+
+
+@pytest.mark.parametrize(("one", "other", "edits"), [
+    ("", "", 0), ("a", "", 1), ("abc", "abc", 0), ("abc", "abd", 1), ("abc", "xbc", 1),
+    ("abc", "ab", 1), ("abc", "bc", 1), ("abc", "abcd", 1), ("aab", "ab", 1), ("ab", "ba", 2),
+    ("abcd", "axyd", 2), ("abc", "xyz", 3), ("aaa", "aa", 1), ("aaaa", "aa", 2), ("a", "b", 1),
+    ("abxcd", "abycd", 1), ("abcde", "xbcdy", 5),
+])  # fmt: skip
+def test_how_long_the_stretch_is_that_differs(one: str, other: str, edits: int) -> None:
+    """Whichever is asked of the other; equal beginnings and ends never overlap."""
+    assert edits_between(one, other) == edits_between(other, one) == edits
+
+
+@pytest.mark.parametrize(("apart", "days"), [
+    (0, 0), (DAY - TICK, 0), (DAY, 1), (-DAY, 1), (-DAY + TICK, 0), (3 * DAY + HOUR, 3),
+])  # fmt: skip
+def test_days_between_are_whole(apart: int, days: int) -> None:
+    assert days_between(T, later(apart)) == days
+    assert days_between(None, T) is None
+    assert days_between(T, None) is None
+
+
+# --- who is looked at ---------------------------------------------------------------------------
+
+
+CROWD = [
+    *[line(f"z{n}", f"Q{n}7", 10_000 + n // 2) for n in range(-12, 12)],
+    *[line(f"y{n}", f"R{n}7", 20_000) for n in range(5)],
+]
+"""They are nearer by amount than 10,090 is, as it is and by a factor."""
+
+
+def names(entries: list[Searchable]) -> list[str]:
+    """Who is nearest."""
+    return [name for name, *_ in found(*entries)]
+
+
+def test_four_amounts_on_each_side_are_looked_at() -> None:
+    """Of the same amount those of the nearest dates: the fifth on either side is not seen, though
+    its name comes first. One of the same moment is of those after it."""
+    seen = [("m", -1), ("b", -4), ("o", -2), ("p", -3), ("q", 0), ("r", 1), ("s", 2), ("c", 3)]
+    moments = [*seen, ("a", -5), ("a", 4)]
+    entries = [line(name, "", at=later(moment)) for name, moment in moments]
+    ends = [line(f"e{n}", "", 9_000 + 2_000 * (n % 2)) for n in range(10)]
+    assert names([*entries, *ends]) == ["b", "c", "m"]
+
+
+@pytest.mark.parametrize("minor", [1_000_000, 100])
+def test_amounts_by_a_factor_are_looked_at(minor: int) -> None:
+    """Behind many of nearer amounts; of other currencies none is."""
+    crowd = [line(f"c{n}{m}", f"C{n}", 10_000 + m) for n in range(9) for m in (-200, 200)]
+    assert names([*crowd, line("factor", "F", minor)]) == ["factor"]
+    assert names([*crowd, line("factor", "F", minor, currency="UGX")]) == []
+
+
+def test_an_amount_that_is_no_whole_hundred_is_none_of_minor_units() -> None:
+    """10,050 may be 100.50 of something, and never 100 of it."""
+    wanted = line("wanted", minor=10_050)
+    crowd = [line(f"c{n}", f"C{n}", 9_000) for n in range(9)]
+    told = Index([*crowd, line("hundred", "F", 100)]).nearest(wanted, window=None)
+    assert told == ()
+
+
+@pytest.mark.parametrize(("reference", "seen"), [
+    ("ORD-1043", True),  # the end differs: by its beginning
+    ("XRD-1042", True),  # the beginning differs: by its end
+    ("ORX-1042", True),
+])  # fmt: skip
+def test_references_are_looked_at_from_both_ends(reference: str, seen: bool) -> None:
+    """Though many amounts are nearer than its own."""
+    assert (names([*CROWD, line("near", reference, 10_090)])[0] == "near") == seen
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize(("place", "seen"), [(1, True), (4, True), (5, False), (9, False)])
+def test_four_references_on_each_side_are_looked_at(side: int, place: int, seen: bool) -> None:
+    """In the order of references, read forward: what lies beyond them is not seen, whatever else
+    agrees. Its own has an amount that many are nearer to."""
+    letters = "abcdefghi" if side > 0 else "zyxwvutsr"
+    # Each is farther from the wanted one than the one before it; by their ends others are nearer.
+    row = [f"ORD-1042{each}{n}" if side > 0 else f"ORD-1041{each}{n}"
+           for n, each in enumerate(letters, 1)]  # fmt: skip
+    ends = [each for n in range(5) for each in (f"AA{n}1042", f"{n}Z1042")]
+    beside = [*ends, *(name for n, name in enumerate(row, 1) if n != place)]
+    others = [line(f"x{n}", name, 9_999_999) for n, name in enumerate(beside)]
+    told = names([*CROWD, *others, line("near", row[place - 1], 10_090)])
+    assert ("near" in told) == seen

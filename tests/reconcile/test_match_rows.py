@@ -1,0 +1,365 @@
+"""Rows of ledger lines and of books: what a flat row says, what the lines of a reference say
+together, and what money an order has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconcile.instants import DAY, HOUR, Instant
+from reconcile.ledger.vocabulary import FINDING_CODES
+from reconcile.matching.books import BookKind, BookStatus
+from reconcile.matching.funds import Funds, funds_of
+from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
+from reconcile.matching.rows import (
+    WEIGHTY,
+    BookRow,
+    LedgerLineRow,
+    claims,
+    ledger_line_row,
+    lines_of,
+    name_of,
+    subject_of,
+)
+from reconcile.money import MAX_MINOR, Money
+from tests.reconcile.books_cases import AT, case
+from tests.reconcile.books_truth import SOURCE, kes
+
+PAID = case().pays().takings[0]
+UNPAID = case().untouched().takings[0]
+
+
+def test_a_plain_order_is_flat() -> None:
+    """Its capture, with the date that the provider gave it."""
+    assert ledger_line_row(PAID) == LedgerLineRow(
+        "ord1", "ORD-1", 1_500, "KES", SOURCE, "pay_ORD-1", "evt_pay_ORD-1_paid", AT + HOUR, AT
+    )
+
+
+@pytest.mark.parametrize(("expected", "currency"), [(kes(1_500), "KES"), (None, "")])
+def test_an_order_that_nobody_paid_is_flat(expected: Any, currency: str) -> None:
+    """In the currency of its price, where it has one."""
+    row = ledger_line_row(replace(UNPAID, expected=expected))
+    assert row == LedgerLineRow("ord1", "ORD-1", 0, currency, "", "", "", AT, AT)
+
+
+def test_an_order_that_is_not_plain_has_its_line_beside_it() -> None:
+    """And nothing of it is flat but its key, its reference, its price's currency and its date."""
+    odd = replace(PAID, owed=(kes(1),))
+    assert ledger_line_row(odd) == LedgerLineRow("ord1", "ORD-1", 0, "KES", "", "", "", AT, AT, odd)
+
+
+TAKEN = PAID.taken[0]
+
+
+@pytest.mark.parametrize(("line", "plain"), [
+    (PAID, True),
+    (UNPAID, True),
+    (replace(UNPAID, outcome="unresolved"), False),
+    (replace(UNPAID, outcome="succeeded"), True),
+    (replace(PAID, outcome="partially_refunded"), False),
+    (replace(PAID, owed=(kes(1),)), False),
+    (replace(UNPAID, owed=(kes(1),)), False),
+    (replace(PAID, doubted=(Doubted(source=SOURCE, payment="p"),)), False),
+    (replace(PAID, taken=(TAKEN, TAKEN)), False),
+    (replace(PAID, taken=(replace(TAKEN, kind="refunded"),)), False),
+    (replace(PAID, taken=(replace(TAKEN, minor=1),)), True),
+    (replace(PAID, taken=(replace(TAKEN, minor=0),)), False),
+    (replace(PAID, taken=(replace(TAKEN, minor=-1),)), False),
+    (replace(PAID, taken=(replace(TAKEN, cites=("a", "b")),)), False),
+    (replace(PAID, taken=(replace(TAKEN, cites=()),)), False),
+])  # fmt: skip
+def test_which_order_is_plain(line: LedgerLine, plain: bool) -> None:
+    """One capture that rests on one event, or no money; and nothing odd."""
+    assert (ledger_line_row(line).whole is None) == plain
+
+
+@pytest.mark.parametrize("code", FINDING_CODES)
+def test_a_finding_that_bears_on_a_match_is_not_plain(code: Any) -> None:
+    """With money or without."""
+    for line in (PAID, UNPAID):
+        row = ledger_line_row(replace(line, findings=(code,)))
+        assert (row.whole is not None) == (code in WEIGHTY)
+
+
+@pytest.mark.parametrize(("told", "subject", "name"), [
+    ("bok_1.2", "bok_1", "bok_1"),
+    ("stm_1.2.3", "stm_1", "stm_1"),
+    ("bnk_1", "bnk_1", "bnk_1"),
+    ("ORD-1.2", "ORD-1", "ORD-1.2"),
+])  # fmt: skip
+def test_what_a_line_is_called_from_one_version_to_the_next(
+    told: str, subject: str, name: str
+) -> None:
+    """All before the dot; of an order's reference the dot is a part."""
+    assert (subject_of(told), name_of(told)) == (subject, name)
+
+
+def row(
+    line_id: str = "b1",
+    minor: int = 5,
+    status: BookStatus | None = "paid",
+    *,
+    kind: BookKind = "order",
+    refunded: int | None = None,
+    placed_at: Instant | None = AT,
+    refunded_at: Instant | None = None,
+    key: str = "a",
+) -> BookRow:
+    """A line of a book."""
+    return BookRow(
+        key, line_id, key, kind, minor, "KES", placed_at, status, None, refunded, refunded_at
+    )
+
+
+@pytest.mark.parametrize(("line", "claimed"), [
+    (row(), True),
+    (row(status="refunded"), True),
+    (row(status="unpaid"), False),
+    (row(status="canceled"), False),
+    (row(status="canceled", refunded=5), False),
+    (row(status=None), False),
+    (row(status=None, refunded=0), False),
+    (row(status=None, refunded=1), True),
+    (row(status=None, kind="entry"), True),
+    (row(status="unpaid", kind="entry"), False),
+])  # fmt: skip
+def test_which_line_says_that_money_moved(line: BookRow, claimed: bool) -> None:
+    """By its status; without one, an entry, or a line of which some was refunded."""
+    assert claims(line) == claimed
+    assert lines_of([line]).claims == claimed
+
+
+@pytest.mark.parametrize(("statuses", "said", "counted"), [
+    (("paid", "paid"), "paid", 2),
+    (("refunded", "refunded"), "refunded", 2),
+    (("refunded", "paid"), "paid", 2),
+    (("paid", "unpaid", None, "canceled"), "paid", 1),
+    (("unpaid", "refunded"), "refunded", 1),
+    (("unpaid", None), "nothing", 2),
+    (("canceled", None), "nothing", 1),
+    (("canceled", "unpaid"), "unpaid", 1),
+    (("unpaid", "unpaid"), "unpaid", 2),
+    (("canceled", "canceled"), "canceled", 2),
+    ((None,), "nothing", 1),
+])  # fmt: skip
+def test_what_the_lines_of_a_reference_say_together(
+    statuses: tuple[BookStatus | None, ...], said: str, counted: int
+) -> None:
+    """What claims nothing stands aside where something is claimed; what is canceled where
+    something is not."""
+    lines = lines_of([row(f"b{n}", status=status) for n, status in enumerate(statuses)])
+    assert (lines.said, len(lines.rows), len(lines.rest)) == (
+        said,
+        counted,
+        len(statuses) - counted,
+    )
+
+
+@pytest.mark.parametrize(("rows", "charge", "credit", "retold"), [
+    ([row("b1", 5), row("b2", 3)], 8, 0, False),
+    ([row("b1", 5), row("b2", -3)], 5, 3, False),
+    ([row("b1", 5), row("b2", 0)], 5, 0, False),
+    ([row("b1", 5), row("b2", 1)], 6, 0, False),
+    # A line that says refunded tells what became of the paid one's charge, if that is as much.
+    ([row("b1", 5), row("b2", 5, "refunded")], 5, 5, True),
+    ([row("b1", 5), row("b2", 6, "refunded")], 11, 6, False),
+    ([row("b1", 5), row("b2", 6, "refunded", refunded=5)], 5, 5, True),
+    ([row("b1", 5), row("b2", 2, "refunded"), row("b3", 3, "refunded")], 5, 5, True),
+    ([row("b1", 5), row("b2", 2, "refunded"), row("b3", 4, "refunded")], 11, 6, False),
+    ([row("b1", 1), row("b2", 1, "refunded")], 1, 1, True),
+    ([row("b1", 5), row("b2", 5, "refunded", key="b")], 10, 5, False),  # of another reference
+    ([row("b1", 5, "refunded")], 5, 5, False),
+    ([row("b1", 5, "refunded"), row("b2", 5, "refunded")], 10, 10, False),
+    # What is negative went back itself, and is no charge.
+    ([row("b1", 5), row("b2", -5, "refunded")], 5, 5, False),
+    ([row("b1", 5), row("b2", -1), row("b3", 6, "refunded")], 11, 7, False),
+])  # fmt: skip
+def test_what_the_lines_of_a_reference_charge_and_credit(
+    rows: list[BookRow], charge: int, credit: int, retold: bool
+) -> None:
+    """In whatever order they come."""
+    for told in (rows, rows[::-1]):
+        lines = lines_of(told)
+        assert (lines.charge, lines.credit, lines.retold) == (charge, credit, retold)
+    apart = lines_of(rows, apart=True)
+    assert apart.charge == sum(each.minor for each in rows if each.minor > 0)
+    assert (apart.credit, apart.retold) == (credit, False)
+
+
+LATER = Instant(AT + DAY)
+
+
+@pytest.mark.parametrize(("rows", "placed_at", "refunded_at"), [
+    ([row()], AT, None),
+    ([row("b1"), row("b2", placed_at=LATER)], LATER, None),
+    ([row("b1", placed_at=LATER), row("b2", placed_at=None)], LATER, None),
+    ([row(placed_at=None)], None, None),
+    ([row(refunded=1)], AT, AT),
+    ([row(refunded=1, refunded_at=LATER)], AT, LATER),
+    ([row(refunded=0, refunded_at=LATER)], AT, None),
+    ([row(minor=-1, placed_at=LATER)], LATER, LATER),
+    ([row("b1", refunded=1, refunded_at=LATER), row("b2", refunded=1)], AT, LATER),
+    ([row("b1", refunded=1, placed_at=None)], None, None),
+])  # fmt: skip
+def test_the_latest_dates_of_a_reference_count(
+    rows: list[BookRow], placed_at: Instant | None, refunded_at: Instant | None
+) -> None:
+    """Of what went back its own, else that of its line."""
+    lines = lines_of(rows)
+    assert (lines.placed_at, lines.refunded_at) == (placed_at, refunded_at)
+
+
+def test_a_reference_is_named_by_its_first_line() -> None:
+    """By the ids, whichever came first."""
+    lines = lines_of([row("b2.1", 3), row("b1.7", 5)._replace(reference="A", group="G")])
+    assert (lines.reference, lines.subject, lines.ids) == ("A", "b1", ("b1.7", "b2.1"))
+    assert (lines.groups, lines.currencies) == (frozenset({"G"}), frozenset({"KES"}))
+    assert lines.money == kes(8)
+    assert lines_of([row(minor=-3)]).money == kes(3)
+
+
+# --- an order's money -----------------------------------------------------------------------------
+
+
+def moved(minor: int, currency: str = "KES", payment: str = "pay_1", kind: Any = None) -> Taken:
+    """A capture, or a refund (or what `kind` says) where it is negative."""
+    return case().taken(minor=minor, currency=currency, payment=payment, kind=kind or "refunded")
+
+
+PRICE = kes(1_500)
+
+
+def funds(*taken: Taken, price: Money | None = PRICE, **more: Any) -> Funds:
+    """The money of an order."""
+    line = replace(UNPAID, taken=taken, expected=price, **{"outcome": "disputed", **more})
+    return funds_of([ledger_line_row(line)])
+
+
+UGX = Money(minor=1_500, currency="UGX")
+
+
+@pytest.mark.parametrize(("found", "currency", "others", "captured", "refunded"), [
+    (funds(), "KES", False, 0, 0),
+    (funds(price=None, outcome="unresolved"), "", False, 0, 0),
+    (funds(moved(5)), "KES", False, 5, 0),
+    (funds(moved(5, "UGX")), "UGX", False, 5, 0),
+    (funds(moved(7, "UGX"), moved(5)), "KES", False, 5, 0),
+    (funds(moved(7, "UGX"), moved(5), outcome="unresolved"), "KES", True, 5, 0),
+    (funds(moved(7, "UGX"), moved(5), price=None), "UGX", True, 7, 0),
+    (funds(moved(7, "UGX"), moved(5), price=UGX), "UGX", False, 7, 0),
+    (funds(moved(7, "UGX"), moved(8, "UGX"), moved(-2, "UGX")), "UGX", False, 15, 2),
+    (funds(moved(5), moved(-2), moved(-3, "UGX")), "KES", False, 5, 2),
+    (funds(moved(-2, "UGX")), "UGX", False, 0, 2),
+    (funds(in_doubt=(UGX,), outcome="unresolved"), "UGX", False, 0, 0),
+    (funds(in_doubt=(UGX, kes(1)), outcome="unresolved"), "KES", False, 0, 0),
+    (funds(moved(-2), in_doubt=(UGX,), price=None), "UGX", False, 0, 0),
+])  # fmt: skip
+def test_money_is_counted_in_one_currency(
+    found: Funds, currency: str, others: bool, captured: int, refunded: int
+) -> None:
+    """That of the price, where money of it moved or may have; else of the first that did."""
+    assert (found.currency, found.others) == (currency, others)
+    assert (found.captured, found.refunded) == (captured, refunded)
+
+
+@pytest.mark.parametrize(("taken", "over", "worth", "given_back", "kept"), [
+    ((1_500,), 0, 1_500, 0, 1_500),
+    ((1_501,), 1, 1_500, 0, 1_500),
+    ((1_499,), 0, 1_499, 0, 1_499),
+    ((1_600, -40), 100, 1_500, 0, 1_500),
+    ((1_600, -100), 100, 1_500, 0, 1_500),
+    ((1_600, -101), 100, 1_500, 1, 1_499),
+    ((1_600, -1_600), 100, 1_500, 1_500, 0),
+    ((1_500, -1_500), 0, 1_500, 1_500, 0),
+    ((1_500, -1_501), 0, 1_500, 1_501, -1),
+    ((1_000, 600), 100, 1_500, 0, 1_500),
+])  # fmt: skip
+def test_what_came_beyond_the_price_is_told_from_the_rest(
+    taken: tuple[int, ...], over: int, worth: int, given_back: int, kept: int
+) -> None:
+    """What goes back is of that first; without a price, or unresolved, nothing is beyond it."""
+    told = [moved(minor) for minor in taken]
+    found = funds(*told)
+    assert (found.over, found.worth) == (over, worth)
+    assert (found.given_back, found.kept) == (given_back, kept)
+    for other in (funds(*told, price=None), funds(*told, price=UGX),
+                  funds(*told, outcome="unresolved")):  # fmt: skip
+        assert other.over == 0
+        assert other.worth == sum(minor for minor in taken if minor > 0)
+        assert other.kept == sum(taken)
+
+
+@pytest.mark.parametrize(("taken", "in_doubt", "stake"), [
+    ((1_500,), 0, 1_500), ((1_500,), 900, 2_400), ((), 900, 900), ((1_500, -2_000), 900, 2_400),
+    ((1_500, -3_000), 900, 3_000), ((1_500,), MAX_MINOR, MAX_MINOR), ((), MAX_MINOR, MAX_MINOR),
+])  # fmt: skip
+def test_at_stake_is_what_came_or_went_back(
+    taken: tuple[int, ...], in_doubt: int, stake: int
+) -> None:
+    """Whichever is more; at most what can be kept."""
+    doubts = (kes(in_doubt),) * bool(in_doubt)
+    found = funds(*[moved(minor) for minor in taken], outcome="unresolved", in_doubt=doubts)
+    assert (found.in_doubt, found.at_stake) == (in_doubt, stake)
+
+
+@pytest.mark.parametrize(("second", "in_doubt", "at_doubt"), [
+    ((700,), (), [("KES", 700)]),
+    ((700, -900), (), [("KES", 900)]),
+    ((700, -600), (), [("KES", 700)]),
+    ((), (kes(100),), [("KES", 100)]),
+    ((700, -300), (kes(100),), [("KES", 800)]),
+    ((700, -900), (kes(100), UGX), [("KES", 900), ("UGX", 1_500)]),
+    ((), (kes(MAX_MINOR), kes(1)), [("KES", MAX_MINOR)]),
+    ((), (), []),
+])  # fmt: skip
+def test_what_is_at_stake_in_a_payment_in_doubt(
+    second: tuple[int, ...], in_doubt: tuple[Money, ...], at_doubt: list[tuple[str, int]]
+) -> None:
+    """Of it alone; it is no money of the order, unless that is unresolved as a whole."""
+    taken = [moved(1_500), moved(-20), *[moved(minor, payment="pay_2") for minor in second]]
+    doubt = (Doubted(source=SOURCE, payment="pay_2"),)
+    found = funds(*taken, doubted=doubt, in_doubt=in_doubt)
+    assert [(each.currency, each.minor) for each in found.at_doubt] == at_doubt
+    assert (found.captured, found.refunded, found.over) == (1_500, 20, 0)
+    whole = funds(*taken, doubted=doubt, in_doubt=in_doubt, outcome="unresolved")
+    assert whole.at_doubt == ()
+    assert whole.captured == 1_500 + sum(minor for minor in second if minor > 0)
+    other = funds(*taken, doubted=(Doubted(source="other", payment="pay_2"),))
+    assert (other.at_doubt, other.captured) == ((), whole.captured)
+
+
+@pytest.mark.parametrize(("hours", "at", "returned_at"), [
+    ((), 0, 0), ((1,), 1, 1), ((1, 3), 3, 3), ((3, 1), 3, 3), ((1, -2), 1, 2), ((3, -5, -4), 3, 5),
+    ((-2,), 0, 2),
+])  # fmt: skip
+def test_an_order_is_as_old_as_its_last_money(
+    hours: tuple[int, ...], at: int, returned_at: int
+) -> None:
+    """Without any as its beginning; what went back has the last of its own dates."""
+    taken = [
+        replace(moved(9 if hour > 0 else -9), at=Instant(AT + abs(hour) * HOUR)) for hour in hours
+    ]
+    found = funds(*taken)
+    assert (found.at - AT, found.returned_at - AT) == (at * HOUR, returned_at * HOUR)
+
+
+def test_several_orders_are_one_money() -> None:
+    """Named by the first, opened with the last; each capture of its own order's price."""
+    one = ledger_line_row(replace(PAID, outcome="disputed", expected=kes(1_400)))
+    other = ledger_line_row(replace(UNPAID, order="ORD-2", opened_at=LATER))
+    found = funds_of([one, other])
+    assert (found.order, found.captured, found.over, found.at) == ("ORD-1", 1_500, 100, AT + HOUR)
+    assert funds_of([other, one]).order == "ORD-2"
+    assert funds_of([other, ledger_line_row(UNPAID)]).at == LATER
+
+
+@pytest.mark.parametrize(("outcome", "findings", "disputed"), [
+    ("disputed", (), True), ("succeeded", ("dispute_open",), True), ("charged_back", (), False),
+])  # fmt: skip
+def test_an_order_is_disputed_by_its_outcome_or_a_finding(
+    outcome: Any, findings: Any, disputed: bool
+) -> None:
+    assert funds(moved(5), outcome=outcome, findings=findings).disputed == disputed
