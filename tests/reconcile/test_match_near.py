@@ -228,7 +228,7 @@ def test_four_references_on_each_side_are_looked_at(side: int, place: int, seen:
     (5, 500, "KES", 100), (5, 501, "KES", None), (5, 5_000, "KES", None), (1, 100, "KES", 100),
     (5, 500, "UGX", 100), (5, 50, "UGX", None), (5, 5_000, "KWD", 1_000), (5, 500, "KWD", 100),
     (5, 5, "KES", None), (5, 5, "UGX", None), (0, 0, "KES", None), (0, 100, "KES", None),
-    (-5, -500, "KES", 100), (-5, 500, "KES", None),
+    (-5, -500, "KES", 100), (-5, 500, "KES", None), (-1, -100, "KES", 100),
 ])  # fmt: skip
 def test_the_factor_of_mistaken_minor_units(
     one: int, other: int, currency: str, factor: int | None

@@ -265,6 +265,21 @@ def test_one_payment_for_the_lines_of_a_group() -> None:
     assert causes(short) == ["book_paid_not_received", "book_paid_not_received", "paid_not_in_book"]
 
 
+@pytest.mark.parametrize("of", ["lines", "order"])
+def test_a_group_in_another_currency_is_not_paid_by_it(of: str) -> None:
+    """Though the numbers are the same."""
+    lines = [case(f"MEM-{n}", 300).books(group="fam 7", currency="UGX" if of == "lines" else "KES")
+             for n in range(3)]  # fmt: skip
+    paid = case("FAM-7", 900).pays().settles()
+    if of == "order":
+        first = paid.takings[0].taken[0]
+        paid.takings[0] = replace(
+            paid.takings[0], expected=None, taken=(replace(first, currency="UGX"),)
+        )
+        paid.lines[0] = replace(paid.lines[0], currency="UGX")
+    assert causes(decided(paid, *lines)[0]) == [*["book_paid_not_received"] * 3, "paid_not_in_book"]
+
+
 def test_several_payments_for_the_lines_of_a_group() -> None:
     """Two orders whose references are lines of the group, and together they are what it costs."""
     paid = [case("MEM-0", 500).pays().settles(), case("MEM-1", 400).pays().settles()]
@@ -491,6 +506,8 @@ PAIRED: list[tuple[tuple[Offer, ...], tuple[Offer, ...], list[tuple[str, str]]]]
         [("a", "y")],
     ),
     # Of two that fit none is taken, whichever side has them.
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, T), Offer("y", "KES", 101, T)), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 95, T), Offer("y", "KES", 105, T)), []),
     ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 101, T), Offer("y", "KES", 99, T)), []),
     ((Offer("a", "KES", 101, T), Offer("b", "KES", 99, T)), (Offer("x", "KES", 100, T),), []),
     (
