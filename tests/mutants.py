@@ -57,7 +57,7 @@ PARTS: Final = {
                          "breaks_life", "statement_versions", "ledger_lines", "details", "bank",
                          "bank_bounds", "exchange", "match_joined", "match_settled",
                          "match_refunds", "match_figures", "match_near", "match_rows",
-                         "suggest", "match_pinned", "months", "match_laws")
+                         "match_totals", "suggest", "match_pinned", "months", "match_laws")
         ),
     ),
     "engine": Part(

@@ -283,3 +283,16 @@ def test_only_what_may_be_a_payouts_is_a_near_miss_of_one() -> None:
     told = {each.cause: each for each in breaks(leg(PO, near, nearer, rent))}
     assert [each.line for each in told["payout_not_in_bank"].candidates] == ["bnk_b.1", "bnk_a.1"]
     assert [each.days for each in told["payout_not_in_bank"].candidates] == [2, 6]
+
+
+def test_groups_are_told_in_the_order_of_their_first_payouts() -> None:
+    """By id; in a group the earliest is the first."""
+    found = leg(
+        paid("PO-C000", 5, 10), paid("PO-A000", 5, 11), paid("PO-B000", 5, 12),
+        paid("PO-D000", 5, 13), booked("a", 10, 14, text="PO-C000 PO-A000"),
+        booked("b", 10, 14, text="PO-B000 PO-D000"), edges=False,
+    )  # fmt: skip
+    names = [[each.reference for each in link.payouts] for link in found.links]
+    assert names == [["PO-B000", "PO-D000"], ["PO-C000", "PO-A000"]]
+    told = [each.lines for each in found.decisions() if isinstance(each, Match)]
+    assert [lines[0] for lines in told] == ["bnk_b.1", "bnk_a.1"]

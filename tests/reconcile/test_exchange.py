@@ -446,3 +446,14 @@ def test_what_is_expected_is_met_within_its_tolerance(
         came = Money(minor=sign * 150_000, currency="KES")
         took = Money(minor=sign * arrived, currency="UGX")
         assert expected_of(came, took, rates) == (Money(minor=sign * due, currency="UGX"), within)
+
+
+@pytest.mark.parametrize(("came", "arrived", "within"), [
+    (999_999, 999_999, True), (999_999, 1_000_000, False), (1_000_000, 1_000_001, True),
+    (1_000_000, 1_000_002, False), (-1_000_000, -1_000_001, True), (0, 0, True), (0, 1, False),
+])  # fmt: skip
+def test_one_in_a_million_is_one_of_a_million(came: int, arrived: int, within: bool) -> None:
+    """What is tolerated is rounded down."""
+    rate = ExpectedRate(currency="UGX", into="JPY", micros=1_000_000, tolerance_per_million=1)
+    one, other = Money(minor=came, currency="UGX"), Money(minor=arrived, currency="JPY")
+    assert expected_of(one, other, [rate]) == (Money(minor=came, currency="JPY"), within)

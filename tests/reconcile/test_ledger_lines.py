@@ -185,6 +185,17 @@ def test_what_is_owed_back_is_told_by_currency(
     assert told(PAID_ONCE, *events, price=DUE).owed == owed
 
 
+def test_what_one_payment_brought_in_two_currencies_is_owed_in_the_other() -> None:
+    """Though it is one payment, and what it brought in the order's is its price."""
+    found = told(
+        event("e1", "succeeded", payment="p", capture="c1", money=DUE),
+        event("e2", "succeeded", payment="p", capture="c2", money=YEN),
+        price=DUE,
+    )
+    assert len({each.payment for each in found.taken}) == 1
+    assert found.owed == (YEN,)
+
+
 def test_a_payment_in_doubt_of_a_paid_order_neither_vanishes_nor_counts_as_sure() -> None:
     """The greatest amount that was told is in doubt; where one is entered, the payment says so."""
     conflicting = told(PAID_ONCE, again(money=LESS), again(number=3, money=HALF), price=DUE)

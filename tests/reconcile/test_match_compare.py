@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from reconcile.instants import DAY
+from reconcile.instants import DAY, HOUR, Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.match import Matching, Part, compare
 from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import MatchRules
-from tests.reconcile.books_cases import case, decided
+from tests.reconcile.books_cases import AT, case, decided
 from tests.reconcile.books_strategies import World, in_key_order, worlds
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
 from tests.reconcile.test_match_laws import search
@@ -102,9 +102,9 @@ def test_what_changed_is_told_with_both_sides_whichever_is_met_first(
     assert [each.money for each in told if each.effect == "changed"] == [new.money]
 
 
-def left_over(*cases: Case) -> Part:
+def left_over(*cases: Case, as_of: Instant = AS_OF) -> Part:
     """What a matching of these leaves over."""
-    part = Matching(rules=WINDOW, as_of=AS_OF, coverage=COVERAGE)
+    part = Matching(rules=WINDOW, as_of=as_of, coverage=COVERAGE)
     told = part.by_key(
         takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
         book=in_key_order([book_row(each) for one in cases for each in one.book]),
@@ -142,3 +142,25 @@ def test_parts_may_be_absorbed_in_any_order() -> None:
     assert [str(each.order) for each in told[0] if isinstance(each, Break)] == [
         f"{letter}{n}" for letter in "ABDE" for n in (1, 2, 3)
     ]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_is_ambiguous_is_told_in_one_order_whichever_part_had_it(turned: bool) -> None:
+    """Two payments of one name that are awaited still, and two lines that claim nothing of a group
+    that each of two orders may be of."""
+    soon = AT + 3 * HOUR
+    parts = []
+    for n in (1, 2):
+        awaited = case(f"A{n}").pays(payment="same").books()
+        order = case(f"MEM-{n}", 600).pays().books("unpaid", minor=300, group="G")
+        stray = [case("Z").settles(payment="same", order="")] if n == 1 else []
+        parts.append(left_over(awaited, order, *stray, as_of=soon))
+    whole = Matching(rules=WINDOW, as_of=soon, coverage=COVERAGE)
+    for part in parts[::-1] if turned else parts:
+        whole.absorb(part)
+    found = [e for e in whole.rest() if isinstance(e, Break) and e.cause == "ambiguous"]
+    assert [each.order for each in found] == ["A1", "A2", "MEM-1", "MEM-2"]
+    assert [len(each.left or ()) for each in found[:2]] == [0, 1]
+    ids = ["bok_MEM-1_0.1", "bok_MEM-2_0.1"]
+    assert [[each.line for each in one.candidates] for one in found[2:]] == [ids, ids]
+    assert whole.control().holds

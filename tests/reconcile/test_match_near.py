@@ -16,6 +16,7 @@ from reconcile.matching.candidates import (
     edits_between,
     entry_of,
 )
+from reconcile.matching.rules import factor_between
 from reconcile.money import Money
 
 T = Instant(1_790_812_800_000_000)
@@ -221,3 +222,16 @@ def test_four_references_on_each_side_are_looked_at(side: int, place: int, seen:
     others = [line(f"x{n}", name, 9_999_999) for n, name in enumerate(beside)]
     told = names([*CROWD, *others, line("near", row[place - 1], 10_090)])
     assert ("near" in told) == seen
+
+
+@pytest.mark.parametrize(("one", "other", "currency", "factor"), [
+    (5, 500, "KES", 100), (5, 501, "KES", None), (5, 5_000, "KES", None), (1, 100, "KES", 100),
+    (5, 500, "UGX", 100), (5, 50, "UGX", None), (5, 5_000, "KWD", 1_000), (5, 500, "KWD", 100),
+    (5, 5, "KES", None), (5, 5, "UGX", None), (0, 0, "KES", None), (0, 100, "KES", None),
+    (-5, -500, "KES", 100), (-5, 500, "KES", None), (-1, -100, "KES", 100),
+])  # fmt: skip
+def test_the_factor_of_mistaken_minor_units(
+    one: int, other: int, currency: str, factor: int | None
+) -> None:
+    """That of the currency, and the hundred that most have; either way round."""
+    assert factor_between(one, other, currency) == factor_between(other, one, currency) == factor

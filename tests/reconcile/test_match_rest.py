@@ -14,7 +14,7 @@ from reconcile.matching.match import Match, Matching
 from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case, kes
 
 
 def test_two_orders_with_one_key_are_ambiguous_and_a_person_can_tell_them_apart() -> None:
@@ -77,6 +77,43 @@ def test_a_line_that_a_person_gave_and_that_does_not_fit_is_still_counted() -> N
     assert stands(control, "book") == ["book_paid_not_received", "by_hand"]
     told, control = decided(order, line, case("Y").books("unpaid", minor=300), hands=hands)
     assert stands(control, "book") == ["by_hand", "nothing_due"]
+
+
+@pytest.mark.parametrize(("minors", "told"), [
+    ((1_000, 500), ["by_hand"]),
+    ((1_000, 400), ["amount_differs"]),
+    ((1_500,), ["by_hand"]),
+])  # fmt: skip
+def test_a_person_pairs_several_lines_with_one_order(
+    minors: tuple[int, ...], told: list[str]
+) -> None:
+    """Of other references; together they are what it is compared with."""
+    lines = [case(f"X{n}", minor).books() for n, minor in enumerate(minors)]
+    hands = tuple([("ORD-1", f"bok_X{n}_0") for n in range(len(minors))])
+    assert causes(decided(case().pays().settles(), *lines, hands=hands)[0]) == told
+
+
+def test_what_is_apart_from_the_price_has_no_near_miss() -> None:
+    """No line of the book was looked for: candidates stand with the break of the order alone, and
+    so does that none was looked for."""
+    made = case().pays(minor=1_600, owed=(kes(100),)).settles(gross=1_600)
+    found = {e.cause: e for e in decided(made, case("ORD-11").books())[0] if isinstance(e, Break)}
+    assert found["overpaid"].candidates == ()
+    assert [each.reference for each in found["paid_not_in_book"].candidates] == ["ORD-11"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reconcile.matching.funds.MOST_LEFT", 0)
+        found = {each.cause: each for each in decided(made)[0] if isinstance(each, Break)}
+    assert ("searched", False) not in found["overpaid"].facts
+    assert ("searched", False) in found["paid_not_in_book"].facts
+
+
+@pytest.mark.parametrize("minor", [1, 2])
+def test_the_smallest_amount_is_matched_by_date_as_any_other(minor: int) -> None:
+    """And nothing is not: a line of nothing claims no money."""
+    order = case(minor=minor).pays().settles()
+    assert causes(decided(order, case("XYZ", minor).books(), rules=WINDOW)[0]) == ["by_date_window"]
+    told = decided(order, case("XYZ", 0).books(), rules=WINDOW)[0]
+    assert causes(told) == ["paid_not_in_book"]
 
 
 def test_a_person_pairs_several_orders_with_one_line() -> None:
@@ -226,6 +263,21 @@ def test_one_payment_for_the_lines_of_a_group() -> None:
     assert (found.kind, len(found.lines)) == ("by_group", 3)
     short = decided(paid, *lines[:2])[0]
     assert causes(short) == ["book_paid_not_received", "book_paid_not_received", "paid_not_in_book"]
+
+
+@pytest.mark.parametrize("of", ["lines", "order"])
+def test_a_group_in_another_currency_is_not_paid_by_it(of: str) -> None:
+    """Though the numbers are the same."""
+    lines = [case(f"MEM-{n}", 300).books(group="fam 7", currency="UGX" if of == "lines" else "KES")
+             for n in range(3)]  # fmt: skip
+    paid = case("FAM-7", 900).pays().settles()
+    if of == "order":
+        first = paid.takings[0].taken[0]
+        paid.takings[0] = replace(
+            paid.takings[0], expected=None, taken=(replace(first, currency="UGX"),)
+        )
+        paid.lines[0] = replace(paid.lines[0], currency="UGX")
+    assert causes(decided(paid, *lines)[0]) == [*["book_paid_not_received"] * 3, "paid_not_in_book"]
 
 
 def test_several_payments_for_the_lines_of_a_group() -> None:
@@ -454,6 +506,8 @@ PAIRED: list[tuple[tuple[Offer, ...], tuple[Offer, ...], list[tuple[str, str]]]]
         [("a", "y")],
     ),
     # Of two that fit none is taken, whichever side has them.
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, T), Offer("y", "KES", 101, T)), []),
+    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 95, T), Offer("y", "KES", 105, T)), []),
     ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 101, T), Offer("y", "KES", 99, T)), []),
     ((Offer("a", "KES", 101, T), Offer("b", "KES", 99, T)), (Offer("x", "KES", 100, T),), []),
     (

@@ -308,6 +308,8 @@ def test_at_stake_is_what_came_or_went_back(
 @pytest.mark.parametrize(("second", "in_doubt", "at_doubt"), [
     ((700,), (), [("KES", 700)]),
     ((700, -900), (), [("KES", 900)]),
+    ((1,), (kes(100),), [("KES", 101)]),
+    ((-1,), (kes(100),), [("KES", 100)]),
     ((700, -600), (), [("KES", 700)]),
     ((), (kes(100),), [("KES", 100)]),
     ((700, -300), (kes(100),), [("KES", 800)]),

@@ -472,6 +472,18 @@ def test_of_two_orders_of_one_key_no_payment_is_exchanged() -> None:
     assert "by_exchange" in causes(decided(one)[0])
 
 
+def test_of_two_orders_of_one_key_nothing_that_went_back_is_exchanged() -> None:
+    """Nor is a single order's where no line is of it."""
+    one, other = case("ORD-1"), case("ord 1").pays(payment="pay_9").settles(payment="pay_9")
+    one.pays(more=(one.taken(minor=-500),)).settles()
+    assert causes(decided(one)[0]) == ["paid_not_in_book", "refund_not_settled"]
+    one.settles(kind="refund", gross=-140, currency="UGX", fee=0)
+    told = causes(decided(one, other)[0])
+    assert "by_exchange" not in told
+    assert told.count("settled_never_notified") == told.count("refund_not_settled") == 1
+    assert "by_exchange" in causes(decided(one)[0])
+
+
 @pytest.mark.parametrize(("kind", "line"), [("refunded", "refund"), ("dispute_lost", "dispute")])
 @pytest.mark.parametrize(("at", "gross", "told"), [
     (SETTLED + TICK, -300, ["by_group", "refund_not_settled"]),

@@ -1,0 +1,205 @@
+"""Control totals: every equation with both its sides, parts that add up; and what is learnt of the
+orders of other periods."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconcile.instants import Instant
+from reconcile.matching.control import (
+    BreakTotal,
+    Bucket,
+    Control,
+    ControlLine,
+    Read,
+    Side,
+    control_in,
+    control_text,
+    total,
+)
+from reconcile.matching.match import OtherPeriods
+from reconcile.matching.period import Period, within
+from reconcile.matching.rows import book_row, ledger_line_row, statement_row
+from reconcile.matching.rules import HandMatch, Terms
+from tests.reconcile.books_cases import case
+from tests.reconcile.books_strategies import in_key_order
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
+
+NOW = Instant(5)
+
+
+def line(side: Side, bucket: Bucket, minor: int, currency: str = "KES", count: int = 1,
+         **more: int) -> ControlLine:  # fmt: skip
+    """Rows of a side in a bucket."""
+    return ControlLine(side=side, currency=currency, bucket=bucket, count=count, sum=minor, **more)
+
+
+def read(side: Side, minor: int, currency: str = "KES", count: int = 1, **more: int) -> Read:
+    """Rows of a side as they came."""
+    return Read(side=side, currency=currency, count=count, sum=minor, **more)
+
+
+MADE = Control(
+    as_of=NOW,
+    lines=(
+        line("bank", "by_reference", 50),
+        line("bank", "other_business", 7),
+        line("bank", "by_hand", 8, "UGX"),
+        line("book", "by_group", 100, count=2),
+        line("book", "awaiting_money", 20),
+        line("book", "book_paid_not_received", 3),
+        line("payouts", "by_reference", 50),
+        line("payouts", "payout_not_in_bank", 9),
+        line("payouts", "by_hand", 8, "UGX"),
+        line("settlement", "by_reference", 60),
+        line("statement", "by_reference", 40, fee=4, net=36),
+        line("statement", "fee_line", 0, fee=2, net=-2),
+        line("takings", "by_reference", 60),
+    ),
+    read=(
+        read("bank", 57, count=2),
+        read("bank", 8, "UGX"),
+        read("book", 123, count=4),
+        read("payouts", 59, count=2),
+        read("payouts", 8, "UGX"),
+        read("settlement", 60),
+        read("statement", 40, count=2, fee=6, net=34),
+        read("takings", 60),
+    ),
+    breaks=(BreakTotal(cause="not_settled", currency="KES", count=1, minor=9),),
+    unsearched=3,
+)
+
+
+def test_every_equation_is_told_with_both_its_sides() -> None:
+    """For each side and currency; then what was captured, and what the bank has of payouts."""
+    found = [(tie.side, tie.currency, tie.left, tie.right) for tie in MADE.ties()]
+    assert found == [
+        ("bank", "KES", 2, 2), ("bank", "KES", 57, 57),
+        ("bank", "UGX", 1, 1), ("bank", "UGX", 8, 8),
+        ("book", "KES", 4, 4), ("book", "KES", 123, 123),
+        ("payouts", "KES", 2, 2), ("payouts", "KES", 59, 59),
+        ("payouts", "UGX", 1, 1), ("payouts", "UGX", 8, 8),
+        ("settlement", "KES", 1, 1), ("settlement", "KES", 60, 60),
+        ("statement", "KES", 2, 2), ("statement", "KES", 40, 40),
+        ("statement", "KES", 6, 6), ("statement", "KES", 34, 34),
+        ("takings", "KES", 1, 1), ("takings", "KES", 60, 60),
+        ("settlement", "KES", 60, 60), ("settlement", "UGX", 0, 0),
+        ("bank", "KES", 50, 50), ("bank", "UGX", 8, 8),
+    ]  # fmt: skip
+    assert MADE.holds
+
+
+@pytest.mark.parametrize(("more", "broken"), [
+    (line("book", "by_hand", 0), [("book", "rows read = rows placed", 4, 5)]),
+    (line("book", "by_hand", 5, count=0),
+     [("book", "read = matched + waiting + breaks", 123, 128)]),
+    (line("statement", "fee_line", 0, count=0, fee=1, net=-1),
+     [("statement", "fees read = fees placed", 6, 7)]),
+    (line("statement", "fee_line", 0, count=0, net=1),
+     [("statement", "gross - fees = net", 34, 35)]),
+    (line("takings", "by_group", 1, count=0),
+     [("takings", "read = matched + waiting + breaks", 60, 61),
+      ("settlement", "captured against the book = captured against the statements", 61, 60)]),
+    (line("payouts", "by_group", 1, count=0),
+     [("payouts", "read = matched + waiting + breaks", 59, 60),
+      ("bank", "payouts found in the bank = what the bank booked for them", 51, 50)]),
+    (line("bank", "by_date_window", 1, count=0),
+     [("bank", "read = matched + waiting + breaks", 57, 58),
+      ("bank", "payouts found in the bank = what the bank booked for them", 50, 51)]),
+    # Of an exchange, or within a tolerance, both sums are their own.
+    (line("bank", "by_exchange", 1, count=0),
+     [("bank", "read = matched + waiting + breaks", 57, 58)]),
+    (line("bank", "by_tolerance", 1, count=0),
+     [("bank", "read = matched + waiting + breaks", 57, 58)]),
+    # What no stream read.
+    (line("book", "by_hand", 2, "TZS"),
+     [("book", "rows read = rows placed", 0, 1),
+      ("book", "read = matched + waiting + breaks", 0, 2)]),
+])  # fmt: skip
+def test_what_does_not_tie_is_told_by_its_equation(
+    more: ControlLine, broken: list[tuple[str, str, int, int]]
+) -> None:
+    """And by no other."""
+    together = MADE + Control(as_of=NOW, lines=(more,))
+    found = [(t.side, t.name, t.left, t.right) for t in together.ties() if not t.holds]
+    assert found == broken
+    assert not together.holds
+
+
+def test_parts_add_up_line_by_line() -> None:
+    """The later instant counts; what one part alone has stays as it is, in its place."""
+    other = Control(
+        as_of=Instant(9),
+        lines=(line("book", "by_group", 1), line("book", "by_hand", 2)),
+        read=(read("book", 1), read("book", 2, "TZS")),
+        breaks=(
+            BreakTotal(cause="ambiguous", currency="KES", count=1, minor=4),
+            BreakTotal(cause="not_settled", currency="KES", count=2, minor=5),
+        ),
+        unsearched=4,
+    )
+    for whole in (MADE + other, other + MADE):
+        assert (whole.as_of, whole.unsearched) == (9, 7)
+        assert [(e.cause, e.count, e.minor) for e in whole.breaks] == [
+            ("ambiguous", 1, 4), ("not_settled", 3, 14)]  # fmt: skip
+        assert [(e.currency, e.count, e.sum) for e in whole.read if e.side == "book"] == [
+            ("KES", 5, 124), ("TZS", 1, 2)]  # fmt: skip
+        book = [(e.bucket, e.count, e.sum) for e in whole.lines if e.side == "book"]
+        assert book == [
+            ("awaiting_money", 1, 20), ("book_paid_not_received", 1, 3), ("by_group", 3, 101),
+            ("by_hand", 1, 2)]  # fmt: skip
+    twice = MADE + MADE
+    assert [(e.fee, e.net) for e in twice.lines if e.side == "statement"] == [(8, 72), (4, -4)]
+    assert twice.holds
+    assert control_in(control_text(twice)) == twice
+
+
+def test_the_sum_of_a_family_is_that_of_its_buckets() -> None:
+    book = [each for each in MADE.lines if each.side == "book"]
+    assert [total(book, family) for family in ("matched", "waiting", "break")] == [100, 20, 3]
+
+
+# --- orders of other periods ----------------------------------------------------------------------
+
+
+def learnt(*cases: Case, hands: tuple[tuple[str, str], ...] = ()) -> set[str]:
+    """Which lines of these, none of which is of the period, are of no movement."""
+    paired = [HandMatch(one=one, other=other) for one, other in hands]
+    others = OtherPeriods(Terms(rules=RULES, as_of=AS_OF, coverage=COVERAGE, hands=paired))
+    for stream in within(
+        Period(since=AS_OF),
+        takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
+        book=in_key_order([book_row(each) for one in cases for each in one.book]),
+        statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+        outside=others.order,
+    ):
+        assert list(stream) == []
+    return others.never_notified()
+
+
+@pytest.mark.parametrize(("cases", "found"), [
+    ([case().pays().settles()], set()),
+    ([case().pays().settles().settles(payment="pay_9")], {"stm_ORD-1_1.1"}),
+    ([case().pays().settles().settles(kind="refund", gross=-5)], {"stm_ORD-1_1.1"}),
+    ([case().pays().settles().settles(kind="fee", gross=0, fee=3)], set()),
+    ([case().untouched().settles()], {"stm_ORD-1_0.1"}),
+    # A line beside no money can be of none.
+    ([case().settles()], set()),
+    ([case().books().settles()], set()),
+    ([case().settles(kind="refund", gross=-5)], set()),
+    # What the second look brings to another order is of its movement.
+    ([case("ORD-1").pays().settles().settles(payment="pay_ORD-2"), case("ORD-2").pays()], set()),
+])  # fmt: skip
+def test_which_lines_of_orders_of_other_periods_are_of_no_movement(
+    cases: list[Case], found: set[str]
+) -> None:
+    """Only of orders, by the ids of the lines."""
+    assert learnt(*cases) == found
+
+
+def test_what_a_person_gave_to_an_order_of_another_period_is_of_it() -> None:
+    """Without that it is of nothing."""
+    made = case("ORD-1").pays().settles().settles(payment="x"), case("ORD-2").pays()
+    assert learnt(*made) == {"stm_ORD-1_1.1"}
+    assert learnt(*made, hands=(("ORD-2", "stm_ORD-1_1"),)) == set()
