@@ -130,6 +130,20 @@ def test_the_points_of_all_fields_add_up() -> None:
         assert told == [each.entry.line for each in ordered]
 
 
+@pytest.mark.parametrize(("mine", "its", "apart"), [
+    ("AB1", "AB2", "characters"), ("A1", "A2", "reference"), ("ABCD12", "ABCD34", "characters"),
+    ("ABC12", "ABC34", "reference"), ("ABCDEF123", "ABCDEF456", "reference"),
+])  # fmt: skip
+def test_a_third_of_a_reference_may_differ(mine: str, its: str, apart: str) -> None:
+    """Two characters at most, of as many as six."""
+    told = Index([line("it", its)]).nearest(line("wanted", mine), window=None)
+    assert [each.apart for each in told] == [apart]
+    both = Index([line("a", "ZZZZZZZZZ"), line("it", its)]).nearest(
+        line("wanted", mine), window=None
+    )
+    assert [each.line for each in both] == (["it", "a"] if apart == "characters" else ["a", "it"])
+
+
 def test_a_date_beyond_the_window_is_told_by_what_is_beyond() -> None:
     """To the tick."""
     assert found(line("in", at=later(2 * DAY)), window=2 * DAY) == [("in", "nothing", (), 2)]
