@@ -255,7 +255,7 @@ def _end_when_told(server: uvicorn.Server, parent: socket | None, live: Live) ->
 
     def end() -> None:
         server.should_exit = True
-        ending.append(loop.create_task(live.close()))
+        ending.append(loop.create_task(live.close()))  # a loop itself keeps no task
         if parent is not None:
             loop.remove_reader(parent)
 

@@ -139,6 +139,7 @@ MOST_S: Final = 120.0
 runs has hundreds; what only the slowest of them would see is told as survived."""
 
 LEAST_TO_COLLECT_S: Final = 20.0
+"""Collecting may always take so long: another's work beside it is no change's fault."""
 TIMES_THE_CONTROL: Final = 3.0
 """A mutant's time limit, by the time that collecting, or the tests, take without a change."""
 

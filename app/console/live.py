@@ -68,7 +68,8 @@ class Live:
             self._listeners -= 1
 
     async def close(self) -> None:
-        """End all streams. As soon as the console is told to end: its server waits for them."""
+        """End all streams. Called as soon as the console is told to end: its server waits for them
+        until its time for that is over."""
         self._over = True
         async with self._changed:
             self._changed.notify_all()

@@ -238,9 +238,15 @@ async def crash_at(points: list[Point], make: Callable[[], Any], crash: Crash) -
 # What the database's library had open when it crashed is closed by nobody, and looked for here.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
-@pytest.mark.parametrize("some", [SOME, pytest.param(10_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("some", "least"), [(SOME, (10, 5)), pytest.param(10_000, (17, 5), marks=pytest.mark.soak)]
+)
 def test_none_comes_out(
-    some: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    some: int,
+    least: tuple[int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Functions that deliveries, the shop's programs, checkouts, folds, notifications and figures
     go through fail, one after the other, each time with all that is private in its hands."""
@@ -266,7 +272,6 @@ def test_none_comes_out(
     gc.collect()
     print(f"crashed at {seen.crashed} of {points} functions: {seen}")
     assert points > 300
-    assert seen.crashed >= 2 * SOME // 3
-    assert seen.failed >= SOME // 3
+    assert (seen.crashed >= least[0], seen.failed >= least[1]) == (True, True), seen
     assert "PlantedError" in log.getvalue()
     assert len(canaries.planted) >= 30

@@ -58,9 +58,10 @@ def commands(canaries: Canaries, folder: Path) -> list[Sequence[str]]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kinds", "some"), [(9, SOME), pytest.param(99, 10_000, marks=pytest.mark.soak)]
+    ("kinds", "some", "least"),
+    [(9, SOME, 6), pytest.param(99, 10_000, 15, marks=pytest.mark.soak)],
 )
-def test_none_comes_out(kinds: int, some: int, run: Run, tmp_path: Path) -> None:
+def test_none_comes_out(kinds: int, some: int, least: int, run: Run, tmp_path: Path) -> None:
     canaries, called = Canaries(), Called()
     asyncio.run(fill(tmp_path, canaries))
     wanted = commands(canaries, tmp_path)[:kinds]
@@ -87,5 +88,5 @@ def test_none_comes_out(kinds: int, some: int, run: Run, tmp_path: Path) -> None
     gc.collect()
     print(f"crashed at {crashed} of {len(points)} functions, {unforeseen} commands ended by it")
     assert len(points) > 300
-    assert crashed >= 2 * SOME // 3
-    assert unforeseen >= 2 * SOME // 3
+    assert crashed >= least
+    assert unforeseen >= least
