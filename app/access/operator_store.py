@@ -16,6 +16,7 @@ from typing import Any, Final
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.statements import PlainConnection, run
 from reconcile.instants import Instant
 
 
@@ -82,34 +83,35 @@ class AuditEntry:
 
 
 async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
+    """`keep_entry`, run by itself."""
+    return await run(connection, keep_entry, entry)
+
+
+def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
     """Write it after all others, in the caller's transaction. Returns its number.
 
     The counter's row stays locked until the transaction ends, so numbers are in commit order.
     """
-    number = await connection.scalar(
-        text(
-            "INSERT INTO counters (name, value) VALUES ('audit', 1) "
-            "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
-        )
+    ((number,),) = connection.ask(
+        "INSERT INTO counters (name, value) VALUES ('audit', 1) "
+        "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
     )
-    assert isinstance(number, int)
-    await connection.execute(
-        text(
-            "INSERT INTO audit (number, at, who, role, action, subject, reason, facts) "
-            "VALUES (:number, :at, :who, :role, :action, :subject, :reason, :facts)"
+    facts = json.dumps(dict(entry.facts), sort_keys=True, ensure_ascii=False)
+    connection.ask(
+        "INSERT INTO audit (number, at, who, role, action, subject, reason, facts) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            number,
+            entry.at,
+            entry.who,
+            entry.role,
+            entry.action,
+            entry.subject,
+            entry.reason,
+            facts,
         ),
-        {
-            "number": number,
-            "at": entry.at,
-            "who": entry.who,
-            "role": entry.role,
-            "action": entry.action,
-            "subject": entry.subject,
-            "reason": entry.reason,
-            "facts": json.dumps(dict(entry.facts), sort_keys=True, ensure_ascii=False),
-        },
     )
-    return number
+    return int(number)
 
 
 _AUDIT: Final = table(
@@ -202,6 +204,10 @@ _TOKENS: Final = table(
 _ENTRIES: Final = select(*_TOKENS.c[:-1])
 """What `_entry` takes: all but the token's hash."""
 
+_ENTRY: Final = (
+    "SELECT name, created_at, scopes, until, revoked_at, operator FROM tokens WHERE hash = ?"
+)
+
 
 def hashed(token: str) -> str:
     """The form in which a token is kept and looked up."""
@@ -255,11 +261,10 @@ async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
     return [_entry(tuple(row)) for row in rows]
 
 
-async def token_entry(connection: AsyncConnection, token: str) -> TokenEntry | None:
+def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
     """What is known of the token that this is, in force or not; None for any other text."""
-    found = await connection.execute(_ENTRIES.where(_TOKENS.c.hash == hashed(token)))
-    row = found.first()
-    return None if row is None else _entry(tuple(row))
+    rows = connection.ask(_ENTRY, (hashed(token),))
+    return _entry(rows[0]) if rows else None
 
 
 def _entry(row: Sequence[Any]) -> TokenEntry:

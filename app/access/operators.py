@@ -328,23 +328,34 @@ async def note_in_trail(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> int:
-    """Add an entry to the audit trail, in the transaction that does it. Returns its number. Where
-    an account of the machine named the person, it stands among the facts.
+    """Add an entry to the audit trail, in the transaction that does it. Returns its number.
 
     at  asked for in that transaction: one that still waits for its turn is not known yet, and no
         month may be closed as of an instant after it
     """
-    return await operator_store.add_entry(
-        connection,
-        operator_store.AuditEntry(
-            at=at,
-            who=who.name,
-            role=who.role,
-            action=action,
-            subject=subject,
-            reason=reason,
-            facts={**(facts or {}), **({} if who.account is None else {"account": who.account})},
-        ),
+    entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
+    return await operator_store.add_entry(connection, entry)
+
+
+def entry_of(
+    who: operator_store.Operator,
+    *,
+    action: Action,
+    subject: str,
+    at: Instant,
+    reason: str = "",
+    facts: Mapping[str, str | int] | None = None,
+) -> operator_store.AuditEntry:
+    """What the trail says of it. Where an account of the machine named the person, it stands among
+    the facts."""
+    return operator_store.AuditEntry(
+        at=at,
+        who=who.name,
+        role=who.role,
+        action=action,
+        subject=subject,
+        reason=reason,
+        facts={**(facts or {}), **({} if who.account is None else {"account": who.account})},
     )
 
 

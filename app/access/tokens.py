@@ -174,8 +174,7 @@ async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEnt
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
     """What is known of the token that this is, in force or not; None for any other text."""
-    async with context.store.reading() as connection:
-        return await operator_store.token_entry(connection, token)
+    return await context.store.on_snapshot(operator_store.token_entry, token)
 
 
 class TokenRefused(TallyhookError):
@@ -189,27 +188,32 @@ class ScopeMissing(TallyhookError):
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
     """The name of the token that this is, if it is for this. Raises TokenRefused and
     ScopeMissing."""
-    async with context.store.reading() as connection:
-        entry = await operator_store.token_entry(connection, token)
-        if entry is None or not entry.in_force(context.clock.now()):
-            raise _refused(entry)
-        if scope in entry.scopes:
-            return entry.name
-        reading = OWN_BY_ROLE.get(scope)
-        if entry.operator is not None and reading is not None:
-            await _role_reads(connection, entry, entry.operator, reading)
-            return entry.name
+    entry = await _token_in_force(context, token)
+    if scope in entry.scopes:
+        return entry.name
+    reading = OWN_BY_ROLE.get(scope)
+    if entry.operator is not None and reading is not None:
+        await _role_reads(context, entry, entry.operator, reading)
+        return entry.name
     raise ScopeMissing(
         f"The token {entry.name} is not for this: it takes the scope {scope}. "
         f"`tallyhook tokens add NAME --scope {scope}` makes one."
     )
 
 
+async def _token_in_force(context: DatabaseContext, token: str) -> operator_store.TokenEntry:
+    """What is known of it. Raises TokenRefused for what is none in force."""
+    entry = await token_of(context, token)
+    if entry is None or not entry.in_force(context.clock.now()):
+        raise _refused(entry)
+    return entry
+
+
 async def _role_reads(
-    connection: Connection, entry: operator_store.TokenEntry, operator: str, reading: Reading
+    context: DatabaseContext, entry: operator_store.TokenEntry, operator: str, reading: Reading
 ) -> None:
     """Raises ScopeMissing where the role of whose own token it is may not look at this."""
-    who = await _holding(connection, entry, operator)
+    who = await _holding(context, entry, operator)
     if who.role not in MAY_READ[reading]:
         raise ScopeMissing(
             f"{who.name} has the role {who.role}, which may not see this: it takes "
@@ -228,26 +232,23 @@ class Holder:
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
     """The operator whose own token this is. Raises TokenRefused for what is none in force, and
     ScopeMissing for a program's."""
-    now = context.clock.now()
-    async with context.store.reading() as connection:
-        entry = await operator_store.token_entry(connection, token)
-        if entry is None or not entry.in_force(now):
-            raise _refused(entry)
-        if entry.operator is None:
-            raise ScopeMissing(
-                f"The token {entry.name} is a program's, and this takes an operator's own. "
-                "`tallyhook operators token NAME --until T` makes one."
-            )
-        who = await _holding(connection, entry, entry.operator)
-        return Holder(name=Proven(who.name), role=who.role)
+    entry = await _token_in_force(context, token)
+    if entry.operator is None:
+        raise ScopeMissing(
+            f"The token {entry.name} is a program's, and this takes an operator's own. "
+            "`tallyhook operators token NAME --until T` makes one."
+        )
+    who = await _holding(context, entry, entry.operator)
+    return Holder(name=Proven(who.name), role=who.role)
 
 
 async def _holding(
-    connection: Connection, entry: operator_store.TokenEntry, operator: str
+    context: DatabaseContext, entry: operator_store.TokenEntry, operator: str
 ) -> operator_store.Operator:
     """Whose own token it is. Raises TokenRefused where they are in force no more."""
     try:
-        return await _in_force(connection, operator)
+        async with context.store.reading() as connection:
+            return await _in_force(connection, operator)
     except NotFoundError:
         raise _refused(entry) from None
 

@@ -31,9 +31,22 @@ from app.checkout.request import (
     Denied,
     Judged,
 )
+from app.core.clock import Clock
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask
-from app.orders import pending_session_store, record_store
+from app.database.statements import PlainConnection
+from app.orders.pending_session_store import (
+    PendingSession,
+    due_sessions,
+    forget,
+    hold,
+    note_pending,
+    pending_session,
+    put_off,
+    release,
+    release_all,
+)
+from app.orders.record_store import keep_records, order_records
 from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
@@ -68,32 +81,48 @@ async def take(
     context: AppContext,
     client: CheckoutClient,
     payment: CheckoutPayment,
-    row: pending_session_store.PendingSession | None = None,
-) -> pending_session_store.PendingSession | None:
+    row: PendingSession | None = None,
+) -> PendingSession | None:
     """The right to ask about the payment, with what is to be sent. None: another has it, or there
     is nothing left to ask. `row`: what to write down where nothing is."""
-    order, key, now = payment.requested.order, payment.key, context.clock.now()
-    async with context.store.writing() as connection:
-        if row is not None:
-            await pending_session_store.note_pending(connection, row)
-        until, beyond = now + hold_for(client), never_after(client, now=now)
-        if not await pending_session_store.hold(
-            connection, key, now=now, until=until, beyond=beyond
-        ):
-            return None
-        # Looked at with the row in hand: another process may have recorded the answer before.
-        current = payment_with(await record_store.records_of(connection, order), key)
-        if current is None or current.settled:
-            await pending_session_store.forget(connection, key)
-            return None
-        return await pending_session_store.pending_session(connection, key)
+    now = context.clock.now()
+    return await context.store.writer.commit(
+        _take,
+        payment,
+        row,
+        now=now,
+        until=now + hold_for(client),
+        beyond=never_after(client, now=now),
+    )
+
+
+def _take(
+    connection: PlainConnection,
+    payment: CheckoutPayment,
+    row: PendingSession | None,
+    *,
+    now: Instant,
+    until: Instant,
+    beyond: Instant,
+) -> PendingSession | None:
+    key = payment.key
+    if row is not None:
+        note_pending(connection, row)
+    if not hold(connection, key, now=now, until=until, beyond=beyond):
+        return None
+    # Looked at with the row in hand: another process may have recorded the answer before.
+    current = payment_with(order_records(connection, payment.requested.order), key)
+    if current is None or current.settled:
+        forget(connection, key)
+        return None
+    return pending_session(connection, key)
 
 
 async def ask_and_record(
     context: AppContext,
     client: CheckoutClient,
     payment: CheckoutPayment,
-    row: pending_session_store.PendingSession,
+    row: PendingSession,
 ) -> tuple[CheckoutPayment, Answered]:
     """Ask, with what was sent before, and record the answer. The payment as it is then.
 
@@ -102,12 +131,12 @@ async def ask_and_record(
     try:
         judged = await client.ask(row.order, row.request, key=row.key)
         if isinstance(judged, Denied):
-            await _later(context, row)
+            now = context.clock.now()
+            await context.store.writer.commit(_put_off, row, now=now, in_vain=row.in_vain)
         answered = _answered(judged, row.order)
         return await _record(context, payment, answered, row=row), answered
     except BaseException:
-        async with context.store.writing() as connection:
-            await pending_session_store.release(connection, row.key)
+        await context.store.writer.commit(release, row.key)
         raise
 
 
@@ -143,49 +172,57 @@ async def _record(
     payment: CheckoutPayment,
     answered: Answered,
     *,
-    row: pending_session_store.PendingSession | None,
+    row: PendingSession | None,
 ) -> CheckoutPayment:
     """Write it down, unless another process has already written as much.
 
     row  what may be asked again; None: nothing
     """
-    order = payment.requested.order
-    reached = isinstance(answered, AnswerUnclear) and answered.reached
-    in_vain = 0 if row is None else row.in_vain + reached
-    tell = row is None or in_vain >= TELL_AFTER
-    async with context.store.writing() as connection:
-        now = context.clock.now()
-        known = await record_store.records_of(connection, order)
-        current = payment_with(known, payment.key) or payment
-        if adds(answered, current, tell=tell):
-            record = answer_record(
-                answered,
-                payment,
-                record_id=new_id("rec_", now),
-                now=now,
-                author=SERVICE_AUTHOR,
-                tell=tell,
-            )
-            await record_store.add_records(connection, [record], details=answer_details(answered))
-            current = payment_with([*known, record], payment.key) or payment
-        if row is None or current.settled:
-            await pending_session_store.forget(connection, payment.key)
-        else:
-            until, tries = now + pause_after(row.tries), row.tries + 1
-            await pending_session_store.put_off(
-                connection, row.key, until=until, tries=tries, in_vain=in_vain
-            )
+    current = await context.store.writer.commit(
+        _keep_answer, payment, answered, row, clock=context.clock
+    )
     context.store.evidence_arrived.set()
-    log.info("checkout answered", order=order, kind=record_kind(answered))
+    log.info("checkout answered", order=payment.requested.order, kind=record_kind(answered))
     return current
 
 
-async def _later(context: AppContext, row: pending_session_store.PendingSession) -> None:
-    until, tries = context.clock.now() + pause_after(row.tries), row.tries + 1
-    async with context.store.writing() as connection:
-        await pending_session_store.put_off(
-            connection, row.key, until=until, tries=tries, in_vain=row.in_vain
+def _keep_answer(
+    connection: PlainConnection,
+    payment: CheckoutPayment,
+    answered: Answered,
+    row: PendingSession | None,
+    *,
+    clock: Clock,
+) -> CheckoutPayment:
+    now = clock.now()
+    reached = isinstance(answered, AnswerUnclear) and answered.reached
+    in_vain = 0 if row is None else row.in_vain + reached
+    tell = row is None or in_vain >= TELL_AFTER
+    known = order_records(connection, payment.requested.order)
+    current = payment_with(known, payment.key) or payment
+    if adds(answered, current, tell=tell):
+        record = answer_record(
+            answered,
+            payment,
+            record_id=new_id("rec_", now),
+            now=now,
+            author=SERVICE_AUTHOR,
+            tell=tell,
         )
+        keep_records(connection, [record], details=answer_details(answered))
+        current = payment_with([*known, record], payment.key) or payment
+    if row is None or current.settled:
+        forget(connection, payment.key)
+    else:
+        _put_off(connection, row, now=now, in_vain=in_vain)
+    return current
+
+
+def _put_off(
+    connection: PlainConnection, row: PendingSession, *, now: Instant, in_vain: int
+) -> None:
+    until = now + pause_after(row.tries)
+    put_off(connection, row.key, until=until, tries=row.tries + 1, in_vain=in_vain)
 
 
 def pause_after(tries: int) -> Duration:
@@ -207,18 +244,14 @@ async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
     """Ask about every request that is due and that nobody holds, up to AT_ONCE. How many were."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
-    async with context.store.reading() as connection:
-        beyond = never_after(client, now=now)
-        due = await pending_session_store.due_sessions(
-            connection, now=now, beyond=beyond, limit=limit
-        )
+    due = await context.store.on_snapshot(
+        due_sessions, now=now, beyond=never_after(client, now=now), limit=limit
+    )
     await asyncio.gather(*(_ask_again(context, client, row) for row in due))
     return len(due)
 
 
-async def _ask_again(
-    context: AppContext, client: CheckoutClient, row: pending_session_store.PendingSession
-) -> None:
+async def _ask_again(context: AppContext, client: CheckoutClient, row: PendingSession) -> None:
     try:
         async with client.flights.of(row.order):
             await _pass(context, client, row)
@@ -226,14 +259,11 @@ async def _ask_again(
         log.warning("session not asked for again", order=row.order, error_class=_name(error))
 
 
-async def _pass(
-    context: AppContext, client: CheckoutClient, row: pending_session_store.PendingSession
-) -> None:
-    async with context.store.reading() as connection:
-        payment = payment_with(await record_store.records_of(connection, row.order), row.key)
+async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession) -> None:
+    records = await context.store.on_snapshot(order_records, row.order)
+    payment = payment_with(records, row.key)
     if payment is None or payment.settled:
-        async with context.store.writing() as connection:
-            await pending_session_store.forget(connection, row.key)
+        await context.store.writer.commit(forget, row.key)
     elif key_spent(payment, client, now=context.clock.now()):
         log.error("session stays unknown", order=row.order, reason="key_too_old")
         await give_up(context, payment)
@@ -270,5 +300,4 @@ async def _let_go_of_what_is_held(context: AppContext) -> None:
     too, and that does no harm: the call has its order's turn, for which `_ask_again` waits.
     """
     if not context.store.shared:
-        async with context.store.writing() as connection:
-            await pending_session_store.release_all(connection)
+        await context.store.writer.commit(release_all)

@@ -39,13 +39,13 @@ from app.checkout.request import (
 )
 from app.core.errors import NotFoundError, TallyhookError
 from app.core.ids import new_id
+from app.database.statements import PlainConnection
 from app.orders.pending_session_store import PendingSession, note_pending, pending_session
 from app.orders.read_orders import explain_order
-from app.orders.record_store import add_records, details_of, records_of
+from app.orders.record_store import details_of, keep_records, order_records
 from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
-from app.receiving.phone_store import PhoneNote, note_phones, phone_note
-from app.receiving.store import Store
+from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from reconcile.instants import EARLIEST, SECOND, Instant, format_instant
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
@@ -145,15 +145,13 @@ class _Opening:
 
     async def _find(self) -> CheckoutPayment | None:
         order, source = self._request.order, self._settings.source
-        async with self._store.reading() as connection:
-            records = await records_of(connection, order)
+        records, details = await self._store.on_snapshot(_known_of, order)
         payment = payment_of(records)
         if self._new_payment and not self._decided:
             self._over = await self._over_by_now(payment, records)
             self._decided = True
         if payment is None or payment.key == self._over:
             return None
-        details = await _details_of(self._store, payment.requested)
         check_same(payment, self._request, source=source, details=details)
         return payment
 
@@ -223,28 +221,33 @@ class _Opening:
         return found
 
     async def _write_intent(self) -> None:
+        row = await self._store.writer.commit(self._keep_intent)
+        if row is not None:
+            self._held = row
+            self._store.evidence_arrived.set()
+
+    def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
+        """What may be sent now; None where there is a payment already."""
         request = self._request
-        async with self._store.writing() as connection:
-            known = await records_of(connection, request.order)
-            payment = payment_of(known)
-            if payment is not None and payment.key != self._over:
-                return
-            now = self._context.clock.now()
-            record = intent(
-                request,
-                known=known,
-                key=new_id("key_", now),
-                source=self._settings.source,
-                now=now,
-                author=self._author,
-            )
-            details = intent_details(request, self._client.mask_for(request.phone))
-            await add_records(connection, [record], details=details)
-            row = self._row(record.key or "", held_until=now + ask_session.hold_for(self._client))
-            await note_pending(connection, row)
-            await note_phones(connection, self._customer(now))
-        self._held = row
-        self._store.evidence_arrived.set()
+        known = order_records(connection, request.order)
+        payment = payment_of(known)
+        if payment is not None and payment.key != self._over:
+            return None
+        now = self._context.clock.now()
+        record = intent(
+            request,
+            known=known,
+            key=new_id("key_", now),
+            source=self._settings.source,
+            now=now,
+            author=self._author,
+        )
+        details = intent_details(request, self._client.mask_for(request.phone))
+        keep_records(connection, [record], details=details)
+        row = self._row(record.key or "", held_until=now + ask_session.hold_for(self._client))
+        note_pending(connection, row)
+        write_phone_notes(connection, self._customer(now))
+        return row
 
     def _customer(self, now: Instant) -> list[PhoneNote]:
         key, phone = self._context.phone_key, self._request.phone
@@ -262,8 +265,7 @@ class _Opening:
 
     async def _take(self, payment: CheckoutPayment) -> PendingSession | None:
         """The right to ask, with what is to be sent; None while another process has it."""
-        async with self._store.reading() as connection:
-            row = await pending_session(connection, payment.key)
+        row = await self._store.on_snapshot(pending_session, payment.key)
         if row is not None:
             check_same_phone(payment, self._request, sent=row.request)
             now = self._context.clock.now()
@@ -281,13 +283,15 @@ class _Opening:
         if opened is None:
             assert refused is not None, "only what is settled can be found"
             return refused_result(payment, refused.reason or "")
-        details = await _details_of(self._store, opened)
+        details = await self._store.on_snapshot(details_of, opened)
         return opened_result(payment, opened, kept_checkout_url(details, self._settings.form))
 
 
-async def _details_of(store: Store, record: Record) -> str | None:
-    async with store.reading() as connection:
-        return await details_of(connection, record)
+def _known_of(connection: PlainConnection, order: str) -> tuple[list[Record], str | None]:
+    """An order's records, and what is kept beside the request of its payment."""
+    records = order_records(connection, order)
+    payment = payment_of(records)
+    return records, None if payment is None else details_of(connection, payment.requested)
 
 
 # --- what a call comes to, in one sentence for people ---------------------------------------------

@@ -25,8 +25,11 @@ from app.core.errors import ConfigurationError
 from app.database import postgresql
 from app.database.statements import (
     CallingConnection,
+    Plain,
     PlainConnection,
+    Result,
     WholeCursor,
+    Words,
     run,
     statement,
 )
@@ -286,6 +289,12 @@ class Transactions(Protocol):
 
     def reading(self) -> AbstractAsyncContextManager[Connection]:
         """A connection on one consistent snapshot. Raises StoreUnavailable without one."""
+
+    async def on_snapshot(
+        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
+    ) -> Result:
+        """Run a plain function on a snapshot of its own. Raises as `reading` does."""
+        ...
 
     def writing(self) -> AbstractAsyncContextManager[Connection]:
         """One transaction, after every other writer's. Raises StoreUnavailable without room."""

@@ -90,7 +90,6 @@ REVISION_COLUMNS: Final = (
 )
 
 EVENTS: Final = table("events", *map(column, EVENT_COLUMNS))
-RECORDS: Final = table("records", *map(column, RECORD_COLUMNS))
 """For statements that SQLAlchemy composes. The models say more, and take long to load."""
 
 EVENT_SELECT: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.access.operators import author_of_import
+from app.core.clock import Clock
+from app.database.statements import PlainConnection, run
 from app.finance.files.books import REFERENCES
 from app.finance.staged_rows import Staged
-from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
-from app.orders.record_store import add_records, owners_of, records_of
+from app.orders.order_facts import Reference, ReferenceTaken, after_all, named, refuse_taken
+from app.orders.record_store import keep_records, order_records, owners_of
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
-from reconcile.instants import EARLIEST, TICK
 
 FIRST_ORDERS, MOST_ORDERS = 20, 200
 """Orders named in the first transaction, and in any."""
@@ -57,19 +58,26 @@ async def name_references(context: AppContext, staged: Staged, *, number: int) -
         while rows:
             part, rows = rows[: pace.size], rows[pace.size :]
             async with pace.writing(context.store, pieces=len(part)) as connection:
-                for row in part:
-                    order, references = row[_ORDER], list(_references(row))
-                    try:
-                        await refuse_taken(connection, order, references)
-                    except ReferenceTaken as error:
-                        unfit.append((row[0], f"{error.reference.name} belongs to {error.order}"))
-                        continue
-                    known = await records_of(connection, order)
-                    earlier = max([record.recorded_at for record in known], default=EARLIEST - TICK)
-                    now = max(context.clock.now(), earlier + TICK)
-                    fresh = named(known, order, references, now=now, author=author)
-                    await add_records(connection, fresh)
+                unfit += await run(connection, _name, part, clock=context.clock, author=author)
             context.store.evidence_arrived.set()
+    return unfit
+
+
+def _name(
+    connection: PlainConnection, rows: Sequence[Sequence[Any]], *, clock: Clock, author: str
+) -> list[Unfit]:
+    unfit: list[Unfit] = []
+    for row in rows:
+        order, references = row[_ORDER], list(_references(row))
+        try:
+            refuse_taken(connection, order, references)
+        except ReferenceTaken as error:
+            unfit.append((row[0], f"{error.reference.name} belongs to {error.order}"))
+            continue
+        known = order_records(connection, order)
+        now = after_all(known, now=clock.now())
+        fresh = named(known, order, references, now=now, author=author)
+        keep_records(connection, fresh)
     return unfit
 
 

@@ -13,7 +13,7 @@ Rules are the engine's and the merchant's settings: either may change what is kn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,11 +22,12 @@ from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError
 from app.core.ids import new_id
 from app.database.engine import Connection
-from app.orders.history_store import gather
+from app.database.statements import PlainConnection, run
+from app.orders.history_store import gather, histories_of
 from app.orders.hold_store import Hold, holds_of, some_holds
 from app.orders.ledger_store import Said, last_said
 from app.orders.policy_version_store import rules_of
-from app.orders.record_store import add_records
+from app.orders.record_store import add_records, keep_records
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 from reconcile.instants import EARLIEST, TICK, Instant
@@ -57,11 +58,17 @@ MOST_NAMED: Final = 20
 async def as_judged(
     connection: Connection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, History]:
+    """`judged_histories`, run by itself."""
+    return await run(connection, judged_histories, list(orders), policy=policy)
+
+
+def judged_histories(
+    connection: PlainConnection, orders: Sequence[str], *, policy: Policy
+) -> dict[str, History]:
     """The histories of the orders as they are to be read: one that the fold worker will hold when
     it comes to it has that hold already, from just after what was last published."""
-    keys = list(orders)
-    histories = await gather(connection, keys)
-    said = await _of_other_rules(connection, keys, policy=policy)
+    histories = histories_of(connection, orders)
+    said = _of_other_rules(connection, orders, policy=policy)
     return histories | {
         order: _with(histories[order], _held(order, at=each.as_of + TICK, record_id=NOT_YET_HELD))
         for order, each in said.items()
@@ -70,13 +77,13 @@ async def as_judged(
     }
 
 
-async def _of_other_rules(
-    connection: Connection, orders: Iterable[str], *, policy: Policy
+def _of_other_rules(
+    connection: PlainConnection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, Said]:
     """What was last published of those of the orders of which rules of before have published that
     they are not fulfillable; mostly none."""
     rules = rules_of(policy_text(policy))
-    said = await last_said(connection, orders)
+    said = last_said(connection, orders)
     return {
         order: each for order, each in said.items() if not each.fulfillable and each.rules != rules
     }
@@ -102,8 +109,8 @@ def fulfillable(history: History, *, policy: Policy) -> bool:
 # --- (3) hold ------------------------------------------------------------------------------------
 
 
-async def hold_back(
-    connection: Connection, context: AppContext, orders: Collection[str]
+def hold_back(
+    connection: PlainConnection, context: AppContext, orders: Collection[str]
 ) -> dict[str, History]:
     """Record holds, in the caller's transaction, of those of these fulfillable orders that only
     new rules make so. Returns the histories of those, with their holds.
@@ -112,27 +119,25 @@ async def hold_back(
     """
     if not orders:
         return {}
-    said = await _of_other_rules(connection, orders, policy=context.policy)
-    histories = await gather(connection, said)
+    said = _of_other_rules(connection, orders, policy=context.policy)
+    histories = histories_of(connection, list(said))
     now = context.clock.now()
     held = {
         order: _held(order, at=instant_after_all(history, now), record_id=new_id("rec_", now))
         for order, history in histories.items()
         if only_by_new_rules(history, said[order], policy=context.policy)
     }
-    await add_records(connection, [held[order] for order in sorted(held)])
+    keep_records(connection, [held[order] for order in sorted(held)])
     return {order: _with(histories[order], record) for order, record in held.items()}
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
     """Record the holds of those of the orders that the fold worker would hold when it came to
     them; for who needs them before that."""
-    async with context.store.reading() as connection:
-        judged = await as_judged(connection, orders, policy=context.policy)
+    judged = await context.store.on_snapshot(judged_histories, list(orders), policy=context.policy)
     waiting = [order for order, history in judged.items() if _is_supposed(history)]
     if waiting:
-        async with context.store.writing() as connection:
-            await hold_back(connection, context, waiting)
+        await context.store.writer.commit(hold_back, context, waiting)
 
 
 def _is_supposed(history: History) -> bool:

@@ -20,7 +20,6 @@ from app.database.statements import (
     PlainConnection,
     insert_rows,
     run,
-    select_in,
     select_rows,
     statement,
 )
@@ -140,9 +139,9 @@ def said_in(row: Sequence[Any]) -> Said:
     )
 
 
-async def last_said(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, Said]:
+def last_said(connection: PlainConnection, orders: Iterable[str]) -> dict[str, Said]:
     """What was last published of each of the orders; none for an order never published."""
-    rows = await select_in(connection, sql=_LAST_SAID, values=orders)
+    rows = select_rows(connection, sql=_LAST_SAID, values=orders)
     return {row[0]: said_in(row) for row in rows}
 
 
@@ -166,15 +165,15 @@ class Publication:
 new_publication = maker(Publication)
 
 
-async def publish(
-    connection: AsyncConnection,
+def publish(
+    connection: PlainConnection,
     publications: Sequence[Publication],
     *,
     due: Sequence[Due] = (),
     put_aside_until: Instant | None = None,
     notify: Instant | None = None,
 ) -> None:
-    """Write the rows, the revisions, and the orders' next due marks, in one transaction.
+    """Write the rows, the revisions, and the orders' next due marks, in the caller's transaction.
 
     A mark whose order has no publication here could not be folded; it is due again at the instant
     until which it is put aside. From `notify` on the shop is to be told of each revision.
@@ -183,7 +182,7 @@ async def publish(
     marks = [
         (mark.order, decisions.get(mark.order, put_aside_until), mark.generation) for mark in due
     ]
-    await run(connection, _publish, publications, marks=marks, notify=notify)
+    _publish(connection, publications, marks=marks, notify=notify)
 
 
 def _publish(

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import structlog
 
-from app.access.operator_store import Operator
-from app.access.operators import OWNER, note_in_trail
+from app.access.operator_store import Operator, keep_entry
+from app.access.operators import OWNER, entry_of
 from app.core.clock import Clock
 from app.core.errors import UsageError
 from app.core.ids import new_id
-from app.database.engine import Connection
+from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
-from app.orders.record_store import add_records, owners_of, records_of
+from app.orders.record_store import keep_records, linked_orders, order_records
 from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.instants import EARLIEST, TICK, Instant
@@ -105,17 +105,26 @@ async def tell_order(context: AppContext, told: OrderFacts, *, author: str = OWN
 
     Raises ReferenceTaken, and then nothing of it is written.
     """
-    async with context.store.writing() as connection:
-        known = await records_of(connection, told.order)
-        # After all that is known of it, even where that was dated by a clock that was ahead: of two
-        # prices the one that was told last counts.
-        earlier = max([record.recorded_at for record in known], default=EARLIEST - TICK)
-        fresh = news(known, told, now=max(context.clock.now(), earlier + TICK), author=author)
-        await refuse_taken(connection, told.order, told.references)
-        await add_records(connection, fresh)
-        await _note_price(connection, known, told, author=author, at=context.clock.now())
+    fresh = await context.store.writer.commit(_tell, told, clock=context.clock, author=author)
     context.store.evidence_arrived.set()
     return fresh
+
+
+def _tell(
+    connection: PlainConnection, told: OrderFacts, *, clock: Clock, author: str
+) -> list[Record]:
+    known = order_records(connection, told.order)
+    fresh = news(known, told, now=after_all(known, now=clock.now()), author=author)
+    refuse_taken(connection, told.order, told.references)
+    keep_records(connection, fresh)
+    _note_price(connection, known, told, author=author, at=clock.now())
+    return fresh
+
+
+def after_all(known: Sequence[Record], *, now: Instant) -> Instant:
+    """Now, and after all that is known of an order even where that was dated by a clock that was
+    ahead: of two prices the one that was told last counts."""
+    return max([now, *(record.recorded_at + TICK for record in known)])
 
 
 def news(known: list[Record], told: OrderFacts, *, now: Instant, author: str) -> list[Record]:
@@ -188,13 +197,13 @@ def named(
     ]
 
 
-async def refuse_taken(connection: Connection, order: str, references: Sequence[Reference]) -> None:
+def refuse_taken(connection: PlainConnection, order: str, references: Sequence[Reference]) -> None:
     """Raises ReferenceTaken for one that belongs to another order: by what the shop named before,
     by a session that was opened, or by the provider's own events. Nobody links any of them
     meanwhile until the transaction ends."""
     if not references:
         return
-    taken = await owners_of(
+    taken = linked_orders(
         connection, [(each.source, each.session, each.payment) for each in references]
     )
     for each in references:
@@ -206,20 +215,17 @@ async def refuse_taken(connection: Connection, order: str, references: Sequence[
 # --- prices ---------------------------------------------------------------------------------------
 
 
-async def _note_price(
-    connection: Connection, known: list[Record], told: OrderFacts, *, author: str, at: Instant
+def _note_price(
+    connection: PlainConnection, known: list[Record], told: OrderFacts, *, author: str, at: Instant
 ) -> None:
     """Put another price than before into the trail, with both."""
     before = _price(known)
     if before is None or before == told.money:
         return
-    await note_in_trail(
-        connection,
-        Operator(name=author, role=author.partition(":")[0], created_at=EARLIEST),
-        action="price_changed",
-        subject=told.order,
-        at=at,
-        facts={"before": str(before), "after": str(told.money)},
+    who = Operator(name=author, role=author.partition(":")[0], created_at=EARLIEST)
+    facts: dict[str, str | int] = {"before": str(before), "after": str(told.money)}
+    keep_entry(
+        connection, entry_of(who, action="price_changed", subject=told.order, at=at, facts=facts)
     )
 
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Select, column, or_, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import select_in
+from app.database.statements import PlainConnection, select_in, statement
 from reconcile.instants import EARLIEST, Instant
 
-_COLUMNS = ("key", "order_key", "request", "due_at", "held_until", "tries", "in_vain")
-_PENDING = table("unanswered", *map(column, _COLUMNS))
+_COLUMNS: Final = "key, order_key, request, due_at, held_until, tries, in_vain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,102 +41,92 @@ class PendingSession:
     in_vain: int = 0
 
 
-async def note_pending(connection: AsyncConnection, entry: PendingSession) -> None:
+def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
     """Write it down, unless it is there."""
-    await connection.execute(
-        text(
-            "INSERT INTO unanswered "
-            "(key, order_key, request, due_at, held_until, tries, in_vain) "
-            "VALUES (:key, :order, :request, :due_at, :held_until, 0, 0) ON CONFLICT DO NOTHING"
-        ),
-        {
-            "key": entry.key,
-            "order": entry.order,
-            "request": entry.request.decode(),
-            "due_at": entry.due_at,
-            "held_until": entry.held_until,
-        },
+    connection.ask(
+        "INSERT INTO unanswered (key, order_key, request, due_at, held_until, tries, in_vain) "
+        "VALUES (?, ?, ?, ?, ?, 0, 0) ON CONFLICT DO NOTHING",
+        (entry.key, entry.order, entry.request.decode(), entry.due_at, entry.held_until),
     )
 
 
-async def pending_session(connection: AsyncConnection, key: str) -> PendingSession | None:
+def pending_session(connection: PlainConnection, key: str) -> PendingSession | None:
     """The request of this key; None once it was answered, or given up."""
-    found = await _sessions(connection, select(_PENDING).where(_PENDING.c.key == key))
-    return found[0] if found else None
+    found = connection.ask(_OF_KEY, (key,))
+    return _session_of(found[0]) if found else None
 
 
-async def due_sessions(
-    connection: AsyncConnection, *, now: Instant, beyond: Instant, limit: int
+_OF_KEY: Final = statement("SELECT {columns} FROM unanswered WHERE key = ?", columns=_COLUMNS)
+
+
+def due_sessions(
+    connection: PlainConnection, *, now: Instant, beyond: Instant, limit: int
 ) -> Sequence[PendingSession]:
     """Up to `limit` that are due and that nobody holds, the longest waiting first.
 
     beyond  what waits or is held for longer was put there by a clock that was ahead: it is due
     """
-    due, held = _PENDING.c.due_at, _PENDING.c.held_until
-    free = select(_PENDING).where(or_(due <= now, due > beyond), or_(held <= now, held > beyond))
-    return await _sessions(connection, free.order_by(due).limit(limit))
+    rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
+    return [_session_of(row) for row in rows]
+
+
+_DUE: Final = statement(
+    "SELECT {columns} FROM unanswered WHERE (due_at <= ? OR due_at > ?) "
+    "AND (held_until <= ? OR held_until > ?) ORDER BY due_at LIMIT ?",
+    columns=_COLUMNS,
+)
 
 
 async def pending_sessions_of(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> list[PendingSession]:
     """The requests of some orders."""
-    sql = (
-        "SELECT key, order_key, request, due_at, held_until, tries, in_vain FROM unanswered "
-        "WHERE order_key IN ({})"
-    )
-    return [_session_of(row) for row in await select_in(connection, sql=sql, values=orders)]
+    return [_session_of(row) for row in await select_in(connection, sql=_OF_ORDERS, values=orders)]
 
 
-async def hold(
-    connection: AsyncConnection, key: str, *, now: Instant, until: Instant, beyond: Instant
+_OF_ORDERS: Final = statement(
+    "SELECT {columns} FROM unanswered WHERE order_key IN ({})", columns=_COLUMNS
+)
+
+
+def hold(
+    connection: PlainConnection, key: str, *, now: Instant, until: Instant, beyond: Instant
 ) -> bool:
     """Take the right to ask. False where another has it, or nothing is left to ask.
 
     beyond  who holds it for longer has had a clock that was ahead, and holds it no more
     """
-    taken = await connection.execute(
-        text(
-            "UPDATE unanswered SET held_until=:until "
-            "WHERE key=:key AND (held_until <= :now OR held_until > :beyond) RETURNING key"
-        ),
-        {"key": key, "now": now, "until": until, "beyond": beyond},
+    taken = connection.ask(
+        "UPDATE unanswered SET held_until=? "
+        "WHERE key=? AND (held_until <= ? OR held_until > ?) RETURNING key",
+        (until, key, now, beyond),
     )
-    return taken.first() is not None
+    return bool(taken)
 
 
-async def release(connection: AsyncConnection, key: str) -> None:
+def release(connection: PlainConnection, key: str) -> None:
     """Give the right back; whoever asks next may have it at once."""
-    await connection.execute(
-        text("UPDATE unanswered SET held_until=0 WHERE key=:key"), {"key": key}
-    )
+    connection.ask("UPDATE unanswered SET held_until=0 WHERE key=?", (key,))
 
 
-async def release_all(connection: AsyncConnection) -> None:
+def release_all(connection: PlainConnection) -> None:
     """Give back what processes held that are no more. For whoever knows that it is alone."""
-    await connection.execute(text("UPDATE unanswered SET held_until=0 WHERE held_until > 0"))
+    connection.ask("UPDATE unanswered SET held_until=0 WHERE held_until > 0")
 
 
-async def put_off(
-    connection: AsyncConnection, key: str, *, until: Instant, tries: int, in_vain: int
+def put_off(
+    connection: PlainConnection, key: str, *, until: Instant, tries: int, in_vain: int
 ) -> None:
     """Give the right back; ask again at `until` if nobody does before."""
-    await connection.execute(
-        text(
-            "UPDATE unanswered SET due_at=:until, tries=:tries, in_vain=:vain, held_until=0 "
-            "WHERE key=:key"
-        ),
-        {"key": key, "until": until, "tries": tries, "vain": in_vain},
+    connection.ask(
+        "UPDATE unanswered SET due_at=?, tries=?, in_vain=?, held_until=0 WHERE key=?",
+        (until, tries, in_vain, key),
     )
 
 
-async def forget(connection: AsyncConnection, key: str) -> None:
+def forget(connection: PlainConnection, key: str) -> None:
     """It was answered, or will not be asked again."""
-    await connection.execute(text("DELETE FROM unanswered WHERE key=:key"), {"key": key})
-
-
-async def _sessions(connection: AsyncConnection, which: Select[Any]) -> list[PendingSession]:
-    return [_session_of(row) for row in await connection.execute(which)]
+    connection.ask("DELETE FROM unanswered WHERE key=?", (key,))
 
 
 def _session_of(row: Sequence[Any]) -> PendingSession:

@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from app.core.errors import NotFoundError
 from app.core.text import counted
+from app.database.statements import PlainConnection
 from app.orders.counter_store import outcome_counts
-from app.orders.holds import as_judged
+from app.orders.holds import as_judged, judged_histories
 from app.orders.ledger_store import (
     last_revision,
     latest_orders,
@@ -20,7 +21,7 @@ from app.orders.ledger_store import (
     revisions_of_order,
 )
 from app.orders.published_store import Published
-from app.orders.record_store import records_of
+from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
 from app.receiving.caught_up import behind_s
 from app.receiving.context import AppContext
@@ -30,6 +31,7 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import with_plain
+from reconcile.ledger.policy import Policy
 from reconcile.transparency.evidence import value_document
 
 FOLDS_IN_A_ROW: Final = 25
@@ -71,8 +73,7 @@ async def merchant_records(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[dict[str, Any]]:
     """What the merchant's side did or said of an order, each record with its author."""
-    async with context.store.reading() as connection:
-        records = await records_of(connection, order)
+    records = await context.store.on_snapshot(order_records, order)
     return [value_document(each) for each in records if as_of is None or each.recorded_at <= as_of]
 
 
@@ -87,14 +88,19 @@ async def _explained(
 ) -> _Explained:
     behind = await behind_s(context, patient=patient)
     now = context.clock.now()
-    async with context.store.reading() as connection:
-        history = (await as_judged(connection, [order], policy=context.policy))[order]
-        pruned = await pruned_among(connection, [d.delivery_id for d in history.deliveries])
+    history, pruned = await context.store.on_snapshot(_kept_of, order, policy=context.policy)
     instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
     if not spoken_of(known):
         raise nothing_known(history, as_of)
     return _Explained(fold(known, policy=context.policy, as_of=instant), pruned, behind)
+
+
+def _kept_of(
+    connection: PlainConnection, order: str, *, policy: Policy
+) -> tuple[History, Pruned | None]:
+    history = judged_histories(connection, [order], policy=policy)[order]
+    return history, pruned_among(connection, [each.delivery_id for each in history.deliveries])
 
 
 def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from app.core.clock import SystemClock
 from app.core.errors import UnreachableError
+from app.database.statements import PlainConnection, run
 from app.orders.history_store import Range, SideStream, ranges, scan, side_stream
 from app.orders.ledger_store import (
     Publication,
@@ -230,12 +231,17 @@ async def _latest(published: SideStream, order: str) -> Position | None:
 
 async def _publish(context: AppContext, publications: Sequence[Publication]) -> None:
     if publications:
-        async with context.store.writing() as connection:
-            notify = context.clock.now() if context.store.notifies else None
-            publications = await with_holds(connection, context, publications)
-            await publish(connection, publications, notify=notify)
-            first, last = publications[0].order, publications[-1].order
-            await put_marks_right(connection, first=first, last=last)
+        await context.store.writer.commit(_publish_some, context, publications)
+
+
+def _publish_some(
+    connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
+) -> None:
+    notify = context.clock.now() if context.store.notifies else None
+    found = with_holds(connection, context, publications)
+    publish(connection, found, notify=notify)
+    if found:
+        put_marks_right(connection, first=found[0].order, last=found[-1].order)
 
 
 async def _put_aside(context: AppContext, orders: Sequence[str], *, until: Instant) -> None:
@@ -243,4 +249,4 @@ async def _put_aside(context: AppContext, orders: Sequence[str], *, until: Insta
     if orders:
         async with context.store.writing() as connection:
             marks = await marks_of(connection, orders, to_write=True)
-            await publish(connection, [], due=marks, put_aside_until=until)
+            await run(connection, publish, [], due=marks, put_aside_until=until)

@@ -4,13 +4,13 @@ make."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
-from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import LINKING, take_lock
-from app.database.mapping import RECORD_COLUMNS, RECORDS, record_of, record_row
-from app.database.statements import PlainConnection, insert_rows, run
+from app.database.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
+from app.database.statements import PlainConnection, insert_rows, run, statement
 from app.receiving.append_store import mark_due
 from app.receiving.correlation_store import Linking, LinkKey, LinkMemory, Links, keys_of_references
 from app.sealing.leaf_store import RECORD
@@ -21,12 +21,17 @@ from reconcile.ledger.records import Record
 async def add_records(
     connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """Write records, set their orders due, and link the sessions and payments that they name."""
+    """`keep_records`, run by itself."""
     if records:
-        await run(connection, _add, records, details)
+        await run(connection, keep_records, records, details=details)
 
 
-def _add(connection: PlainConnection, records: Sequence[Record], details: str | None) -> None:
+def keep_records(
+    connection: PlainConnection, records: Sequence[Record], *, details: str | None = None
+) -> None:
+    """Write records, set their orders due, and link the sessions and payments that they name."""
+    if not records:
+        return
     insert_rows(
         connection,
         table="records",
@@ -64,34 +69,37 @@ Named = tuple[str, str | None, str | None]
 async def owners_of(
     connection: AsyncConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
+    """`linked_orders`, run by itself."""
+    return await run(connection, linked_orders, references, lasting=lasting)
+
+
+def linked_orders(
+    connection: PlainConnection, references: Sequence[Named], *, lasting: bool = True
+) -> dict[Named, str]:
     """The order that each reference belongs to by now, where it belongs to one.
 
     lasting  it stays so until the caller's transaction ends: who else links references waits
     """
-    keys = {each: keys_of_references(each[0], each[2], each[1])[0] for each in references}
-    links = await run(connection, _linked, list(keys.values()), lasting=lasting)
-    return {each: links[key] for each, key in keys.items() if key in links}
-
-
-def _linked(connection: PlainConnection, keys: list[LinkKey], *, lasting: bool) -> Links:
     if lasting:
         take_lock(connection, LINKING)
+    keys = {each: keys_of_references(each[0], each[2], each[1])[0] for each in references}
     linking = Linking(LinkMemory())
-    linking.load(connection, keys)
-    return linking.links
+    linking.load(connection, list(keys.values()))
+    return {each: linking.links[key] for each, key in keys.items() if key in linking.links}
 
 
-async def records_of(connection: AsyncConnection, order: str) -> list[Record]:
+def order_records(connection: PlainConnection, order: str) -> list[Record]:
     """An order's records, in the order in which they were written down."""
-    of_order = select(RECORDS).where(RECORDS.c.order_key == order)
-    rows = await connection.execute(of_order.order_by(RECORDS.c.recorded_at, RECORDS.c.id))
-    return [record_of(tuple(row)) for row in rows]
+    return [record_of(row) for row in connection.ask(_OF_ORDER, (order,))]
 
 
-async def details_of(connection: AsyncConnection, record: Record) -> str | None:
-    """The text kept beside a record; `records_of` gives what the engine reads, without it."""
-    rows = await connection.execute(
-        text("SELECT details FROM records WHERE id=:id"), {"id": record.record_id}
-    )
-    found: str | None = rows.scalar_one_or_none()
-    return found
+_OF_ORDER: Final = statement(
+    "SELECT {record} FROM records WHERE order_key = ? ORDER BY recorded_at, id",
+    record=RECORD_SELECT,
+)
+
+
+def details_of(connection: PlainConnection, record: Record) -> str | None:
+    """The text kept beside a record; `order_records` gives what the engine reads, without it."""
+    rows = connection.ask("SELECT details FROM records WHERE id=?", (record.record_id,))
+    return rows[0][0] if rows else None

@@ -6,14 +6,13 @@ mark. Publishing compares generations, so evidence that arrives during a fold is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
 
 from app.core.logs import LogLine
-from app.database.engine import Connection
-from app.database.statements import PlainConnection, run
+from app.database.statements import PlainConnection
 from app.orders.history_store import contest_of, histories_of
 from app.orders.holds import hold_back
 from app.orders.ledger_store import (
@@ -167,20 +166,10 @@ async def refold_due(context: AppContext, *, limit: int) -> int:
         return 0
     marks, histories = await gathered(context, due)
     ledgers = {order: _folded(context, history, now=now) for order, history in histories.items()}
-    async with context.store.writing() as connection:
-        marks, before, several = await run(connection, _standing, marks, policy)
-        current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
-        rules = rules_of(policy)
-        decisions = [decided(each, before.get(each.order), rules=rules) for each in current]
-        publications = await with_holds(connection, context, decisions)
-        await publish(
-            connection,
-            publications,
-            due=marks,
-            put_aside_until=now + PUT_ASIDE,
-            notify=now if context.store.notifies else None,
-        )
-    for each in publications:
+    published, several = await context.store.writer.commit(
+        _publish_standing, context, marks, ledgers, now=now, policy=policy
+    )
+    for each in published:
         if each.revision is not None:
             _log_published(histories[each.order], ledgers[each.order])
     if several:
@@ -200,6 +189,32 @@ def _gathered(
     orders = [mark.order for mark in due]
     marks = [*due, *marks_in(connection, contest_of(connection, orders).difference(orders))]
     return marks, histories_of(connection, [mark.order for mark in marks])
+
+
+def _publish_standing(
+    connection: PlainConnection,
+    context: AppContext,
+    marks: Sequence[Due],
+    ledgers: Mapping[str, Ledger | None],
+    *,
+    now: Instant,
+    policy: str,
+) -> tuple[list[Publication], bool]:
+    """What was published of the orders of which nothing was said since they were read, and whether
+    others fold by another policy."""
+    marks, before, several = _standing(connection, marks, policy)
+    current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
+    rules = rules_of(policy)
+    decisions = [decided(each, before.get(each.order), rules=rules) for each in current]
+    publications = with_holds(connection, context, decisions)
+    publish(
+        connection,
+        publications,
+        due=marks,
+        put_aside_until=now + PUT_ASIDE,
+        notify=now if context.store.notifies else None,
+    )
+    return publications, several
 
 
 def _standing(
@@ -292,13 +307,13 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
     )
 
 
-async def with_holds(
-    connection: Connection, context: AppContext, publications: Sequence[Publication]
+def with_holds(
+    connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
     """The publications, where only new rules make an order fulfillable with its hold, which is
     recorded in this transaction: so nobody is ever told that it may be fulfilled."""
     turning = {each.order: each for each in publications if _turns_fulfillable(each)}
-    held = await hold_back(connection, context, turning)
+    held = hold_back(connection, context, turning)
     anew = {
         order: _folded_held(context, history, turning[order]) for order, history in held.items()
     }

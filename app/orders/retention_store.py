@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import select_in
+from app.database.statements import PlainConnection, select_in, select_rows
 from reconcile.instants import Instant
 
 _WHOLE = (
@@ -66,13 +66,10 @@ async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> di
     return {row[0]: int(row[1]) for row in rows}
 
 
-async def pruned_among(connection: AsyncConnection, deliveries: Iterable[str]) -> Pruned | None:
+def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Pruned | None:
     """What was pruned of these deliveries; None where nothing was."""
-    rows = await select_in(
-        connection,
-        sql="SELECT pruned_at FROM deliveries WHERE pruned_at IS NOT NULL AND id IN ({})",
-        values=deliveries,
-    )
+    sql = "SELECT pruned_at FROM deliveries WHERE pruned_at IS NOT NULL AND id IN ({})"
+    rows = select_rows(connection, sql=sql, values=deliveries)
     if not rows:
         return None
     return Pruned(deliveries=len(rows), last_at=max(row[0] for row in rows))

@@ -26,6 +26,7 @@ from app.core.masking import masked_words
 from app.core.references import fault_of
 from app.core.text import counted
 from app.database.engine import Connection
+from app.database.statements import run
 from app.orders.customers import checked_reason, phones_of
 from app.orders.history_store import gather
 from app.orders.ledger_store import latest_orders
@@ -265,7 +266,8 @@ async def _why_none(connection: Connection, history: History) -> str:
             f"Erased at {format_instant(erased[0].at)}: the customer's personal data is gone, and "
             "stays so."
         )
-    pruned = await pruned_among(connection, [each.delivery_id for each in history.deliveries])
+    deliveries = [each.delivery_id for each in history.deliveries]
+    pruned = await run(connection, pruned_among, deliveries)
     if pruned is not None:
         return f"Deleted by age, at {format_instant(pruned.last_at)} at the latest."
     return "No number came with it."

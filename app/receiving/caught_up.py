@@ -26,12 +26,11 @@ async def behind_s(context: AppContext, *, patient: bool = True) -> int:
     READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to be read.
     Without patience it does not wait where that is FAR_BEHIND."""
     store = context.store
-    end = await store.inbox.end()
     loop = asyncio.get_running_loop()
     ends = loop.time() + READ_WITHIN_S
+    store.read.clear()
+    found, end = await store.inbox.backlog_and_end()
     while True:
-        store.read.clear()
-        found = await store.inbox.backlog(up_to=end)
         if found.oldest is None:
             return 0
         behind = context.clock.now() - found.oldest
@@ -41,7 +40,9 @@ async def behind_s(context: AppContext, *, patient: bool = True) -> int:
             async with asyncio.timeout(_PAUSE_S):
                 await store.read.wait()
         except TimeoutError:
-            continue
+            pass
+        store.read.clear()
+        found = await store.inbox.backlog(up_to=end)
 
 
 async def must_have_read(context: AppContext) -> None:

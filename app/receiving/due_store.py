@@ -24,7 +24,7 @@ _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "
     "SELECT ledgers.order_key, ledgers.next_decision_at, coalesce(order_due.generation, 0) "
     "FROM ledgers LEFT JOIN order_due ON order_due.order_key = ledgers.order_key "
-    "WHERE ledgers.order_key BETWEEN :first AND :last AND (order_due.order_key IS NULL "
+    "WHERE ledgers.order_key BETWEEN ? AND ? AND (order_due.order_key IS NULL "
     "OR coalesce(order_due.due_at, -1) <> coalesce(ledgers.next_decision_at, -1)) "
     "ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at"
 )
@@ -121,13 +121,13 @@ async def count_marks(connection: AsyncConnection) -> int:
     return int((await connection.execute(text("SELECT count(*) FROM order_due"))).scalar_one())
 
 
-async def put_marks_right(connection: AsyncConnection, *, first: str, last: str) -> None:
+def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
     """Move the marks of the orders from `first` to `last` to what their ledgers say, and make those
     that are missing.
 
     Only for whoever has the database alone: evidence that came since the folds would be missed.
     """
-    await connection.execute(text(_RIGHT_MARKS), {"first": first, "last": last})
+    connection.ask(_RIGHT_MARKS, (first, last))
 
 
 async def marks_without_reason(

@@ -418,12 +418,17 @@ class Inbox:
     async def backlog(self, *, up_to: End = EVERYTHING) -> Backlog:
         """What is not read yet, of the rows up to these numbers. Suspects count, of whatever
         row."""
+        return (await self.backlog_and_end(up_to=up_to))[0]
+
+    async def backlog_and_end(self, *, up_to: End = EVERYTHING) -> tuple[Backlog, End]:
+        """The same, and the last number of each kind by then."""
         file = self._file
         # The position first: what is read meanwhile is then counted, and not passed over.
-        found, position = await self._database.on_snapshot(_in_database, up_to.table)
+        found, position, table = await self._database.on_snapshot(_in_database, up_to.table)
         if file is None:
-            return found
-        return found + await file.on_snapshot(counted_after, position, up_to=up_to.file)
+            return found, End(table, 0)
+        more, last = await file.on_snapshot(_in_file, position, up_to.file)
+        return found + more, End(table, last)
 
 
 def _next_in_database(
@@ -458,14 +463,18 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
     return Backlog(records=int(records or 0), size=int(size or 0), oldest=oldest)
 
 
-def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int]:
-    """What is not read of the table, and the position in the file."""
+def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int]:
+    return counted_after(connection, after, up_to=up_to), last_number(connection)
+
+
+def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
+    """What is not read of the table, the position in the file, and the table's last number."""
     rows = counted_after(connection, 0, up_to=up_to)
     ((records, size, oldest),) = connection.ask(
         "SELECT count(*), sum(length(record)), min(received_at) FROM suspects WHERE aside=0"
     )
     suspects = Backlog(records=int(records), size=int(size or 0), oldest=oldest)
-    return rows + suspects, position_of(connection)
+    return rows + suspects, position_of(connection), _last_in_table(connection)
 
 
 def _last_in_table(connection: PlainConnection) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, insert_rows, run, select_in
+from app.database.statements import PlainConnection, insert_rows, select_in
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
@@ -50,11 +50,6 @@ def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -
             rows=sorted(first.values()),
             conflict="ON CONFLICT DO NOTHING",
         )
-
-
-async def note_phones(connection: AsyncConnection, notes: Iterable[PhoneNote]) -> None:
-    """The same, in a transaction of the caller's."""
-    await run(connection, write_phone_notes, notes)
 
 
 async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: int) -> list[str]:

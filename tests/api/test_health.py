@@ -246,11 +246,10 @@ async def test_a_start_with_too_little_room(
 async def held_for_a_while(driver: Driver) -> None:
     """A request that a process held when it died, and that is not due for some time."""
     later = driver.clock.now() + 10 * MINUTE
-    async with driver.service.store.writing() as connection:
-        entry = PendingSession(
-            key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later
-        )
-        await note_pending(connection, entry)
+    entry = PendingSession(
+        key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later
+    )
+    await driver.service.store.writer.commit(note_pending, entry)
 
 
 async def test_deliveries_that_cannot_be_written_again_and_again(

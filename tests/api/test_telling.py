@@ -13,6 +13,7 @@ from reconcile.instants import TICK
 from tests.api.driving import Driver, event
 from tests.api.test_checkouts import shop, start
 from tests.checkout.service import answer, opened
+from tests.database.test_crossing import crossing
 from tests.reconcile.build import T
 
 TOLD = {"amount": "1500.00", "currency": "KES"}
@@ -171,3 +172,27 @@ async def test_another_price_is_told_with_both_and_with_who_changed_it(driver: D
     deeds = driver.rows("SELECT who, role, action, subject, facts FROM audit WHERE subject='ORD-1'")
     facts = '{"after": "KES 1.00", "before": "KES 1,500.00"}'
     assert deeds == [("token:till-3", "token", "price_changed", "ORD-1", facts)]
+
+
+# --- how long it takes ----------------------------------------------------------------------------
+
+
+async def test_who_tells_crosses_into_the_databases_thread_five_times(driver: Driver) -> None:
+    """Each time waits for a turn of a loop that a burst of deliveries keeps full, and what writes
+    keeps other processes from writing meanwhile: so all that is written crosses once."""
+    await put(driver, "ORD-1")  # connections are made, what is remembered is
+    with crossing() as crossings:
+        status, _ = await put(driver, "ORD-2", PAYMENT)
+    # The token · all that is written · what is unread of the database, and of the file · the order.
+    assert (status, len(crossings)) == (200, 5)
+
+
+async def test_who_starts_a_payment_crosses_eight_times(tmp_path: Path) -> None:
+    """The same of a payment; the answer of the payment service lies between them."""
+    async with shop(tmp_path, opened("cs_1"), opened("cs_2")) as (driver, _pay):
+        await start(driver)
+        with crossing() as crossings:
+            await start(driver, reference="ORD-2")
+    # Token · what is known · what is unread, twice · the order · all that is written · what is known
+    # now · the answer, written.
+    assert len(crossings) == 8

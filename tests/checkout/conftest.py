@@ -13,7 +13,7 @@ from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.core.clock import SetClock
 from app.database.statements import select_in
-from app.orders.record_store import records_of
+from app.orders.record_store import order_records
 from app.receiving.context import AppContext
 from app.receiving.store import Store, StoreSettings, open_store
 from reconcile.instants import SECOND, Instant, parse_instant
@@ -67,8 +67,7 @@ class Shop:
         return await open_checkout(self.context, client, request=request, new_payment=new_payment)
 
     async def records(self, order: str = "ORD-1") -> list[Record]:
-        async with self.store.reading() as connection:
-            return await records_of(connection, order)
+        return await self.store.on_snapshot(order_records, order)
 
     async def kinds(self, order: str = "ORD-1") -> list[str]:
         return [record.kind.removeprefix("session_") for record in await self.records(order)]

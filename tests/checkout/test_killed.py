@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import Judged, Reply
 from app.core.errors import StoreUnavailable
+from app.database.statements import Plain, PlainConnection
 from app.orders.pending_session_store import release_all
 from app.receiving.context import AppContext
 from app.receiving.store import Store
@@ -46,20 +45,26 @@ class DyingStore:
         self.environment, self.evidence_arrived = store.environment, store.evidence_arrived
         self.inbox, self.read = store.inbox, store.read
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[Any]:
-        self._fate.step()
-        async with self._store.reading() as connection:
-            yield connection
-        self._fate.step()
+    @property
+    def writer(self) -> DyingStore:
+        return self
 
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[Any]:
+    async def on_snapshot(self, function: Plain[..., Any], *args: Any, **words: Any) -> Any:
         self._fate.step()
-        async with self._store.writing() as connection:
-            yield connection
+        found = await self._store.on_snapshot(function, *args, **words)
+        self._fate.step()
+        return found
+
+    async def commit(self, function: Plain[..., Any], *args: Any, **words: Any) -> Any:
+        def stepping(connection: PlainConnection) -> Any:
+            made = function(connection, *args, **words)
             self._fate.step()
+            return made
+
         self._fate.step()
+        made = await self._store.writer.commit(stepping)
+        self._fate.step()
+        return made
 
 
 class DyingClient(CheckoutClient):
@@ -108,8 +113,7 @@ async def test_killed_at_every_step_the_next_call_uses_the_same_key(
             fate = Fate(step, end)
             died = await _dies(shop, pay, fate=fate, order=order)
             before = [record.key for record in await shop.records(order)]
-            async with shop.store.writing() as connection:
-                await release_all(connection)  # as a process does when it starts
+            await shop.store.writer.commit(release_all)  # as a process does when it starts
             result = await shop.open(client, order=order)
             sent = {seen.key for seen in pay.seen[base:]}
             assert (result.state, result.session) == ("opened", f"cs_{order}")

@@ -7,14 +7,14 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.checkout import open_checkout as operation
 from app.checkout.client import RetrySettings
 from app.checkout.request import CheckoutConflictError, CheckoutRequestError, phone_check
 from app.core.errors import UnreachableError
 from app.core.http import MAX_ANSWER_BYTES
-from app.orders.record_store import records_of
+from app.database.statements import PlainConnection
+from app.orders.record_store import order_records
 from reconcile.instants import HOUR, MINUTE, parse_instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
@@ -307,14 +307,14 @@ async def test_of_two_overlapping_transactions_one_key_remains(
     """On PostgreSQL both may find no payment; the id of the intent lets only one commit."""
     blind = 2
 
-    async def looks_away(connection: AsyncConnection, order: str) -> list[Record]:
+    def looks_away(connection: PlainConnection, order: str) -> list[Record]:
         nonlocal blind
         blind -= 1
-        return [] if blind >= 0 else await records_of(connection, order)
+        return [] if blind >= 0 else order_records(connection, order)
 
     async with service(drop, drop, drop, drop, opened()) as pay, pay.client() as client:
         first = await shop.open(client)
-        monkeypatch.setattr(operation, "records_of", looks_away)
+        monkeypatch.setattr(operation, "order_records", looks_away)
         second = await shop.open(client)
     assert blind < 0
     assert (first.state, second.state) == ("unknown", "opened")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.orders.record_store import add_records, records_of
+from app.orders.record_store import add_records, order_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.append_store import Arrival
@@ -186,8 +186,7 @@ class HistoryContract:
         ]
         async with store.writing() as connection:
             await add_records(connection, told, details="{}")
-        async with store.reading() as connection:
-            assert await records_of(connection, "A") == told[::-1]
+        assert await store.on_snapshot(order_records, "A") == told[::-1]
         assert (await histories(store, ["A"]))["A"].records == frozenset(told)
 
 

@@ -214,9 +214,9 @@ class HoldContract:
         module: Any = rebuild if rebuilt and name == "publish" else refold
         sound: Callable[..., Any] = getattr(module, name)
 
-        async def broken(*arguments: Any, **words: Any) -> None:
+        def broken(*arguments: Any, **words: Any) -> None:
             if step == "after":
-                await sound(*arguments, **words)
+                sound(*arguments, **words)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(module, name, broken)

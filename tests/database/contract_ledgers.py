@@ -410,5 +410,5 @@ async def published_then_failing(store: Store, order: str) -> None:
     ledger = fold(history, policy=at.policy, as_of=seconds(10))
     decided: Callable[..., Any] = refold.decided
     async with store.writing() as connection:
-        await publish(connection, [decided(ledger, None, rules="v2-any")])
+        await run(connection, publish, [decided(ledger, None, rules="v2-any")])
         raise RuntimeError("planned")

@@ -70,8 +70,8 @@ class OutboxContract:
         store.notifies = True
         await keep(store, arrival(paid("A")))
 
-        async def fail_after(*arguments: object, **words: object) -> None:
-            await publish(*arguments, **words)  # type: ignore[arg-type]
+        def fail_after(*arguments: object, **words: object) -> None:
+            publish(*arguments, **words)  # type: ignore[arg-type]
             raise RuntimeError("planned")
 
         monkeypatch.setattr(refold, "publish", fail_after)

@@ -17,6 +17,7 @@ from app.access.proposal_store import add_decision, add_proposal
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.phone_key import PhoneKey
 from app.database.engine import scratch_database
+from app.database.statements import run
 from app.orders.find_orders import find_orders
 from app.orders.refold import refold_until_quiet
 from app.orders.retention_store import prune
@@ -36,10 +37,10 @@ from app.receiving.phone_store import (
     drop_notes,
     drop_other_keys,
     has_other_keys,
-    note_phones,
     notes_of,
     old_notes,
     orders_by_phone,
+    write_phone_notes,
 )
 from app.receiving.store import Store
 from reconcile.instants import DAY, SECOND, TICK
@@ -175,13 +176,13 @@ class PersonalContract:
         other = PhoneKey(b"o" * 32).digest(PHONE)
         named = [(DIGEST, "order", "A", T), (DIGEST, "order", "B", T), (other, "order", "A", T)]
         async with store.writing() as connection, scratch_database() as scratch:
-            await note_phones(scratch, named)
+            await run(scratch, write_phone_notes, named)
             assert await phones_not_noted(connection, scratch) == 2
             (note,) = await notes_of(connection, ["A"])
             await drop_notes(connection, [note])
             assert await phones_not_noted(connection, scratch) == 3
             owner = await connection.scalar(text("SELECT id FROM deliveries"))
-            await note_phones(connection, [(DIGEST, "delivery", owner, T)])
+            await run(connection, write_phone_notes, [(DIGEST, "delivery", owner, T)])
             assert await phones_not_noted(connection, scratch) == 2
 
     async def test_an_order_is_found_by_amount_and_day(self, store: Store) -> None:

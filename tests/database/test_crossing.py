@@ -39,12 +39,14 @@ async def connection(tmp_path: Path) -> AsyncIterator[AsyncConnection]:
 
 @contextmanager
 def crossing() -> Iterator[list[str]]:
-    """What crosses into the driver's thread, by name."""
+    """What crosses into the driver's thread in the test's own task, by name."""
     crossings: list[str] = []
+    own = asyncio.current_task()
     execute: Any = aiosqlite.Connection._execute
 
     async def counting(self: aiosqlite.Connection, act: Any, *values: Any, **named: Any) -> Any:
-        crossings.append(act.__name__)
+        if asyncio.current_task() is own:
+            crossings.append(act.__name__)
         return await execute(self, act, *values, **named)
 
     with patch.object(aiosqlite.Connection, "_execute", counting):

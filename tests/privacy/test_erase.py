@@ -21,6 +21,7 @@ from app.bootstrap_sources import storing_sources
 from app.config.load import load_settings
 from app.core.errors import NotFoundError, UsageError
 from app.core.logs import configure_logging
+from app.database.statements import run
 from app.evidence.seal import seal_all
 from app.evidence.verify_log import verify_log
 from app.finance.break_acts import accept_break, breaks_of
@@ -48,7 +49,7 @@ from app.privacy.erasure_journal import JournalKey
 from app.privacy.replay_erasures import find_erased, fitting_journal
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.receiving.phone_store import note_phones
+from app.receiving.phone_store import write_phone_notes
 from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.copied import copy_of
@@ -104,9 +105,9 @@ async def plant(driver: Driver) -> None:
     for number in range(30):
         async with driver.context.store.writing() as connection:
             row = PendingSession(key=f"key_{number}", order="ORD-1", request=request, due_at=T)
-            await note_pending(connection, row)
+            await run(connection, note_pending, row)
             if number % 2:
-                await forget(connection, f"key_{number}")
+                await run(connection, forget, f"key_{number}")
 
 
 async def _planted(folder: Path) -> None:
@@ -247,7 +248,7 @@ async def test_an_index_that_is_not_whole_is_not_relied_upon(driver: Driver, los
     elif lost == "another key's digests":
         async with driver.context.store.writing() as connection:
             other = [(b"\xff" * 16, "order", "ORD-9", T)]
-            await note_phones(connection, other)
+            await run(connection, write_phone_notes, other)
     else:
         nameless = load_profile("stripe")
         assert not nameless.customer.phone

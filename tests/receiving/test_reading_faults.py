@@ -18,7 +18,7 @@ from app.core.errors import StorePoisoned, StoreUnavailable
 from app.orders.set_aside import HOLDING
 from app.receiving import caught_up
 from app.receiving.caught_up import behind_s
-from app.receiving.inbox_store import Backlog, End, Suspect, Unread, next_suspects
+from app.receiving.inbox_store import EVERYTHING, Backlog, End, Suspect, Unread, next_suspects
 from app.receiving.reader import Holding, Reader, ReaderContext, read_some
 from reconcile.instants import SECOND, TICK, Duration, Instant
 from tests.database.builders import SOURCES, arrival, context, opened, received, said
@@ -374,14 +374,15 @@ def waiting_for(oldest: Instant | None) -> tuple[Any, list[End]]:
     to where that was asked."""
     asked: list[End] = []
 
-    async def end() -> End:
-        return End(3, 4)
-
-    async def backlog(*, up_to: End) -> Backlog:
+    async def backlog(*, up_to: End = EVERYTHING) -> Backlog:
         asked.append(up_to)
         return Backlog(oldest=oldest)
 
-    store = SimpleNamespace(read=asyncio.Event(), inbox=SimpleNamespace(end=end, backlog=backlog))
+    async def backlog_and_end() -> tuple[Backlog, End]:
+        return await backlog(), End(3, 4)
+
+    inbox = SimpleNamespace(backlog_and_end=backlog_and_end, backlog=backlog)
+    store = SimpleNamespace(read=asyncio.Event(), inbox=inbox)
     return SimpleNamespace(store=store, clock=SetClock(Instant(T + 5 * SECOND))), asked
 
 
@@ -397,7 +398,7 @@ async def test_how_far_behind_it_is(
     every, asked = waiting_for(oldest)
     every.store.read.set()
     assert await behind_s(every) == told
-    assert asked == [End(3, 4)]
+    assert asked == [EVERYTHING]
     assert not every.store.read.is_set()
 
 
@@ -409,9 +410,10 @@ async def test_how_far_behind_it_is(
 async def test_who_has_no_patience_does_not_wait_for_what_is_far_behind(
     age: Duration, patient: bool, waits: bool
 ) -> None:
-    """From a second on."""
+    """From a second on. Who waits looks again at what was there at the first look, at that only."""
     every, asked = waiting_for(Instant(T + 5 * SECOND - age))
     asking = asyncio.create_task(behind_s(every, patient=patient))
     await soon(lambda: asking.done() or len(asked) > 1)
     assert asking.done() != waits
+    assert asked[:2] == [EVERYTHING, End(3, 4)][: 1 + waits]
     asking.cancel()
