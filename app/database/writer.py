@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Final, Literal
 
 import anyio
@@ -192,6 +193,13 @@ class Place:
 TURN_S: Final = 5.0
 """How long a writer waits for those before it. Transactions take milliseconds."""
 
+KEEP_S: Final = 0.025
+"""For so long after it was taken, the lock between processes stays with whoever waits for it here:
+each of twenty small writes would else wait for a transaction of another process."""
+
+WANTED_S: Final = 1.0
+"""Another process that waited for one of our transactions is likely to come again within it."""
+
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
     return connection.ask(sql)
@@ -234,6 +242,11 @@ class Writer:
         self._place = place
         self.space = space
         self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._taken_at: float | None = None
+        self._wanted_at = -WANTED_S
+        self.held_s = 0.0
+        """Seconds for which the last transaction held the database, its commit included."""
         self._connection: AsyncConnection | None = None
         self._connected_before = False
         self._run_transaction = (
@@ -260,6 +273,11 @@ class Writer:
         where none has to."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
+    @property
+    def was_wanted(self) -> bool:
+        """Whether another process waited for a transaction here within WANTED_S."""
+        return monotonic() - self._wanted_at < WANTED_S
+
     def fail(self, reason: str) -> None:
         """Stop for good. Whoever supervises the process is told why, once."""
         if self._poison is None:
@@ -283,8 +301,9 @@ class Writer:
             if self._poison is not None:
                 raise StorePoisoned(self._poison)
             with anyio.CancelScope(shield=True):
+                await self._take()
+                began = monotonic()
                 try:
-                    await self._take()
                     connection = await self._connected()
                     yield connection
                     self.check_place()
@@ -295,9 +314,9 @@ class Writer:
                         await self._give_up_connection()
                     raise meaning from error
                 finally:
-                    self._release()
+                    self.held_s = monotonic() - began
         finally:
-            self._turn.release()
+            self._leave()
 
     def check_place(self) -> None:
         """Are the files still those that were opened? Asked after each commit, before anybody hears
@@ -310,6 +329,7 @@ class Writer:
     async def _wait_for_turn(self) -> None:
         """Raises StoreUnavailable where another writer does not come to an end: whoever asks is not
         to wait as long as a disk that hangs."""
+        self._waiting += 1
         try:
             # Even where the turn looks free: those who waited before have it next.
             async with asyncio.timeout(TURN_S):
@@ -318,6 +338,19 @@ class Writer:
             raise StoreUnavailable(
                 "another write has not ended for some seconds; try again", reason="busy"
             ) from None
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self._turn.locked():
+                self._release()  # it may have been kept for this one, who waits no more
+
+    def _leave(self) -> None:
+        """Let the next one write: one of this process where the lock has just been taken."""
+        now = monotonic()
+        if self.is_wanted:
+            self._wanted_at = now
+        if not (self._waiting and self._taken_at is not None and now < self._taken_at + KEEP_S):
+            self._release()
+        self._turn.release()
 
     async def connect(self) -> None:
         """Make the connection now, with all that is asked of a new one. Raises as `transaction`
@@ -443,10 +476,13 @@ class Writer:
             await connection.close()
 
     async def _take(self) -> None:
-        if self._between_processes is not None:
+        """The lock between processes, unless the one before has kept it for us."""
+        if self._between_processes is not None and self._taken_at is None:
             await self._between_processes.take()
+            self._taken_at = monotonic()
 
     def _release(self) -> None:
+        self._taken_at = None
         if self._between_processes is not None:
             self._between_processes.release()
 

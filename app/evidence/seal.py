@@ -39,6 +39,7 @@ from app.core.ids import new_id, new_salts, new_secret
 from app.database.engine import Connection
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
 from app.receiving.context import AppContext
+from app.receiving.pace import Pace
 from app.sealing import leaf_store, log_queue_store, log_store, order_store, order_tree_store
 from reconcile.instants import DAY, Instant
 from reconcile.transparency import cosignatures, merkle, order_tree
@@ -157,6 +158,7 @@ class Sealer:
         self._context = context
         self._signer = signer
         self._full = False
+        self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
 
     def rest_s(self, done: int) -> float:
         """Seconds to rest after a round: none where there may be more than it took."""
@@ -167,7 +169,8 @@ class Sealer:
     async def seal_some(self) -> int:
         """Seal a batch; 0 where nothing is left, or where another sealer was first."""
         async with self._context.store.reading() as connection:
-            found = await log_queue_store.find_unsealed(connection, limit=AT_ONCE)
+            limit = self._pace.fitting(self._context.store)
+            found = await log_queue_store.find_unsealed(connection, limit=limit)
             self._full = found.full
             if not found.anything:
                 return 0
@@ -179,6 +182,7 @@ class Sealer:
         store = self._context.store
         if not await store.writer.commit(log_store.grow_log, growth):
             return 0
+        self._pace.learn(len(growth.leaves), seconds=store.writer.held_s)
         # Marks without rows, and a sweep without a find, are work done too.
         return max(len(growth.leaves), 1)
 

@@ -43,6 +43,7 @@ from app.receiving.due_store import (
     marks_without_reason,
     unchanged,
 )
+from app.receiving.pace import Pace
 from reconcile.instants import MINUTE, SECOND, TICK, Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -154,8 +155,9 @@ CALLED_AT_ONCE: Final = 1_000
 """Orders called up in one transaction: a delivery never waits for more."""
 
 
-async def refold_due(context: AppContext, *, limit: int) -> int:
-    """Fold up to `limit` due orders and publish. Returns how many were due.
+async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:
+    """Fold up to `limit` due orders and publish, in as many transactions as `pace` asks for, by
+    default in one. Returns how many were due.
 
     Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
     Whoever else folded an order in the meantime has published it; then this fold is dropped.
@@ -166,14 +168,19 @@ async def refold_due(context: AppContext, *, limit: int) -> int:
         return 0
     marks, histories = await gathered(context, due)
     ledgers = {order: _folded(context, history, now=now) for order, history in histories.items()}
-    published, several = await context.store.writer.commit(
-        _publish_standing, context, marks, ledgers, now=now, policy=policy
-    )
-    for each in published:
-        if each.revision is not None:
-            _log_published(histories[each.order], ledgers[each.order])
-    if several:
-        tell_of_several()
+    writer, pace = context.store.writer, pace or Pace(first=len(marks), most=len(marks))
+    while marks:
+        size = pace.fitting(context.store)
+        part, marks = marks[:size], marks[size:]
+        published, several = await writer.commit(
+            _publish_standing, context, part, ledgers, now=now, policy=policy
+        )
+        pace.learn(len(part), seconds=writer.held_s)
+        for each in published:
+            if each.revision is not None:
+                _log_published(histories[each.order], ledgers[each.order])
+        if several:
+            tell_of_several()
     return len(due)
 
 

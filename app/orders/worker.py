@@ -14,6 +14,7 @@ from app.core.errors import StoreUnavailable
 from app.orders.refold import TakingUp, call_up_early, publishable, refold_due
 from app.receiving.context import AppContext
 from app.receiving.due_store import next_due
+from app.receiving.pace import Pace
 from reconcile.instants import SECOND, Duration, Instant
 
 log = structlog.get_logger()
@@ -45,6 +46,7 @@ class FoldWorker:
         self._context = context
         self._store = context.store
         self._batch = batch
+        self._pace = Pace(first=batch, most=batch)
         self._taking_up = TakingUp(context)
         self._stopping = False
         self._latest: Instant | None = None
@@ -90,7 +92,7 @@ class FoldWorker:
         self._latest = now
 
     async def _fold(self) -> int:
-        folded = await refold_due(self._context, limit=self._batch)
+        folded = await refold_due(self._context, limit=self._batch, pace=self._pace)
         if folded:
             log.debug("folded", count=folded)
         return folded

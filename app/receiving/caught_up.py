@@ -7,15 +7,18 @@ from typing import Final
 
 from app.core.errors import StoreUnavailable
 from app.receiving.context import AppContext
-from reconcile.instants import SECOND
+from reconcile.instants import MILLISECOND, SECOND
 
 READ_WITHIN_S: Final = 2.0
 """How long one who asks waits until all has been read that was accepted before the question."""
 
-FAR_BEHIND: Final = SECOND
-"""By how much the reader may be behind for one who says something of an order to wait for it, and
-to hear how the order stands: beside a burst, whose end is seconds away, no call is to take that
-long."""
+SOON_S: Final = 0.1
+"""The same for one who says something of an order, and hears how it stands then: beside a burst,
+whose end is seconds away, no call is to take that long."""
+
+FAR_BEHIND: Final = 200 * MILLISECOND
+"""Where the reader is behind by as much, it is at work on more than such a call could wait for: the
+call does not wait at all."""
 
 _PAUSE_S: Final = 0.02
 """Between two looks, where the reader is another process."""
@@ -24,10 +27,10 @@ _PAUSE_S: Final = 0.02
 async def behind_s(context: AppContext, *, patient: bool = True) -> int:
     """0 once all has been read that was accepted before the call, for which it waits up to
     READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to be read.
-    Without patience it does not wait where that is FAR_BEHIND."""
+    Without patience it waits up to SOON_S, and not at all where that is FAR_BEHIND."""
     store = context.store
     loop = asyncio.get_running_loop()
-    ends = loop.time() + READ_WITHIN_S
+    ends = loop.time() + (READ_WITHIN_S if patient else SOON_S)
     store.read.clear()
     found, end = await store.inbox.backlog_and_end()
     while True:

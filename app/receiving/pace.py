@@ -51,9 +51,16 @@ class Pace:
         if wanted:
             await anyio.sleep(worked)
 
+    def fitting(self, store: Store) -> int:
+        """How many for the next transaction of work that never ends: as many as are short while
+        another process waits for them, else as many as there may be, for few large ones cost
+        less."""
+        return self.size if store.writer.was_wanted else self._most
+
     def learn(self, pieces: int, *, seconds: float) -> None:
         """So many pieces held the database for so long. A few that were left over and were quick
-        say nothing of many: most of their time is the commit's."""
-        if pieces >= self.size or seconds > SHORT_S:
+        say nothing of many: most of their time is the commit's. More than half are enough: what is
+        taken whole, such as a row of the inbox, seldom fits to the last piece."""
+        if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

@@ -193,6 +193,6 @@ async def test_who_starts_a_payment_crosses_eight_times(tmp_path: Path) -> None:
         await start(driver)
         with crossing() as crossings:
             await start(driver, reference="ORD-2")
-    # Token · what is known · what is unread, twice · the order · all that is written · what is known
-    # now · the answer, written.
+    # The token · what is known · what is unread, twice · the order · all that is written · what is
+    # known now · the answer, written.
     assert len(crossings) == 8

@@ -115,7 +115,7 @@ def calling(target: Target, token: str, *, prefix: str) -> Iterator[Calls]:
     done, stop = Calls(), Event()
     with ThreadPoolExecutor(CALLERS) as pool:
         running = [
-            pool.submit(_call, target.port, token, prefix=f"{prefix}-{n}", stop=stop)
+            pool.submit(_call, target.port, token, prefix=f"{prefix}-{n}", first=n, stop=stop)
             for n in range(CALLERS)
         ]
         try:
@@ -128,9 +128,10 @@ def calling(target: Target, token: str, *, prefix: str) -> Iterator[Calls]:
         done.told += found.told
 
 
-def _call(port: int, token: str, *, prefix: str, stop: Event) -> Calls:
-    """Seconds count from when a call was due, so that those behind a slow one are not forgotten."""
-    done, due = Calls(), time.monotonic()
+def _call(port: int, token: str, *, prefix: str, first: int, stop: Event) -> Calls:
+    """Seconds count from when a call was due, so that those behind a slow one are not forgotten.
+    first: which of the callers it is, for each has its place between those of the others."""
+    done, due = Calls(), time.monotonic() + first / CALLS_PER_S
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
     while not stop.wait(max(0.0, due - time.monotonic())):

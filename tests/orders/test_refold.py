@@ -15,6 +15,7 @@ from app.core.logs import configure_logging
 from app.orders import refold
 from app.orders.rebuild import refold_all
 from app.orders.refold import PUT_ASIDE, refold_due, refold_until_quiet
+from app.receiving.pace import Pace
 from reconcile.instants import SECOND
 from reconcile.ledger.fold import fold as sound_fold
 from reconcile.ledger.policy import Policy
@@ -206,3 +207,24 @@ async def test_rebuilding_moves_marks_to_another_policy(driver: Driver) -> None:
     assert before["O-0"] is not None
     assert after["O-0"] < before["O-0"]
     assert after == dict(driver.rows("SELECT order_key, next_decision_at FROM ledgers"))
+
+
+async def test_while_others_wait_folds_are_published_in_short_transactions(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each order once, whichever transaction it is in."""
+    writer, parts = driver.service.store.writer, []
+    commit = writer.commit
+
+    async def counted(function: Any, *args: Any, **words: Any) -> Any:
+        parts.append(len(args[1]))
+        return await commit(function, *args, **words)
+
+    for number in range(5):
+        await driver.send(of_order(f"O-{number}", f"e{number}"))
+    monkeypatch.setattr(type(writer), "was_wanted", True)
+    monkeypatch.setattr(writer, "commit", counted)
+    pace = Pace(first=2, most=10)
+    assert await refold_due(driver.context, limit=10, pace=pace) == 5
+    assert sorted(published(driver)) == [f"O-{number}" for number in range(5)]
+    assert (parts[0], sum(parts), len(parts) > 1) == (2, 5, True)

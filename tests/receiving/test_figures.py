@@ -35,7 +35,8 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (append_store, "ARRIVALS_KEPT", 90 * DAY // MINUTE),
     (caught_up, "READ_WITHIN_S", 2),
-    (caught_up, "FAR_BEHIND", SECOND),
+    (caught_up, "FAR_BEHIND", SECOND // 5),
+    (caught_up, "SOON_S", 0.1),
     (confirm, "AT_ONCE", 8),
     (confirm, "MAX_WAITING", 10_000),
     (confirm, "LEASE", 2 * MINUTE),

@@ -33,8 +33,12 @@ def test_a_quick_transaction_makes_the_next_twice_as_large_at_most() -> None:
 
 def test_a_few_pieces_that_are_left_over_prove_nothing_of_many() -> None:
     found = Pace(first=100, most=1_000)
-    found.learn(2, seconds=SHORT_S)
+    found.learn(50, seconds=0.0)
     assert found.size == 100
+    found.learn(51, seconds=0.0)
+    assert found.size == 200
+    found.learn(2, seconds=SHORT_S)
+    assert found.size == 200
     found.learn(2, seconds=SHORT_S * 2)
     assert found.size == 1
 
@@ -82,3 +86,13 @@ async def test_the_wait_is_no_work_the_commit_is_and_others_get_as_long_a_rest(
         pass
     assert found.size in {49, 50}
     assert rests == ([SHORT_S * 2] if wanted else [])
+
+
+@pytest.mark.parametrize(("wanted", "pieces"), [(True, 25), (False, 100)])
+def test_what_never_ends_is_done_in_short_transactions_while_others_wait_for_them(
+    wanted: bool, pieces: int
+) -> None:
+    store: Any = SimpleNamespace(writer=SimpleNamespace(was_wanted=wanted))
+    found = Pace(first=100, most=100)
+    found.learn(100, seconds=SHORT_S * 4)
+    assert found.fitting(store) == pieces

@@ -31,7 +31,7 @@ from tests.reconcile.build import T
 from tests.waiting import soon
 
 
-async def nothing(reading: Any) -> int:
+async def nothing(reading: Any, **_: Any) -> int:
     """A reader that reads nothing."""
     return 0
 

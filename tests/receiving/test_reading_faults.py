@@ -17,8 +17,9 @@ from app.core.clock import SetClock
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.orders.set_aside import HOLDING
 from app.receiving import caught_up
-from app.receiving.caught_up import behind_s
+from app.receiving.caught_up import FAR_BEHIND, behind_s
 from app.receiving.inbox_store import EVERYTHING, Backlog, End, Suspect, Unread, next_suspects
+from app.receiving.pace import SHORT_S, Pace
 from app.receiving.reader import Holding, Reader, ReaderContext, read_some
 from reconcile.instants import SECOND, TICK, Duration, Instant
 from tests.database.builders import SOURCES, arrival, context, opened, received, said
@@ -43,6 +44,7 @@ class Store:
         self.appended: list[int] = []
         self.asked: list[tuple[int, int]] = []
         self.released = 0
+        self.was_wanted, self.held_s = False, SHORT_S * 4
 
     async def take(self) -> bool:
         """Whether it is our turn."""
@@ -211,6 +213,30 @@ async def test_when_there_is_a_backlog(
         assert reading.store.drained.is_set() is drained
     assert reading.store.appended == [len(counts)] * 2
     assert reading.store.asked == [(512, 4 * 1024 * 1024)] * 2
+
+
+async def test_while_others_wait_it_takes_as_much_as_is_short(reading: Reading) -> None:
+    """By how long the last transaction held the database, and of a full one all the same."""
+    pace, store = Pace(first=512, most=512), reading.store
+    store.rows = [row_of(400)]
+    for store.was_wanted in (False, True, False):
+        await read_some(reading.context, pace=pace)
+        store.held_s = SHORT_S
+    assert [records for records, _ in store.asked] == [512, 100, 512]
+
+
+async def test_a_row_that_is_larger_than_what_is_short_says_that_there_is_more(
+    reading: Reading,
+) -> None:
+    """More than half of what was asked for."""
+    pace, store = Pace(first=512, most=512), reading.store
+    pace.size, store.was_wanted = 100, True
+    for count, drained in ((50, True), (51, False)):
+        store.rows = [row_of(count)]
+        store.held_s = 0.0
+        await read_some(reading.context, pace=pace)
+        assert store.drained.is_set() is drained
+        pace.size = 100
 
 
 async def test_where_there_is_nothing_nothing_is_done(reading: Reading) -> None:
@@ -403,14 +429,15 @@ async def test_how_far_behind_it_is(
 
 
 @pytest.mark.parametrize(("age", "patient", "waits"), [
-    (SECOND, False, False),
-    (SECOND - TICK, False, True),
-    (SECOND, True, True),
+    (FAR_BEHIND, False, False),
+    (FAR_BEHIND - TICK, False, True),
+    (FAR_BEHIND, True, True),
 ])  # fmt: skip
 async def test_who_has_no_patience_does_not_wait_for_what_is_far_behind(
     age: Duration, patient: bool, waits: bool
 ) -> None:
-    """From a second on. Who waits looks again at what was there at the first look, at that only."""
+    """From a fifth of a second on. Who waits looks again at what was there at the first look, and
+    at nothing that came later."""
     every, asked = waiting_for(Instant(T + 5 * SECOND - age))
     asking = asyncio.create_task(behind_s(every, patient=patient))
     await soon(lambda: asking.done() or len(asked) > 1)

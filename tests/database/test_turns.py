@@ -1,0 +1,121 @@
+"""Several write in one process, and another process writes, too: who has the database when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from app.database import locks, writer
+from app.database.engine import writing_engine
+from app.database.locks import WriteLock
+from app.database.writer import Space, Writer
+from tests.waiting import soon
+
+
+@pytest.fixture
+async def one(tmp_path: Path) -> AsyncIterator[Writer]:
+    async for each in _of_a_process(tmp_path):
+        yield each
+
+
+@pytest.fixture
+async def other(tmp_path: Path) -> AsyncIterator[Writer]:
+    async for each in _of_a_process(tmp_path):
+        yield each
+
+
+async def _of_a_process(folder: Path) -> AsyncIterator[Writer]:
+    path = folder / "t.db"
+    made = Writer(
+        writing_engine(f"sqlite+aiosqlite:///{path}"),
+        lock=WriteLock(path),
+        log=None,
+        place=None,
+        space=Space(folder, low_water_mib=0),
+    )
+    await made.connect()
+    yield made
+    await made.close()
+
+
+async def _write(writer: Writer, said: list[str], word: str) -> None:
+    async with writer.transaction():
+        said.append(word)
+
+
+@pytest.mark.parametrize(
+    ("keep_s", "order"),
+    [(100.0, ["mine", "mine", "theirs"]), (0.0, ["theirs", "mine", "mine"])],
+)
+async def test_small_writes_of_one_process_share_a_turn_while_it_is_short(
+    one: Writer, other: Writer, monkeypatch: pytest.MonkeyPatch, keep_s: float, order: list[str]
+) -> None:
+    monkeypatch.setattr(writer, "KEEP_S", keep_s)
+    said: list[str] = []
+    async with one.transaction():
+        writing = [asyncio.create_task(_write(one, said, "mine")) for _ in range(2)]
+        writing.append(asyncio.create_task(_write(other, said, "theirs")))
+        await soon(lambda: one.is_wanted)
+    await asyncio.gather(*writing)
+    assert said == order
+
+
+async def test_a_turn_that_was_kept_for_who_waits_no_more_is_given_away(
+    one: Writer, other: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "KEEP_S", 100.0)
+    monkeypatch.setattr(locks, "WAIT_S", 0.1)
+    said: list[str] = []
+    async with one.transaction():
+        gone = asyncio.create_task(_write(one, said, "mine"))
+        await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait([gone])
+    await _write(other, said, "theirs")
+    assert said == ["theirs"]
+
+
+async def test_a_turn_is_given_away_where_the_next_one_cannot_write(
+    one: Writer, other: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "KEEP_S", 100.0)
+    monkeypatch.setattr(locks, "WAIT_S", 0.1)
+    said: list[str] = []
+    async with one.transaction():
+        refused = asyncio.create_task(_write(one, said, "mine"))
+        await asyncio.sleep(0)
+        one.fail("planned")
+    with pytest.raises(Exception, match="planned"):
+        await refused
+    await _write(other, said, "theirs")
+    assert said == ["theirs"]
+
+
+async def test_whether_another_process_waited_is_remembered_for_a_second(
+    one: Writer, other: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    await _write(one, said, "mine")
+    assert not one.was_wanted
+    async with one.transaction():
+        waiting = asyncio.create_task(_write(other, said, "theirs"))
+        await soon(lambda: one.is_wanted)
+    await waiting
+    assert (one.was_wanted, other.was_wanted) == (True, False)
+    now = monotonic()
+    monkeypatch.setattr(writer, "monotonic", lambda: now + writer.WANTED_S)
+    assert not one.was_wanted
+
+
+async def test_how_long_a_transaction_held_the_database_is_without_the_wait_for_it(
+    one: Writer, other: Writer
+) -> None:
+    async with other.transaction():
+        waiting = asyncio.create_task(_write(one, [], "mine"))
+        await asyncio.sleep(0.2)
+    await waiting
+    assert 0 < one.held_s < 0.2 <= other.held_s
