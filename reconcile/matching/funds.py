@@ -274,6 +274,8 @@ class Left:
     captures  money that a statement ought to hold
     awaited   money that a statement may hold later, in case a stray line is of it
     lines     statement lines of payments that nobody knows
+    together  of an order with lines of its own that may have paid others of their group, too, the
+              first of these lines: whoever takes them over has both
     """
 
     orders: list[LedgerLineRow] = field(default_factory=list)
@@ -282,6 +284,7 @@ class Left:
     captures: list[Capture] = field(default_factory=list)
     awaited: list[Capture] = field(default_factory=list)
     lines: list[StatementRow] = field(default_factory=list)
+    together: dict[str, str] = field(default_factory=dict)
 
     def sort(self) -> None:
         """In an order that does not depend on how they came."""

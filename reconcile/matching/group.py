@@ -6,7 +6,7 @@ Leaves out: how the key's rows were found, and how one order is judged.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -180,6 +180,7 @@ class Deciding:
         if not keep(pool, lines.rows):
             self.left.orders.pop()
             return False
+        self.left.together[funds.order] = lines.rows[0].line_id
         return True
 
     def ambiguous(self, funds: Sequence[Funds], rows: Sequence[BookRow]) -> None:
@@ -246,21 +247,25 @@ class Deciding:
         for rows in (*left.book, *left.idle):
             books[rows[0].key].append(rows)
         for key in sorted(orders.keys() | books.keys()):
-            self._absorb_key(orders[key], books[key])
+            self._absorb_key(orders[key], books[key], left.together)
         for capture in (*left.captures, *left.awaited):
             self.unsettled(capture)
         for line in left.lines:
             self._line(line)
 
-    def _absorb_key(self, orders: list[LedgerLineRow], books: list[Rows]) -> None:
-        """Orders and book lines of one key. Both were put aside together if there are both: they
-        may be of a group, and are a pair where there is no room for them."""
-        if orders and books:
-            self.pair(funds_of(orders[:1]), books[0])
-            orders, books = orders[1:], books[1:]
-        self._apart([funds_of([row]) for row in orders], {})
+    def _absorb_key(
+        self, orders: list[LedgerLineRow], books: list[Rows], together: Mapping[str, str]
+    ) -> None:
+        """Orders and book lines of one key. Those that were put aside together may be of a group,
+        and are a pair where there is no room for them."""
+        own = {together[row.order]: row for row in orders if row.order in together}
+        self._apart([funds_of([row]) for row in orders if row.order not in together], {})
         for rows in books:
-            self._unpaid(rows)
+            order = own.get(rows[0].line_id)
+            if order is None:
+                self._unpaid(rows)
+            else:
+                self.pair(funds_of([order]), rows)
 
     # --- at last, without a partner
 

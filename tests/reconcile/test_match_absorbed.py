@@ -1,0 +1,72 @@
+"""What one matching leaves over and another takes over is told as one matching would have told it:
+two orders and several book lines of one key, of which people have paired some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+
+from reconcile.matching.books import BookStatus
+from reconcile.matching.breaks import Break
+from reconcile.matching.match import Decision, Matching
+from reconcile.matching.rows import book_row, ledger_line_row, statement_row
+from reconcile.matching.rules import HandMatch
+from tests.reconcile.books_cases import case, decided
+from tests.reconcile.books_strategies import in_key_order
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
+
+Hands = tuple[tuple[str, str], ...]
+Told = tuple[list[tuple[str, str, int]], list[str]]
+
+
+def at_once(cases: list[Case], hands: Hands) -> Told:
+    """(cause or kind, order, minor units) of all that is told, and the lines of the totals."""
+    told, control = decided(*cases, hands=hands)
+    return _said(told), sorted(map(str, control.lines))
+
+
+def in_two(cases: list[Case], hands: Hands) -> Told:
+    """The same, by a matching that takes over what another has left."""
+    paired = [HandMatch(one=one, other=other) for one, other in hands]
+    part, whole = (
+        Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE, hands=paired) for _ in range(2)
+    )
+    told = list(
+        part.by_key(
+            takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
+            book=in_key_order([book_row(e) for one in cases for e in one.book]),
+            statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+        )
+    )
+    whole.absorb(part.part())
+    told += whole.rest()
+    control = whole.control()
+    assert control.holds
+    return _said(told), sorted(map(str, control.lines))
+
+
+def _said(told: Sequence[Decision]) -> list[tuple[str, str, int]]:
+    return sorted(
+        (each.cause if isinstance(each, Break) else each.kind, str(each.order), each.money.minor)
+        for each in told
+    )
+
+
+@pytest.mark.parametrize("paired", [(0,), (1,), (0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("reference", ["ORD-1", "ord-1"])
+def test_what_people_paired_of_one_key(paired: tuple[int, ...], reference: str) -> None:
+    """One order is paired by hand, the other one is not, or has a line of a group beside what the
+    first has left."""
+    hands = tuple(("ORD-1", f"bok_ORD-1_{place}") for place in paired)
+    states: tuple[BookStatus, ...] = ("paid", "unpaid")
+    for second, more, group, status, third in product(
+        (600, 700, 1_500), (700, 600, 1_500), (None, "G"), states, (None, 600, 800)
+    ):
+        one = case("ORD-1").pays().books()
+        one.books(status, minor=more, group=group, reference=reference).settles()
+        if third is not None:
+            one.books(minor=third, group="G", reference="ord-1")
+        cases = [one, case("ord-1", second).pays().settles()]
+        assert in_two(cases, hands) == at_once(cases, hands), (second, more, group, status, third)
