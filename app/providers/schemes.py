@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -41,6 +41,12 @@ class KeyPair(NamedTuple):
     private: PrivateKey | None
 
 
+KEYS_REMEMBERED: Final = 64
+"""A private RSA key is looked through for 50 ms whenever it is read, and a start reads each key of a
+source four times: to check, to name and to use it."""
+
+
+@lru_cache(maxsize=KEYS_REMEMBERED)
 def load_key(material: bytes) -> KeyPair:
     """The key written in `material`. Raises ValueError with words that show nothing of it."""
     try:

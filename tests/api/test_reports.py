@@ -287,7 +287,7 @@ async def test_the_proof_of_closed_months_is_that_of_the_command(
     books = await keep_books(driver, tmp_path, monkeypatch)
     nothing = (await ask("periods/verification")).json()
     assert nothing == {"passed": True, "steps": []}
-    monkeypatch.setattr(close_period, "REPORT_FORMATS", ("table", "json", "csv"))
+    monkeypatch.setattr(close_period, "REPORT_FORMATS", ("json", "csv"))
     for month in ("2026-08", "2026-09"):
         asked = close_period.CloseRequest(
             period=month, by=None, as_of=None, margin_days=10, sources={}, still_s=0.0
