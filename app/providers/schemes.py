@@ -42,7 +42,7 @@ class KeyPair(NamedTuple):
 
 
 KEYS_REMEMBERED: Final = 64
-"""A private RSA key is looked through for 50 ms whenever it is read, and a start reads each key of a
+"""Reading a private RSA key takes 50 ms, in which it is checked, and a start reads each key of a
 source four times: to check, to name and to use it."""
 
 
