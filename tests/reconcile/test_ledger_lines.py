@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from reconcile.instants import DAY, Instant
-from reconcile.ledger.events import ClaimKind, Event
+from reconcile.ledger.events import ClaimKind, Event, Standing
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Balance, EntryKind, Facts
@@ -267,3 +267,35 @@ def test_a_break_is_read_as_it_was_written() -> None:
         ),
     )
     assert break_in(break_text(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("names", "standings", "called"),
+    [
+        (("pay_9",), ("answered",), "pay_9"),
+        (("pay_9", "pay_9"), ("answered",), "pay_9"),
+        (("pay_9", "pay_8"), ("answered",), "cs_1"),
+        (("pay_9", None), ("answered",), "pay_9"),
+        (("pay_9",), ("answered", "said"), "pay_9"),
+        (("pay_9",), ("said", "answered"), "cs_1"),
+    ],
+)
+def test_what_statements_call_a_payment_of_which_a_session_was_asked(
+    names: tuple[str | None, ...], standings: tuple[Standing, ...], called: str
+) -> None:
+    """What was asked about says it, where that is one word and the answer is dated first; the name
+    of a session's own event is the session's."""
+    told = [
+        event(f"u{n}", "succeeded", session="cs_1", payment=name, standing="unconfirmed")
+        for n, name in enumerate(names)
+    ]
+    said = [
+        event(f"e{n}", "succeeded", n, session="cs_1", money=DUE, standing=standing)
+        for n, standing in enumerate(standings)
+    ]
+    heard = [delivery(f"d{n}", n, each) for n, each in enumerate((*told, *said))]
+    known = history(record("r1", "order_placed", 0, money=DUE), *heard)
+    found = ledger_line_of(fold(known, policy=Policy(), as_of=seconds(99)))
+    assert found is not None
+    assert [(each.payment, each.minor) for each in found.taken] == [(called, DUE.minor)]
+    assert {("shop", "cs_1"), ("shop", called)} == set(found.payments)
