@@ -27,7 +27,7 @@ from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tal
 from app.orders.listing_store import last_numbers, list_anew, relist
 from app.orders.notification_store import write_notifications
 from app.orders.published_store import REVISIONS, Published, published_of
-from app.receiving.due_store import Due, Mark, settle_marks
+from app.receiving.due_store import Due, settle_marks
 from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.revise import Position, Revision, new_position
@@ -178,20 +178,6 @@ def publish(
     A mark whose order has no publication here could not be folded; it is due again at the instant
     until which it is put aside. From `notify` on the shop is to be told of each revision.
     """
-    decisions = {each.order: each.next_decision_at for each in publications}
-    marks = [
-        (mark.order, decisions.get(mark.order, put_aside_until), mark.generation) for mark in due
-    ]
-    _publish(connection, publications, marks=marks, notify=notify)
-
-
-def _publish(
-    connection: PlainConnection,
-    publications: Sequence[Publication],
-    *,
-    marks: Sequence[Mark],
-    notify: Instant | None,
-) -> None:
     orders = [each.order for each in publications]
     before, numbers_before = standing(connection, orders), last_numbers(connection, orders)
     numbers = dict(numbers_before)
@@ -215,8 +201,12 @@ def _publish(
         numbers |= {each.order: first + n for n, each in enumerate(revisions)}
         if notify is not None:
             write_notifications(connection, revisions, first=first, now=notify)
-    if marks:
-        settle_marks(connection, marks)
+    if due:
+        decisions = {each.order: each.next_decision_at for each in publications}
+        settle_marks(
+            connection,
+            [(m.order, decisions.get(m.order, put_aside_until), m.generation) for m in due],
+        )
     after = {each.order: (each.position.outcome, each.findings) for each in publications}
     relist(connection, before=before, numbers_before=numbers_before, after=after, numbers=numbers)
     tally(connection, before=before.values(), after=after.values())
