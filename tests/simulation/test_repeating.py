@@ -26,8 +26,8 @@ PLANT_SEEDS = 120
 """Worlds among which each planted defect must show; most show in the first five."""
 
 SHOWN_IN = {
-    "ack_before_commit": 11, "evidence_overtaken": 40, "first_body_wins": 8,
-    "deadline_ignored": 7, "environment_not_checked": 10, "log_not_synced": 2,
+    "ack_before_commit": 14, "evidence_overtaken": 40, "first_body_wins": 8,
+    "deadline_ignored": 7, "environment_not_checked": 5, "log_not_synced": 2,
     "signature_not_checked": 1, "dedupe_off": 1, "stored_not_asked": 1, "last_word_wins": 1,
 }  # fmt: skip
 """The first world that shows a defect, where it is not the first: played before all
