@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run
+from tests.database.made import put_new
 
 BOOK = "reference;amount;currency;phone\nA-1;1500,00;KES;254700000001\nA-2;{};KES;\n"
 MAPPING = 'decimal = ","\n'
@@ -16,6 +17,7 @@ MAPPING = 'decimal = ","\n'
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
+    put_new(tmp_path / "t.db")
     (tmp_path / "m.toml").write_text(MAPPING)
     (tmp_path / "book.csv").write_text(BOOK.format("20,00"))
     (tmp_path / "bad.csv").write_text(BOOK.format("1.234"))

@@ -14,9 +14,16 @@ import pytest
 from app.cli.printing import Format, document, emit, note, print_document, print_items, say
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run
+from tests.database.made import put_new
 
 HOSTILE = "A\x1b[2J\r\x07\x9b31m\u202e\udcff[b]"
 SHOWN = r"A\x1b[2J\r\x07\x9b31m\u202e\udcff[b]"
+
+
+@pytest.fixture(autouse=True)
+def database(tmp_path: Path) -> None:
+    """An empty one, made beforehand."""
+    put_new(tmp_path / "t.db")
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
