@@ -243,8 +243,11 @@ class Writer:
         self.space = space
         self._turn = asyncio.Lock()
         self._waiting = 0
+        """Writers of this process that wait for their turn."""
         self._taken_at: float | None = None
+        """When the lock between processes was taken; None while it is not ours."""
         self._wanted_at = -WANTED_S
+        """When another process last waited for a transaction here."""
         self.held_s = 0.0
         """Seconds for which the last transaction held the database, its commit included."""
         self._connection: AsyncConnection | None = None

@@ -409,19 +409,13 @@ class Inbox:
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
 
-    async def end(self) -> End:
-        """The last number of each kind by now."""
-        table = await self._database.on_snapshot(_last_in_table)
-        file = self._file
-        return End(table, 0 if file is None else await file.on_snapshot(last_number))
-
     async def backlog(self, *, up_to: End = EVERYTHING) -> Backlog:
         """What is not read yet, of the rows up to these numbers. Suspects count, of whatever
         row."""
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: End = EVERYTHING) -> tuple[Backlog, End]:
-        """The same, and the last number of each kind by then."""
+        """The same, and the last number of each kind by now, whatever `up_to` is."""
         file = self._file
         # The position first: what is read meanwhile is then counted, and not passed over.
         found, position, table = await self._database.on_snapshot(_in_database, up_to.table)

@@ -226,7 +226,7 @@ class Store:
         file, lock = self.inbox_file, self._service
         if file is None or lock is None or not file.is_there():
             return True
-        up_to = (await self.inbox.end()).file
+        up_to = (await self.inbox.backlog_and_end())[1].file
         if self._receiving is None:
             with lock.if_free() as free:
                 if free:

@@ -174,3 +174,12 @@ async def test_what_waits_for_a_pool_that_breaks_is_not_taken_back(
     monkeypatch.setattr(Future, "set_exception", slowly)
     with pytest.raises(UnreachableError, match="--jobs 1"):
         await rebuilt(filled, jobs=2)
+
+
+async def test_a_part_of_which_nothing_can_be_published_ends_no_rebuild(
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each order of it would be held, and none could be folded with its hold."""
+    monkeypatch.setattr(rebuild, "with_holds", lambda *_: [])
+    assert await rebuilt(filled, jobs=1) == ORDERS + 1
+    assert published(filled)[:2] == [[], []]

@@ -81,6 +81,7 @@ def test_a_key_is_read_in_every_form() -> None:
     }
     for material, kind in forms.items():
         assert isinstance(load_key(material).public, kind)
+        assert load_key(material) is load_key(material), "each is read, and checked, once"
 
 
 @pytest.mark.parametrize(

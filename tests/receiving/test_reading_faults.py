@@ -444,3 +444,16 @@ async def test_who_has_no_patience_does_not_wait_for_what_is_far_behind(
     assert asking.done() != waits
     assert asked[:2] == [EVERYTHING, End(3, 4)][: 1 + waits]
     asking.cancel()
+
+
+@pytest.mark.parametrize("patient", [True, False])
+async def test_how_long_who_has_patience_waits_and_who_has_none(
+    monkeypatch: pytest.MonkeyPatch, patient: bool
+) -> None:
+    """Each by a bound of its own."""
+    monkeypatch.setattr(caught_up, "SOON_S", 3_600.0 if patient else 0.0)
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0 if patient else 3_600.0)
+    every, asked = waiting_for(Instant(T + 5 * SECOND - TICK))
+    async with asyncio.timeout(10):
+        assert await behind_s(every, patient=patient) == 1
+    assert asked == [EVERYTHING]
