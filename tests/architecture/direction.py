@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator, Sequence
 
-from tests.architecture.tree import Module, imports, imports_from, names
+from tests.architecture.tree import Module, imports_from, names
 
 PARTS = ("ledger", "transparency", "matching", "reporting")
 """The parts of reconcile from the bottom up; the values beside them lie under all of them."""
@@ -60,7 +60,7 @@ def engine_is_pure(module: Module) -> Iterator[str]:
     if not module.within("reconcile"):
         return
     here = part_of(module.path.removesuffix(".py").replace("/", "."))
-    for node, name in imports(module):
+    for node, name in module.imports:
         top = name.partition(".")[0]
         if top not in ("reconcile", "__future__") and top not in sys.stdlib_module_names:
             yield module.at(node, f"imports {name}, which is not of the standard library")
@@ -88,7 +88,7 @@ def no_circles(tree: Sequence[Module]) -> Iterator[str]:
     needs = {
         module.path.removesuffix(".py").replace("/", "."): {
             found
-            for _, name in imports(module)
+            for _, name in module.imports
             for found in (name, name.rpartition(".")[0])
             if found in known
         }
@@ -112,7 +112,7 @@ def rooms_have_one_direction(module: Module) -> Iterator[str]:
     if here not in PLACES:
         yield module.at(module.tree, f"{here} has no place in GROUPS")
         return
-    for node, name in imports(module):
+    for node, name in module.imports:
         there = room_of(name)
         if there in PLACES and there != here and PLACES[there] >= PLACES[here]:
             yield module.at(node, f"imports {name}: {there} is not to the left of {here}")
@@ -146,7 +146,7 @@ def rooms_show_what_they_list(tree: Sequence[Module]) -> Iterator[str]:
         here = room_of(module.path.removesuffix(".py").replace("/", "."))
         if not module.within("app") or here is None:
             continue
-        for node, name in imports(module):
+        for node, name in module.imports:
             there = room_of(name)
             if there in (None, here, "bootstrap") or there not in listed:
                 continue
@@ -191,7 +191,7 @@ def present_only_from_the_clock(module: Module) -> Iterator[str]:
         for node, name in names(module):
             if name in PRESENT:
                 yield module.at(node, f"uses {name}: take the instant as an argument")
-        for node, name in imports(module):
+        for node, name in module.imports:
             if name in PRESENT:
                 yield module.at(node, f"imports {name}: take the instant as an argument")
 

@@ -25,6 +25,18 @@ class Module:
         """All of its syntax: every rule looks through it."""
         return tuple(ast.walk(self.tree))
 
+    @cached_property
+    def imports(self) -> tuple[tuple[ast.AST, str], ...]:
+        """Every imported thing by its full name, wherever in the file the import stands."""
+        found: list[tuple[ast.AST, str]] = []
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                found += ((node, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = _base(self, node)
+                found += ((node, f"{base}.{alias.name}") for alias in node.names)
+        return tuple(found)
+
     def within(self, *places: str) -> bool:
         """Whether the file is one of these, or in one of these folders."""
         return any(self.path == place or self.path.startswith(place + "/") for place in places)
@@ -55,16 +67,6 @@ def modules() -> tuple[Module, ...]:
     return found
 
 
-def imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
-    """Every imported thing by its full name, wherever in the file the import stands."""
-    for node in module.nodes:
-        if isinstance(node, ast.Import):
-            yield from ((node, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = _base(module, node)
-            yield from ((node, f"{base}.{alias.name}") for alias in node.names)
-
-
 def _base(module: Module, node: ast.ImportFrom) -> str:
     """The module that a `from` names, dots resolved."""
     if not node.level:
@@ -75,7 +77,7 @@ def _base(module: Module, node: ast.ImportFrom) -> str:
 
 def imports_from(module: Module, *packages: str) -> Iterator[tuple[ast.AST, str]]:
     """The imports of these packages or anything in them."""
-    for node, name in imports(module):
+    for node, name in module.imports:
         if any(name == package or name.startswith(package + ".") for package in packages):
             yield node, name
 

@@ -48,18 +48,18 @@ _BOUND = re.compile(r"\{[^{}]*(?:[A-Z]{3,}|at_most|field_size_limit|max_connecti
 
 def _texts(path: Path) -> list[str]:
     """Every text of a module with the expressions in it, docstrings left out; SQL is not prose."""
-    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(ast.parse(path.read_text())))
     docs = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    whole = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    whole = [node for node in nodes if isinstance(node, ast.JoinedStr)]
     inner = {id(part) for node in whole for part in ast.walk(node) if part is not node}
     texts = [_joined(node) for node in whole]
     texts += [
         node.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and id(node) not in docs | inner
