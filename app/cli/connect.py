@@ -210,6 +210,13 @@ def _as_setting(text: str) -> tuple[str, str]:
 
 
 def _credentials(needed: Mapping[str, str], file: Path | None) -> dict[str, str]:
+    if file is None and not sits_at_a_terminal():
+        described = "; ".join(f"{name}: {what}" for name, what in needed.items())
+        shape = json.dumps(dict.fromkeys(needed, "<value>"))
+        raise UsageError(
+            f"The provider is asked back with {described}. There is no terminal to ask at: give"
+            f" --credentials-file FILE with {shape}, or - to read it from standard input"
+        )
     if file is None:
         return {name: _asked(f"{name}: {what}", name) for name, what in needed.items()}
     values = _texts(_read(file), "--credentials-file")
@@ -254,9 +261,9 @@ def sits_at_a_terminal() -> bool:
 def _asked(sentence: str, name: str) -> str:
     """What a person types, unseen. Raises UsageError where there is no terminal to type at."""
     if not sits_at_a_terminal():
-        option = "--secret-file" if name == "secret" else "--credentials-file"
         raise UsageError(
-            f"there is no terminal to ask at: give {option} FILE, or - to read it here"
+            f"{sentence}. There is no terminal to ask at: give --secret-file FILE, or - to read it"
+            " from standard input"
         )
     printing.note(sentence)
     return str(typer.prompt(name, hide_input=True, err=True))

@@ -167,6 +167,9 @@ def test_a_key_of_several_lines_is_not_asked_for_in_one(
     [
         (("nobody",), "", 3, "there is no profile 'nobody'"),
         (("stripe",), "", 2, "no terminal to ask at: give --secret-file FILE"),
+        (("stripe",), "", 2, "The secret is the endpoint's signing secret (whsec_…"),
+        (("gocardless", "--secret-file", "-"), SECRET, 2, "access_token: an access token with"),
+        (("gocardless", "--secret-file", "-"), SECRET, 2, 'FILE with {"access_token": "<value>"}'),
         (("stripe", "--secret-file", "-"), "short", 3, "STRIPE__SECRETS"),
         (("stripe", "--secret-file", "-"), " \n", 2, "no secret in what was given"),
         (("stripe", "--secret-file", "gone"), "", 2, "gone cannot be read"),
