@@ -184,7 +184,10 @@ async def check_now(context: AppContext, settings: Settings) -> list[golive.Chec
     sources = compile_sources(settings)
     unmarked = [name for name, each in sources.items() if not each.profile.environment.where]
     return [
-        golive.keys_item(list(_key_problems(context, settings))),
+        golive.keys_item(
+            list(_key_problems(context, settings)),
+            starts_payments=settings.checkout.token is not None,
+        ),
         await _tried(context, settings, sources),
         golive.separation_item(context.store.environment or "no environment", unmarked=unmarked),
     ]
@@ -196,9 +199,8 @@ def _key_problems(context: AppContext, settings: Settings) -> Iterator[str]:
     except ConfigurationError as error:
         yield from error.problems
     token = settings.checkout.token
-    if token is None:
-        yield "TALLYHOOK_CHECKOUT__TOKEN: is missing; no payment can be started"
-    elif context.store.environment == "live" and token.get_secret_value() == SANDBOX_TOKEN:
+    live = context.store.environment == "live"
+    if live and token is not None and token.get_secret_value() == SANDBOX_TOKEN:
         yield "TALLYHOOK_CHECKOUT__TOKEN: is the simulated provider's; write the live one"
 
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from app.cli import printing, running
-from app.cli.deliveries import unexplained
 from app.config.reading import PREFIX, secrets_in
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, UsageError
@@ -338,6 +337,7 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
 
     from app.bootstrap_sources import accounts
     from app.orders.first_delivery import wait_for_delivery
+    from app.receiving.diagnose import unexplained
 
     async def waiting(context: AppContext, settings: Settings) -> Arrived | None:
         return await wait_for_delivery(
@@ -368,9 +368,8 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
     for each in arrived.diagnoses:
         printing.say(f"  {each.sentence}")
     if not arrived.diagnoses:
-        printing.say(f"  No known mistake explains it: {unexplained(entry.verdict)}.")
-    if entry.verdict == "signature_mismatch" and profile.setup.secret:
-        printing.say(f"  {PREFIX}SOURCES__{source.upper()}__SECRETS is {profile.setup.secret}.")
+        account = accounts(settings).get(source)
+        printing.say(f"  {unexplained(entry.verdict, account)}")
     printing.say("  `tallyhook deliveries reverify` then takes what was refused.")
     raise typer.Exit(1)
 

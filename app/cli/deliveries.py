@@ -145,12 +145,12 @@ def diagnose_delivery(
         printing.document(whole | {"verdict": refused.verdict, "diagnoses": rows}, form)
     else:
         printing.say(
-            f"{delivery} was refused: {found.rejection.verdict}. {found.rejection.problem}"
+            f"{delivery} was refused: {found.rejection.verdict} ({found.rejection.problem})"
         )
         for row in rows:
             print(f"\n{row['mistake']}\n  {row['sentence']}")
     if not rows:
-        printing.note(f"No known mistake explains it: {unexplained(found.rejection.verdict)}.")
+        printing.note(found.unexplained or "")
         raise typer.Exit(1)
 
 
@@ -225,18 +225,3 @@ def reverify_deliveries(
     )
     if rows:
         printing.note("Their orders are folded by `serve`, or now by `refold`.")
-
-
-def unexplained(verdict: str) -> str:
-    """What is left to look for. Where no signature came, no secret can be the wrong one."""
-    if verdict in ("signature_missing", "timestamp_missing"):
-        missing = verdict.removesuffix("_missing")
-        return (
-            f"the provider puts its {missing} elsewhere than the profile says, or sends none until "
-            f"a secret is set there, something on its way drops the {missing}, or the request "
-            "never came from the provider"
-        )
-    return (
-        "the secret is one that is not configured here, the request was changed on its way, or it "
-        "never came from the provider"
-    )

@@ -368,10 +368,11 @@ async def _doctor(view: View) -> dict[str, Any]:
     try:
         found = await diagnose_delivery(view.context, view.subject, accounts=view.console.accounts)
     except (UsageError, NotFoundError) as error:
-        return {"mistakes": [], "untried": str(error)}
+        return {"mistakes": [], "untried": str(error), "unexplained": None}
     return {
         "mistakes": [
             {"mistake": each.mistake, "sentence": each.sentence} for each in found.diagnoses
         ],
         "untried": None,
+        "unexplained": None if found.diagnoses else found.unexplained,
     }

@@ -32,11 +32,12 @@ BODY: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """How one source's endpoint did. `wrong`: what it should not have done; None: not to be tried,
-    because nothing here can sign as this provider does."""
+    because nothing here can sign as this provider does. `unreached`: nothing answered."""
 
     source: str
     tried: tuple[str, ...] = ()
     wrong: tuple[str, ...] | None = ()
+    unreached: bool = False
 
 
 def requests(
@@ -75,10 +76,21 @@ async def try_endpoint(
             content=request.body,
             limit_s=TRIAL_LIMIT_S,
         )
+        if answer.status is None:  # nor will the others come through
+            why = answer.why.replace("_", " ")
+            return Trial(
+                source=source.name, wrong=(f"no answer came from {url} ({why})",), unreached=True
+            )
         if not (answer.taken if accepted else answer.status == 401):
             wrong.append(f"the {name} request was answered with {answer.why.replace('_', ' ')}")
     return Trial(source=source.name, tried=tuple(name for name, _, _ in asked), wrong=tuple(wrong))
 
+
+UNREACHED: Final = (
+    "Is `tallyhook serve` running, does TALLYHOOK_PUBLIC_URL name its address, and do DNS, TLS and "
+    "the proxy lead to it from here?"
+)
+"""What is to be looked at where nothing answered."""
 
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
@@ -156,13 +168,16 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
         sentence = "No source is configured: `tallyhook connect` makes one; then run the checks."
         return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
     if wrong:
-        return ChecklistItem(item=name, state="failed", sentence=f"{'; '.join(wrong)}.")
+        sentence = f"{'; '.join(wrong)}."
+        if any(trial.unreached for trial in trials):
+            sentence += " " + UNREACHED
+        return ChecklistItem(item=name, state="failed", sentence=sentence)
     if untried:
         return ChecklistItem(
             item=name,
             state="to_sign",
             sentence=f"Nothing here can sign as the provider of {', '.join(untried)} does: have it "
-            "send a test event, see it in `tallyhook deliveries list`, and sign.",
+            f"send a test event, see it in `tallyhook deliveries list`, and sign: {_signing(name)}",
         )
     tried = ", ".join(dict.fromkeys(word for trial in trials for word in trial.tried))
     return ChecklistItem(item=name, state="passed", sentence=f"Tried at {public_url}: {tried}.")
@@ -176,7 +191,7 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
             item=name,
             state="to_sign",
             sentence=f"Events of {', '.join(unmarked)} do not say their environment: sign that its "
-            "sandbox has other secrets and another address.",
+            f"sandbox has other secrets and another address: {_signing(name)}",
         )
     return ChecklistItem(
         item=name,
@@ -185,13 +200,28 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
     )
 
 
-def keys_item(problems: Sequence[str]) -> ChecklistItem:
-    """The configuration's own problems with tokens and secrets; none: they are in order."""
+def keys_item(problems: Sequence[str], *, starts_payments: bool = True) -> ChecklistItem:
+    """The configuration's own problems with tokens and secrets; none: they are in order.
+
+    starts_payments  whether sessions are opened from here, which takes a token; where none are, a
+                     person states that it is meant so
+    """
+    name = "api_keys"
     if problems:
-        return ChecklistItem(item="api_keys", state="failed", sentence="; ".join(problems) + ".")
-    return ChecklistItem(
-        item="api_keys", state="passed", sentence="Token and secrets are set, and fit."
-    )
+        return ChecklistItem(item=name, state="failed", sentence="; ".join(problems) + ".")
+    if not starts_payments:
+        return ChecklistItem(
+            item=name,
+            state="to_sign",
+            sentence="The secrets are set, and fit; TALLYHOOK_CHECKOUT__BASE_URL and its token are "
+            "not, so no payment can be started from here. Set both; or, if the shop starts its "
+            f"payments itself, state that: {_signing(name)}",
+        )
+    return ChecklistItem(item=name, state="passed", sentence="Token and secrets are set, and fit.")
+
+
+def _signing(name: str) -> str:
+    return f"tallyhook golive sign {name} --by NAME --note TEXT"
 
 
 async def last_checklist(
@@ -277,7 +307,7 @@ def _rehearsed(name: str, found: Signoff | None, *, live: bool) -> ChecklistItem
 
 def _ask(name: str) -> str:
     what = {**STATED, **REHEARSED}[name]
-    return f"State {what}: tallyhook golive sign {name} --by NAME --note TEXT"
+    return f"State {what}: {_signing(name)}"
 
 
 def _signed(item: ChecklistItem, signoff: Signoff | None) -> ChecklistItem:

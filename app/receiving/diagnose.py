@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
@@ -16,10 +17,14 @@ from app.receiving.refusal_store import Rejection, find_rejection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
-    """A refused delivery, why it was refused, and every mistake that would explain it."""
+    """A refused delivery, why it was refused, and every mistake that would explain it.
+
+    unexplained  what is left to look for where `diagnoses` is empty; else None
+    """
 
     rejection: Rejection
     diagnoses: list[Diagnosis]
+    unexplained: str | None
 
 
 async def diagnose_delivery(
@@ -40,7 +45,7 @@ async def diagnose_delivery(
         )
     account = accounts.get(rejection.source)
     if account is None:
-        found = [_unknown(rejection.source)]
+        found = [_unknown(rejection.source, sorted(accounts))]
     elif rejection.verdict == "wrong_environment":
         found = [_OTHER_ENVIRONMENT]
     elif rejection.verdict == "wrong_account":
@@ -49,7 +54,32 @@ async def diagnose_delivery(
         others = [each for each in accounts.values() if each.name != account.name]
         # Hundreds of signatures: not on the event loop's own thread.
         found = await asyncio.to_thread(diagnose, account, others, _patient(rejection))
-    return Diagnosed(rejection=rejection, diagnoses=found)
+    return Diagnosed(
+        rejection=rejection,
+        diagnoses=found,
+        unexplained=None if found else unexplained(rejection.verdict, account),
+    )
+
+
+def unexplained(verdict: str, account: Account | None) -> str:
+    """What is left to look for. Where no signature came, no secret can be the wrong one; else the
+    sentence says which of the provider's secrets is meant, as it may have several."""
+    beginning = "No known mistake explains it:"
+    if verdict in ("signature_missing", "timestamp_missing"):
+        missing = verdict.removesuffix("_missing")
+        return (
+            f"{beginning} the provider puts its {missing} elsewhere than the profile says, or "
+            f"sends none until a secret is set there, something on its way drops the {missing}, or "
+            "the request never came from the provider."
+        )
+    left = (
+        f"{beginning} the secret is one that is not configured here, the request was changed on "
+        "its way, or it never came from the provider."
+    )
+    if verdict != "signature_mismatch" or account is None or not account.profile.setup.secret:
+        return left
+    variable = f"TALLYHOOK_SOURCES__{account.name.upper()}__SECRETS"
+    return f"{left} {variable} is {account.profile.setup.secret}."
 
 
 _OTHER_ENVIRONMENT = Diagnosis(
@@ -69,11 +99,17 @@ _OTHER_ACCOUNT = Diagnosis(
 )
 
 
-def _unknown(name: str) -> Diagnosis:
+_MAX_NAMES: Final = 12
+"""Of configured sources, in a sentence."""
+
+
+def _unknown(name: str, known: Sequence[str]) -> Diagnosis:
+    names = ", ".join(known[:_MAX_NAMES]) + (", …" if len(known) > _MAX_NAMES else "")
     return Diagnosis(
         mistake="source_unknown",
         sentence=f"No source is named {name}: configure TALLYHOOK_SOURCES__{name.upper()}__PROFILE "
-        "and its secret, or have the provider send to a name that is configured.",
+        "and its secret, or have the provider send to a name that is configured"
+        f"{': ' + names if names else ''}.",
     )
 
 

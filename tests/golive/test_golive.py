@@ -181,6 +181,33 @@ async def test_an_endpoint_that_takes_everything(driver: Driver) -> None:
     assert [word.split()[1] for word in found.wrong] == ["unsigned", "tampered", "stale"]
 
 
+async def test_an_endpoint_that_nobody_reaches_is_told_once(driver: Driver) -> None:
+    """With its address, and what to look at; the other requests would not come through, either."""
+    asked: list[httpx2.Request] = []
+
+    def away(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        raise httpx2.ConnectError("refused")
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(away)) as client:
+        found = await tried(replace(driver, client=client))
+    item = webhook_item([found], public_url="http://service")
+    assert (item.state, len(asked)) == ("failed", 1)
+    assert item.sentence.startswith(
+        "shop: no answer came from http://service/webhooks/shop (connection failed). Is `tallyhook"
+    )
+
+
+async def test_a_shop_that_starts_its_payments_itself_can_complete_the_list(live: Driver) -> None:
+    """Without a token nothing can be started from here: a person states that it is meant so."""
+    item = keys_item([], starts_payments=False)
+    assert item.state == "to_sign"
+    assert "tallyhook golive sign api_keys --by" in item.sentence
+    await sign(live.context, "api_keys", by="Ann", note="the shop asks Stripe itself")
+    assert (await states(live.context, [item, *CHECKED[1:]]))["api_keys"] == "passed"
+    assert keys_item(["X: is missing"], starts_payments=False).state == "failed"
+
+
 def test_what_nobody_here_can_sign_is_left_to_a_person() -> None:
     """Then a test event of the provider is to be seen; without an address it is not tried."""
     item = webhook_item([GOOD, Trial(source="other", wrong=None)], public_url="https://x")

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from app.core.errors import NotFoundError, UsageError
+from app.providers.doctor import Account
+from app.providers.profile import load_profile
 from app.receiving import diagnose as module
-from app.receiving.diagnose import diagnose_delivery
+from app.receiving.diagnose import diagnose_delivery, unexplained
 from app.receiving.refusal_store import Rejection
 from app.receiving.store import Store
 from tests.database.builders import context, keep, opened, rejection
@@ -77,3 +79,26 @@ async def test_what_cannot_be_tried_is_told(store: Store) -> None:
     cut = replace(rejection(body=b"xy"), size=3)
     with pytest.raises(UsageError, match="only 2 of the 3 bytes of its body"):
         await mistakes(store, cut)
+
+
+async def test_what_nothing_explains_says_which_secret_is_meant(store: Store) -> None:
+    """A provider has several keys, and another one is easily taken for the one that signs."""
+    account = Account(name="shop", profile=load_profile("stripe"), secrets=["whsec_" + "k7" * 16])
+    kept = rejection(headers="stripe-signature: t=1,v1=00", body=b"{7}")
+    await keep(store, kept)
+    found = await diagnose_delivery(context(store), kept.delivery_id, accounts={"shop": account})
+    assert (kept.verdict, found.diagnoses) == ("signature_mismatch", [])
+    assert "SOURCES__SHOP__SECRETS is the endpoint's signing secret (whsec_" in (
+        found.unexplained or ""
+    )
+    missing = unexplained("signature_missing", account)
+    assert "puts its signature elsewhere than the profile says" in missing
+    assert "SECRETS" not in missing
+
+
+async def test_an_unknown_name_is_told_with_those_that_are_known(store: Store) -> None:
+    """A slip in the address is seen at once."""
+    kept = replace(rejection(), source="shp", verdict="source_unknown")
+    await keep(store, kept)
+    found = await diagnose_delivery(context(store), kept.delivery_id, accounts=ACCOUNTS)
+    assert found.diagnoses[0].sentence.endswith("that is configured: desk, shop, till.")
