@@ -79,7 +79,11 @@ def exponent_of(currency: str) -> int:
     """How many decimals the currency has (ISO 4217). Raises MoneyError for an unknown code."""
     exponent = EXPONENTS.get(currency)
     if exponent is None:
-        raise MoneyError(f"{currency[:8]!r} is not a currency code of ISO 4217 with minor units")
+        upper = currency[:8].upper()
+        hint = f"; write {upper}" if upper in EXPONENTS else ""
+        raise MoneyError(
+            f"{currency[:8]!r} is not a currency code of ISO 4217 with minor units{hint}"
+        )
     return exponent
 
 

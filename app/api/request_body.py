@@ -171,11 +171,14 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
     sources  the names of the provider accounts that there are
     """
+    known = ("amount", "currency", *_MOMENTS, "references")
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
         for name in document
-        if name not in {"amount", "currency", "references", *_MOMENTS}
+        if name not in known
     ]
+    if problems:
+        problems[-1] += f": the members are {', '.join(known)}"
     money = _money(document, problems)
     moments = {name: _moment(document.get(name), name, problems) for name in _MOMENTS}
     references = tuple(_references(document.get("references"), sources, problems))

@@ -109,8 +109,9 @@ def show_delivery(
     }
     if is_nameless(entry, order):
         printing.note(
-            "Its event names no order, nor a payment or session of one, so no ledger tells of it: "
-            "`order` in the source's profile says where an order's reference stands."
+            "Its event names no order, nor a payment or session of one, so no ledger tells of it. "
+            "The shop can say whose it is: `references` in PUT /api/v1/orders/REF. If the "
+            "reference stands in the event after all, correct `order` in the source's profile."
         )
     if form is not printing.Format.table:
         printing.document(row | {"headers": headers}, form)

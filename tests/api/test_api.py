@@ -130,6 +130,7 @@ async def test_all_mistakes_at_once(driver: Driver) -> None:
     assert (status, code) == (422, "order_invalid")
     for word in ("price", "decimals", "placed_at", "canceled_at"):
         assert word in detail
+    assert "members are amount, currency, placed_at, canceled_at, fulfilled_at, refer" in detail
     assert driver.rows("SELECT * FROM records") == []
 
 

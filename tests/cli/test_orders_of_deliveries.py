@@ -33,6 +33,7 @@ def test_an_event_of_no_order(run: Run, tmp_path: Path) -> None:
     shown = run("deliveries", "show", delivery, "--format", "json")
     assert (shown.code, shown.document["order"]) == (0, None)
     assert "`order` in the source's profile" in shown.err
+    assert "`references` in PUT /api/v1/orders/REF" in shown.err
     asyncio.run(sent(tmp_path, event("e2", "pending")))
     assert run("deliveries", "show", delivery, "--format", "json").document["order"] == "ORD-1"
 

@@ -96,7 +96,7 @@ def test_major_units_are_read_exactly(amount: Any, currency: str, minor: int) ->
         (Decimal("sNaN"), "KES", "not a decimal number"),
         ("1,500", "KES", "not a decimal number"),
         ("", "KES", "not a decimal number"),
-        ("1", "kes", "not a currency code"),
+        ("1", "kes", "not a currency code of ISO 4217 with minor units; write KES"),
         ("1", "XAU", "not a currency code"),
         ("1", "A" * 10_000, "'AAAAAAAA' is not a currency code"),
     ],
