@@ -546,7 +546,8 @@ class _Reading:
             for rows in self._problems.in_order()
             for row, column, sentence in rows
         )
-        tables.write_rejects(wanted.rejects, table, problems)
+        decimal = wanted.chosen.mapping.marks.decimal
+        tables.write_rejects(wanted.rejects, table, problems, decimal=decimal)
         self.done.rejects = printable(wanted.rejects.name)
 
 

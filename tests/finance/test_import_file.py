@@ -90,6 +90,36 @@ async def test_the_good_rows_are_taken_where_that_is_said_and_the_others_set_asi
     assert (again.new, await references(context)) == (1, ["A", "B", "C", "D"])
 
 
+@pytest.mark.parametrize(
+    ("delimiter", "encoding"),
+    [(",", "utf-8"), (";", "cp1252"), (";", "utf-8-sig"), ("\t", "utf-8")],
+)
+async def test_rejects_are_imported_with_the_mapping_of_their_export(
+    context: AppContext, path: Path, delimiter: str, encoding: str
+) -> None:
+    """It says how the export was written; the file of rejects is written as it is, and a
+    spreadsheet saves it in its own way."""
+    mapping = path.with_name("m.toml")
+    mapping.write_text(
+        'delimiter = ";"\nencoding = "cp1252"\ndecimal = ","\nheading_row = 2\n'
+        '[columns]\nreference = "Straße"\namount = "Betrag"\ncurrency = "Währung"\n'
+    )
+    with path.open("w", encoding="cp1252") as file:
+        file.write("Mai\nStraße;Betrag;Währung\nä1;1,00;EUR\nä2;x;EUR\n")
+    done = await import_book(context, ImportRequest(path=path, mapping=mapping, accept_good=True))
+    assert (done.new, done.rejected) == (1, 1)
+    rejects = path.with_name("book.rejects.csv")
+    with rejects.open(newline="") as file:
+        rows = list(csv.reader(file))
+    with rejects.open("w", encoding=encoding, newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(
+            [cell.replace("x", "2,00") for cell in row[:3]] + row[3:] for row in rows
+        )
+    again = await import_book(context, ImportRequest(path=rejects, mapping=mapping))
+    assert (again.new, again.problems) == (1, [])
+    assert await references(context) == ["ä1", "ä2"]
+
+
 async def test_rejects_that_would_replace_a_file_are_refused_before_anything_is_read(
     context: AppContext, path: Path
 ) -> None:

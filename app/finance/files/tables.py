@@ -154,23 +154,26 @@ def refuse_to_replace(path: Path) -> None:
         raise UsageError(f"there is {path.name} already: move it away, or say --rejects FILE")
 
 
-def write_rejects(path: Path, table: SourceTable, problems: Iterable[Problem]) -> None:
+def write_rejects(
+    path: Path, table: SourceTable, problems: Iterable[Problem], *, decimal: str = "."
+) -> None:
     """Write the rows of these problems, which come in the order of the rows.
 
+    decimal  what marks decimals in texts, by the mapping: the numbers of a workbook are texts here
     Raises UsageError where the file cannot be made.
     """
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(made, "w", encoding="utf-8", newline="") as file:
             file.write(csv_line([*map(harmless, table.heading), *ADDED]))
-            file.writelines(map(csv_line, _rows(table, problems)))
+            file.writelines(map(csv_line, _rows(table, problems, decimal)))
     except OSError as error:
         raise UsageError(
             f"the rejects cannot be written to {path.name}: {error.strerror}; nothing was imported"
         ) from None
 
 
-def _rows(table: SourceTable, problems: Iterable[Problem]) -> Iterator[list[str]]:
+def _rows(table: SourceTable, problems: Iterable[Problem], decimal: str) -> Iterator[list[str]]:
     of_rows = _by_row(problems)
     wanted = next(of_rows, None)
     for batch in table.batches():
@@ -178,7 +181,10 @@ def _rows(table: SourceTable, problems: Iterable[Problem]) -> Iterator[list[str]
             if wanted is None:
                 return
             if number == wanted[0]:
-                yield [*map(harmless, row), str(number), wanted[1]]
+                cells = (
+                    cell.replace(".", decimal) if isinstance(cell, Number) else cell for cell in row
+                )
+                yield [*map(harmless, cells), str(number), wanted[1]]
                 wanted = next(of_rows, None)
 
 
@@ -427,8 +433,15 @@ class CsvTable:
         recognize: Recognize,
         heading_row: int | None = None,
     ) -> None:
-        """recognize: how many columns of a heading are known, to tell it and its delimiter."""
+        """recognize: how many columns of a heading are known, to tell it and its delimiter.
+
+        Of rows that were rejected before, the file itself says its delimiter: what is declared is
+        how the export was written, and a spreadsheet may have saved the file as it writes.
+        """
         self._path = path
+        of_ours = _delimiter_of_ours(_first_line(path))
+        if of_ours is not None:
+            delimiter, encoding = of_ours, None if _decodes(path, "utf-8") else encoding
         self._encoding = encoding_of(path, encoding)
         self._skipped, line, declared = self._heading_line(delimiter, recognize, heading_row)
         self._delimiter = delimiter or declared or _delimiter_of(line, recognize)
@@ -466,7 +479,7 @@ class CsvTable:
                 break
         if not found:
             raise RefusedTable(1, "the file is empty")
-        if _is_of_ours(found[0][1]):
+        if _delimiter_of_ours(found[0][1]) is not None:
             return (*found[0], declared)
         if given is not None:
             return (*_row_given(found, given), declared)
@@ -536,8 +549,16 @@ class CsvTable:
             )
 
 
-def _is_of_ours(line: str) -> bool:
-    return line.rstrip().endswith(",".join(ADDED))
+def _first_line(path: Path) -> str:
+    """As far as it is ASCII, whatever its encoding."""
+    with path.open("rb") as file:
+        return file.readline(MAX_LINE).decode("latin-1")
+
+
+def _delimiter_of_ours(line: str) -> str | None:
+    """The delimiter of a file of rejected rows, whose heading this is; None for another line."""
+    end = line.rstrip().replace('"', "")
+    return next((mark for mark in DELIMITERS if end.endswith(mark.join(ADDED))), None)
 
 
 def _row_given(found: Sequence[tuple[int, str]], given: int) -> tuple[int, str]:

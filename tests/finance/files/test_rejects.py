@@ -14,6 +14,7 @@ from app.finance.files.tables import (
     ADDED,
     Batch,
     CsvTable,
+    Number,
     Problem,
     harmless,
     refuse_to_replace,
@@ -51,6 +52,19 @@ def test_each_row_is_there_once_with_its_cells_and_all_that_is_wrong(tmp_path: P
             ["b", "-5", "4", "name: no; nor this"],
             ["'=HYPERLINK(1)", "'+x", "5", "never"],
         ]
+
+
+def test_numbers_of_a_workbook_are_written_as_the_mapping_reads_texts(tmp_path: Path) -> None:
+    """Else 1.234 of a currency with three decimals came back as a thousand, where `.` groups."""
+
+    class Typed(Rows):
+        def batches(self) -> Iterator[Batch]:
+            yield Batch([[Number("1.234"), "1.234"], [Number("-5"), "x"]], [3, 4])
+
+    path = tmp_path / "r.csv"
+    write_rejects(path, Typed(), [problem(3, "no"), problem(4, "no")], decimal=",")
+    with path.open(newline="") as file:
+        assert [row[:2] for row in csv.reader(file)][1:] == [["1,234", "1.234"], ["-5", "x"]]
 
 
 def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:
