@@ -527,7 +527,11 @@ def list_bank_lines(
     found = running.with_context(
         lambda context, _: booked_lines(context, as_of=at, stands=stands, limit=limit)
     )
-    printing.emit_up_to(limit, [_row(each) for each in found], columns=COLUMNS, form=form)
+    rows = [_row(each) for each in found]
+    if form is printing.Format.table:
+        zone = printing.merchant_zone()
+        rows = [printing.local_moment(row, zone, name="booked_at") for row in rows]
+    printing.emit_up_to(limit, rows, columns=COLUMNS, form=form)
 
 
 def _row(found: Any) -> dict[str, Any]:
@@ -552,6 +556,7 @@ def show_bank_line(
     if form is not printing.Format.table:
         printing.document(told, form)
         return
+    told = printing.local_moment(told, printing.merchant_zone(), name="booked_at")
     paid = told.pop("payouts")
     rows = [{"what": name.replace("_", " "), "value": value} for name, value in told.items()]
     printing.emit(rows, columns=("what", "value"), form=form)

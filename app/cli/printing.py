@@ -63,6 +63,18 @@ def local_sentence(
     return {**row, name: local_text(row[name], zone, named=True)}
 
 
+def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
+    """A row for people: a moment as the zone's clocks show it, of a day alone that day."""
+    from app.core.zones import local_text
+
+    return {
+        **row,
+        name: local_text(f"on {row[name]}", zone, named=True)
+        .removeprefix("on ")
+        .removeprefix("at "),
+    }
+
+
 def _is_day(text: str) -> bool:
     return len(text) == len("2026-10-01")
 

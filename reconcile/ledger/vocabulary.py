@@ -105,7 +105,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "warning",
         sentence="The success of {attempt}, dated {occurred_at} and known to us at {received_at}, "
         "came after the attempt had been given up",
-        plain="The payment went through on {occurred_at}, after we had stopped waiting for it.",
+        plain="The payment came after we had stopped waiting for it: it is dated {occurred_at}, "
+        "and we learned of it on {received_at}.",
         summary="The success came after the attempt had been given up",
     ),
     "contradictory_claims": FindingWords(

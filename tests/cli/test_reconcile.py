@@ -442,6 +442,12 @@ def test_people_read_the_times_of_sentences_in_the_merchants_zone(
     found = {each["cause"]: each for each in shop.document("breaks", "list")}
     gift, payout = found["bank_line_unknown"], found["payout_not_in_bank"]
     assert "KES 7.00 at 2026-11-21T21:00:00Z, and no" in gift["sentence"]
+    line = next(
+        each for each in shop.document("bank", "list") if each["amount"]["amount"] == "7.00"
+    )
+    assert line["booked_at"] == "2026-11-21T21:00:00Z"
+    for text in (shop("bank", "list"), shop("bank", "show", line["line"])):
+        assert ("2026-11-22 " in text, "2026-11-21T21" in text) == (True, False)
     bob = own_token(shop, "bob")
     shop.now = Instant(shop.now + 8 * DAY)
     shop("--token-file", bob, "breaks", "accept", gift["id"], "--reason", "theirs")
