@@ -84,20 +84,27 @@ def report_period(
     The same evidence and the same --as-of give the same bytes in every format. Exit code 1 where a
     tie does not hold.
     """
+    from app.finance.closed_periods import closed_within
     from app.finance.report_period import report_period
     from app.finance.reports.render import BINARY, check_format, render
 
     printing.check_output(output, binary=form.value in BINARY, what=form.value.upper())
     check_format(form.value)
 
-    async def work(context: AppContext) -> PeriodReport:
+    async def work(context: AppContext) -> tuple[PeriodReport, list[str]]:
         scope = await _scope(context, since=since, until=until, as_of=as_of, basis=basis.value)
         with printing.progress("reading", None) as advance:
-            return await report_period(context, scope, progress=advance)
+            report = await report_period(context, scope, progress=advance)
+        return report, await closed_within(context, scope)
 
-    report = running.with_context(lambda context, settings: work(context))
+    report, closed = running.with_context(lambda context, settings: work(context))
     with printing.whole_file(output) as file:
         file.write(render(report, form.value))
+    if closed:
+        printing.note(
+            f"Closed: {', '.join(closed)}. This report is of what is known now; "
+            f"`tallyhook period show {closed[-1]}` prints the one that was closed."
+        )
     if not report.ties_hold:
         printing.note(
             "Not every control sum agrees: the report's first lines name those that do not."
@@ -173,7 +180,8 @@ def _text_of(path: Path) -> str:
 
 
 period_group = typer.Typer(
-    help="Months of the books: closed once, in order, and printed again for ever.",
+    help="Months of the books: closed once, in order, and printed again for ever. What is learned "
+    "later stands in the report of the first open month, as an adjustment.",
     no_args_is_help=True,
 )
 
@@ -224,7 +232,8 @@ def close_month(
         return
     rows = [{"reason": each.code, "sentence": each.sentence, "do": each.do} for each in done]
     if form is printing.Format.table:
-        for row in rows:
+        zone = printing.merchant_zone()
+        for row in (printing.local_sentence(each, zone) for each in rows):
             print(f"{row['sentence']}\n  {row['do']}")
     else:
         printing.emit(rows, columns=("reason", "sentence", "do"), form=form)

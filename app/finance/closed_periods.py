@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from app.core.errors import NotFoundError, UsageError
+from app.core.zones import zone_named
 from app.database.engine import Connection
 from app.finance.period_store import Closed, closed_periods, closing_of_period, print_of
 from app.finance.reports.render import ReportFormat, render
 from app.orders.policy_version_store import form_of
 from app.receiving.context import AppContext
-from reconcile.instants import Instant
+from reconcile.instants import TICK, Instant
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.periods import Calendar, Month
 from reconcile.reporting.closing import Closing, Stated
@@ -50,6 +51,13 @@ async def list_closed(context: AppContext) -> list[Closed]:
     """Every closed month, the earliest first."""
     async with context.store.reading() as connection:
         return await closed_periods(connection)
+
+
+async def closed_within(context: AppContext, scope: Scope) -> list[str]:
+    """The names of the closed months to which a scope's days belong."""
+    calendar = Calendar(zone_named(scope.zone))
+    first, last = calendar.day_of(scope.start)[:7], calendar.day_of(scope.end - TICK)[:7]
+    return [each.period for each in await list_closed(context) if first <= each.period <= last]
 
 
 async def closed_report(context: AppContext, period: str, form: ReportFormat) -> bytes:

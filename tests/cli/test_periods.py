@@ -44,6 +44,11 @@ def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
     shop.did("period", "show", "2024-10", "--format", "csv", "-o", str(file))
     assert file.read_bytes() == shop.did("period", "show", "2024-10", "--format", "csv").out
     assert b"figures follow from the evidence" in shop.did("period", "verify", "2024-10").out
+    again = shop.did("report", "period", "--from", "2024-10-01", "--to", "2024-10-31")
+    assert "`tallyhook period show 2024-10` prints the one that was closed" in again.err
+    assert b"Not a closed report: its figures may still change" in again.out
+    after = shop.did("report", "period", "--from", "2024-11-01", "--to", "2024-11-30")
+    assert "was closed" not in after.err
 
 
 @pytest.mark.parametrize(
@@ -65,6 +70,14 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
     ended = shop.run("period", *words)
     assert (ended.code, told in ended.err) == (code, True), ended.err
     assert shop.did("period", "list", "--format", "json").document == []
+
+
+def test_when_a_month_can_be_closed_is_told_in_the_merchants_zone(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLYHOOK_TIMEZONE", "Africa/Nairobi")
+    ended = shop.run("period", "close", "9998-10")
+    assert (ended.code, "from 9998-11-11 00:00 EAT on" in ended.out.decode()) == (1, True)
 
 
 def test_a_verification_that_fails_ends_with_one(shop: Shop) -> None:

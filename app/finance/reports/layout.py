@@ -305,9 +305,10 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Who closed the period, and when; or that nobody has."""
+    """Who closed the period, and when; or that this is no report of a closing, as also one of a
+    closed month is that was made later."""
     if scope.closed_at is None:
-        return "Not closed: its figures may still change"
+        return "Not a closed report: its figures may still change"
     return f"Closed by {scope.closed_by}, {moment(scope.closed_at, zone_named(scope.zone))}"
 
 

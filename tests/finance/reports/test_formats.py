@@ -545,7 +545,7 @@ def test_times_are_told_to_the_minute_in_the_merchants_zone() -> None:
     assert words["Period"] == "2026-10-01 03:00 to 2026-11-01 03:00"
     closed = replace(scope, closed_by="Ann", closed_at=scope.as_of + 59 * SECOND)
     assert dict(fact_lines(closed))["Closing"] == "Closed by Ann, 2026-11-12 12:00"
-    assert dict(fact_lines(scope))["Closing"] == "Not closed: its figures may still change"
+    assert dict(fact_lines(scope))["Closing"] == "Not a closed report: its figures may still change"
 
 
 @pytest.mark.parametrize("form", ["html", "table", "xlsx"])
