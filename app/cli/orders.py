@@ -111,11 +111,14 @@ FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 
 
 def _for_whom(rows: Sequence[dict[str, Any]], form: printing.Format) -> Sequence[dict[str, Any]]:
-    """In a table their explanations tell the merchant's times."""
+    """In a table their sentences tell the merchant's times."""
     if form is not printing.Format.table:
         return rows
     zone = printing.merchant_zone()
-    return [printing.local_sentence(row, zone, name="explanation") for row in rows]
+    told = [printing.local_sentence(row, zone, name="explanation") for row in rows]
+    return [
+        printing.local_sentence(row, zone, name="found") if "found" in row else row for row in told
+    ]
 
 
 @orders_group.command("list")
@@ -193,7 +196,10 @@ def find(
     if found.more:
         printing.note(f"There are more than these {len(found.hits)}: raise --limit, or tell more.")
     if not found.hits:
-        printing.note("Nothing was found.")
+        printing.note(
+            "Nothing was found. Write a day as 2026-11-20, an amount as KES 1500.00, a phone "
+            "number as +254 700 000 001."
+        )
         raise typer.Exit(5)
 
 

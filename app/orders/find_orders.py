@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import Any, Final
 
@@ -28,10 +28,11 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from app.receiving.phone_store import has_other_keys, orders_by_phone
-from reconcile.instants import DAY, EARLIEST, SECOND, Instant, format_instant
+from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.fold import fold
 from reconcile.money import EXPONENTS, Money, MoneyError, exponent_of, from_major
+from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 256
 """Characters: longer than any reference of a provider's."""
@@ -45,6 +46,9 @@ _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NUMBER: Final = re.compile(
     r"\d{1,15}(?:\.\d{1,4})?|\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,4})?", re.ASCII
 )
+_COMMA: Final = re.compile(r"(?:\d{1,15}|\d{1,3}(?:\.\d{3}){1,4}),\d{1,2}", re.ASCII)
+"""An amount whose decimals follow a comma, as in much of the world: `1.500,00`. Three digits after
+a comma are thousands."""
 _PHONE: Final = re.compile(r"\+?[\d\s().-]{7,30}", re.ASCII)
 _KINDS: Final = frozenset(EXPONENTS.values())
 
@@ -56,7 +60,8 @@ class Sought:
     name     a reference or an id, or the beginning of an order's reference
     phones   E.164 digits
     amounts  minor units, by the number of decimals of the currencies in which they are that amount
-    day      its first instant
+    day      when it begins, and when the one after it
+    zone     whose day
     national whether it may be a phone number without its country, which nothing here tells
     """
 
@@ -64,7 +69,8 @@ class Sought:
     phones: tuple[str, ...] = ()
     amounts: dict[int, int] | None = None
     currency: str | None = None
-    day: Instant | None = None
+    day: tuple[Instant, Instant] | None = None
+    zone: str = "UTC"
     national: bool = False
 
     def sentences(self) -> list[str]:
@@ -76,25 +82,33 @@ class Sought:
         if self.amounts is not None:
             told.append(f"an amount in {self.currency or 'any currency'}")
         if self.day is not None:
-            told.append("what was received on that day (UTC)")
+            told.append(f"what was received on that day ({self.zone})")
         return told
 
 
-def understood(text: str, *, countries: Iterable[str] = ()) -> Sought:
+def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) -> Sought:
     """What a text may mean. Raises UsageError where it can mean nothing.
 
     countries  calling codes of the sources' customers, for numbers written in the national way
+    zone       in which days are counted
     """
+    calendar = Calendar(zone)
     text = text.strip()
     if not (0 < len(text) <= MAX_TEXT) or not text.isprintable():
         raise UsageError(f"nothing can be looked for by that: {GRAMMAR}")
     words = text.split()
     days = [word for word in words if _DAY.fullmatch(word)]
     rest = [word for word in words if word not in days]
-    day = _day(days[0]) if len(days) == 1 else None
+    day = _day(days[0], calendar) if len(days) == 1 else None
     currency, amounts = _amount(rest)
     if day is not None and (not rest or amounts is not None):
-        return Sought(day=day, amounts=amounts, currency=currency, name=text if not rest else None)
+        return Sought(
+            day=day,
+            zone=calendar.name,
+            amounts=amounts,
+            currency=currency,
+            name=text if not rest else None,
+        )
     phones = _phones(text, countries)
     return Sought(
         name=text,
@@ -105,25 +119,29 @@ def understood(text: str, *, countries: Iterable[str] = ()) -> Sought:
     )
 
 
-def _day(word: str) -> Instant | None:
+def _day(word: str, calendar: Calendar) -> tuple[Instant, Instant] | None:
     try:
-        found = date.fromisoformat(word)
+        return calendar.day(word)
     except ValueError:
         return None
-    moment = datetime(found.year, found.month, found.day, tzinfo=UTC)
-    return EARLIEST + int(moment.timestamp()) * SECOND
 
 
 def _amount(words: list[str]) -> tuple[str | None, dict[int, int] | None]:
     codes = [word.upper() for word in words if word.upper() in EXPONENTS]
-    numbers = [word for word in words if _NUMBER.fullmatch(word)]
+    numbers = [found for word in words if (found := _number(word)) is not None]
     if len(numbers) != 1 or len(codes) > 1 or len(codes) + 1 != len(words):
         return None, None
-    amount = Decimal(numbers[0].replace(",", ""))
+    amount = numbers[0]
     currency = codes[0] if codes else None
     wanted = _KINDS if currency is None else {EXPONENTS[currency]}
     amounts = {exponent: minor for exponent in wanted if (minor := _minor(amount, exponent))}
     return currency, amounts or None
+
+
+def _number(word: str) -> Decimal | None:
+    if _COMMA.fullmatch(word):
+        return Decimal(word.replace(".", "").replace(",", "."))
+    return Decimal(word.replace(",", "")) if _NUMBER.fullmatch(word) else None
 
 
 def _minor(amount: Decimal, exponent: int) -> int | None:
@@ -140,11 +158,6 @@ def _phones(text: str, countries: Iterable[str]) -> tuple[str, ...]:
         return ()
     found = [phone_digits(text, country) for country in (None, *sorted(set(countries)))]
     return tuple(dict.fromkeys([digits for digits in found if digits is not None]))
-
-
-def end_of(day: Instant) -> Instant:
-    """The first instant of the next day."""
-    return day + DAY
 
 
 MAX_HITS: Final = 1_000
@@ -207,7 +220,8 @@ async def find_orders(
     refused  whether refused deliveries are told of where nothing is found: who asks may see such
     """
     countries = [country or None, *[s.profile.customer.country for s in sources.values()]]
-    sought = understood(text, countries=[each for each in countries if each is not None])  # 1
+    known = [each for each in countries if each is not None]
+    sought = understood(text, countries=known, zone=context.calendar_zone)  # 1
     found = Found(looked_for=sought.sentences())
     if sought.national:
         found.notes.append(NATIONAL)
@@ -325,9 +339,7 @@ class _Look:
         if day is None:
             return
         minors = set((self._sought.amounts or {}).values())
-        async for part in search_store.events_of_day(
-            self._connection, day, end_of(day), minors=minors
-        ):
+        async for part in search_store.events_of_day(self._connection, *day, minors=minors):
             for said in part:
                 money = self._stated(said.money) or self._stated(said.order_money)
                 if said.order is not None and (money is not None or not minors):
@@ -364,5 +376,5 @@ class _Look:
 
 def _told(said: search_store.Said, money: Money | None) -> str:
     at = format_instant(said.received_at)
-    what = "" if money is None else f", states {money} and"
-    return f"its event {said.event_id}{what} was received {at}"
+    what = "" if money is None else f" states {money}, and"
+    return f"its event {said.event_id}{what} was received at {at}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from app.access.operator_store import audit_entries
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.errors import UsageError
+from app.core.zones import zone_named
 from app.orders.customers import unmask
 from app.orders.find_orders import NATIONAL, Found, find_orders, understood
 from app.providers.source import Source
-from reconcile.instants import DAY
+from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.waiting import soon
 
@@ -63,9 +65,11 @@ FOUND = {
     "254711223344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
     "00254-711-223344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
     "+254711223345": [],
-    "1500.00 2026-11-21": [("ORD-20", "its event evt_3, states KES 1,500.00 and was received ")],
-    "2026-11-21 KES 1,500": [("ORD-20", "its event evt_3, states KES 1,500.00 and was received ")],
-    "2026-11-21": [("ORD-20", "its event evt_3 was received ")],
+    "1500.00 2026-11-21": [("ORD-20", "its event evt_3 states KES 1,500.00, and was received at ")],
+    "2026-11-21 KES 1,500": [
+        ("ORD-20", "its event evt_3 states KES 1,500.00, and was received at ")
+    ],
+    "2026-11-21": [("ORD-20", "its event evt_3 was received at ")],
     "KES 1500.01": [],
     "USD 1500.00": [],
 }
@@ -181,6 +185,28 @@ def test_a_text_that_may_mean_several_things_is_taken_for_all_of_them() -> None:
     assert sought.amounts == {2: 2547112200, 3: 25471122000, 4: 254711220000, 0: 25471122}
     assert understood("2026-11-20 nonsense").day is None
     assert understood("2026-13-45").day is None
+
+
+@pytest.mark.parametrize(
+    ("text", "minor"), [("49,90", 4990), ("eur 1.234,50", 123450), ("1,234", 123400), ("7,5", 750)]
+)
+def test_an_amount_may_have_its_decimals_after_a_comma(text: str, minor: int) -> None:
+    """As customers write it; three digits after a comma are thousands."""
+    assert (understood(text).amounts or {})[2] == minor
+
+
+async def test_a_day_is_one_of_the_merchants_zone(driver: Driver) -> None:
+    """The customer's clock shows it, not that of UTC."""
+    nairobi = zone_named("Africa/Nairobi")
+    at = driver.clock.now()
+    driver.clock.put(at + 15 * HOUR)  # 22:16 UTC, the next day there
+    await driver.send(of_order("ORD-9", "evt_9"))
+    given = replace(driver.service.context, zone=nairobi)
+    found = await find_orders(given, "2026-11-22", sources={}, limit=5)
+    assert [hit["order"] for hit in found.hits] == ["ORD-9"]
+    assert "that day (Africa/Nairobi)" in found.looked_for[-1]
+    found = await find_orders(given, "2026-11-21", sources={}, limit=5)
+    assert [hit["order"] for hit in found.hits] == ["ORD-20"]
 
 
 async def test_a_number_is_shown_to_who_says_why_and_that_is_kept(
