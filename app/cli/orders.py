@@ -106,6 +106,10 @@ def _record(told: Mapping[str, Any]) -> dict[str, Any]:
 
 orders_group = typer.Typer(help="Orders and their explained ledgers.", no_args_is_help=True)
 
+HOW_TO_WRITE = (
+    "Write a day as 2026-11-20, an amount as KES 1500.00, a phone number as +254 700 000 001."
+)
+
 COLUMNS = ("order", "outcome", "fulfillable", "captured", "findings", "explanation")
 FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 
@@ -196,10 +200,7 @@ def find(
     if found.more:
         printing.note(f"There are more than these {len(found.hits)}: raise --limit, or tell more.")
     if not found.hits:
-        printing.note(
-            "Nothing was found. Write a day as 2026-11-20, an amount as KES 1500.00, a phone "
-            "number as +254 700 000 001."
-        )
+        printing.note("Nothing was found." if found.notes else f"Nothing was found. {HOW_TO_WRITE}")
         raise typer.Exit(5)
 
 

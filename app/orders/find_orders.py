@@ -163,6 +163,9 @@ def _phones(text: str, countries: Iterable[str]) -> tuple[str, ...]:
 MAX_HITS: Final = 1_000
 """Orders told at most; each is folded."""
 
+MAX_LINES: Final = 20
+"""Imported lines told of where nothing else is found."""
+
 READ_FOR_PHONE: Final = 5
 """Deliveries read for the masked phone of one hit."""
 
@@ -290,7 +293,27 @@ class _Look:
         others = [] if found else sorted({name.upper(), name.lower()} - {name})
         for other in others:  # references keep their case, and people do not
             async for order, how in self._named(other):
+                found = True
                 yield order, f"{how}, written {other}"
+        if found:
+            return
+        alike = await search_store.orders_alike(self._connection, name, limit=self._enough)
+        for order in alike:
+            yield order, f"this is its reference, written {order}"
+        if not alike:
+            async for each in self._in_lines(name):
+                yield each
+
+    async def _in_lines(self, name: str) -> AsyncIterator[tuple[str, str]]:
+        """What order books and statements name so; a note, where nothing was received of it."""
+        told = await search_store.lines_named(self._connection, name, limit=MAX_LINES)
+        orders = {each.order for each in told if each.order is not None}
+        known = {mark.order for mark in await marks_of(self._connection, sorted(orders))}
+        for each in told:
+            if each.order in known:
+                yield each.order, f"{_whose(each)} names it, written {each.order}"
+            else:
+                self._notes.append(_nothing_received(each))
 
     async def _named(self, name: str) -> AsyncIterator[tuple[str, str]]:
         connection = self._connection
@@ -372,6 +395,24 @@ class _Look:
             return None
         wanted = (self._sought.amounts or {}).get(exponent_of(money.currency))
         return money if money.minor == wanted else None
+
+
+def _whose(line: search_store.Told) -> str:
+    return f"a statement of {line.source}" if line.source else "the order book"
+
+
+def _nothing_received(line: search_store.Told) -> str:
+    """Of a line that no order has: what it says, and what support can do."""
+    if not line.source:
+        status = f", {line.what}" if line.what else ""
+        return f"The order book has {line.order}, {line.money}{status}; no event names it so."
+    order = f" of {line.order}" if line.order else ""
+    payment = f" {line.payment}" if line.payment else ""
+    return (
+        f"A statement of {line.source} has the {line.what}{payment}{order}, {line.money}, and no "
+        "order here has it: ask the provider to send its event again. `tallyhook breaks list` has "
+        "the difference after a run."
+    )
 
 
 def _told(said: search_store.Said, money: Money | None) -> str:

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.ids import first_id
 from app.database.statements import statement
 from reconcile.instants import Instant
+from reconcile.matching.books import match_key
 from reconcile.money import Money
 
 STRETCH: Final = 200_000
@@ -175,3 +176,74 @@ async def references_in_books(connection: AsyncConnection, phone: str, *, limit:
         {"phone": phone, "limit": limit},
     )
     return [row[0] for row in rows]
+
+
+async def orders_alike(connection: AsyncConnection, name: str, *, limit: int) -> list[str]:
+    """References of orders with money that reconciliation compares as this one: without case and
+    punctuation."""
+    sql = text(
+        'SELECT DISTINCT order_key FROM takings WHERE "key" = :key ORDER BY order_key LIMIT :limit'
+    )
+    rows = await connection.execute(sql, {"key": match_key(name), "limit": limit})
+    return [row[0] for row in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What an imported line says of an order.
+
+    order   as the line writes it; None where it names none
+    source  whose statement it is; empty for a line of the order book
+    what    of a book the order's status there, of a statement what moved; empty: it does not say
+    """
+
+    order: str | None
+    source: str
+    what: str
+    payment: str | None
+    money: Money
+
+
+_NEWEST: Final = "(SELECT coalesce(max(number), 0) FROM imports WHERE published_at IS NOT NULL)"
+_IN_FORCE: Final = statement(
+    "since <= {newest} AND (until IS NULL OR until > {newest})", newest=_NEWEST
+)
+_SETTLED: Final = (
+    "SELECT order_ref, source, kind, payment, gross, currency FROM statement_lines "
+    "WHERE {which} AND {in_force} ORDER BY source, subject, kind LIMIT :limit"
+)
+_LINES: Final = (
+    text(
+        statement(
+            "SELECT reference, '', status, NULL, minor, currency FROM book_lines "
+            "WHERE match_key = :key AND {in_force} ORDER BY reference LIMIT :limit",
+            in_force=_IN_FORCE,
+        )
+    ),
+    text(statement(_SETTLED, which="match_key = :key", in_force=_IN_FORCE)),
+    text(statement(_SETTLED, which="subject = :subject", in_force=_IN_FORCE)),
+)
+"""Of books, and of statements by the order and by the payment: each has its index."""
+
+
+async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> list[Told]:
+    """Lines in force of order books and statements that name an order, or a payment, so.
+    References are compared as reconciliation does, without case and punctuation."""
+    values = {"key": match_key(name), "subject": f"p:{name}", "limit": limit}
+    if not values["key"]:
+        return []
+    found: dict[Told, None] = {}
+    for sql in _LINES:
+        for row in await connection.execute(sql, values):
+            found[_told(row)] = None
+    return list(found)
+
+
+def _told(row: Sequence[Any]) -> Told:
+    return Told(
+        order=row[0],
+        source=row[1],
+        what=row[2] or "",
+        payment=row[3],
+        money=Money(minor=row[4], currency=row[5]),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from asyncio import to_thread
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.core.zones import zone_named
+from app.finance.imports import ImportRequest, import_book, import_statement
+from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.customers import unmask
 from app.orders.find_orders import NATIONAL, Found, find_orders, understood
 from app.providers.source import Source
@@ -185,6 +188,30 @@ def test_a_text_that_may_mean_several_things_is_taken_for_all_of_them() -> None:
     assert sought.amounts == {2: 2547112200, 3: 25471122000, 4: 254711220000, 0: 25471122}
     assert understood("2026-11-20 nonsense").day is None
     assert understood("2026-13-45").day is None
+
+
+BOOK = "reference,amount,currency,status\nORD_20,1500.00,KES,paid\nORD-77,12.50,KES,paid\n"
+SETTLED = "payment_reference,order_reference,gross,currency\npay_77,ORD-77,12.50,KES\n"
+
+
+async def test_what_books_and_statements_alone_know_is_told(driver: Driver, tmp_path: Path) -> None:
+    """A payment whose webhook never came, and a reference in another spelling."""
+    book, settled = tmp_path / "book.csv", tmp_path / "settled.csv"
+    await to_thread(book.write_text, BOOK)
+    await to_thread(settled.write_text, SETTLED)
+    await import_book(driver.context, ImportRequest(path=book))
+    await import_statement(driver.context, ImportRequest(path=settled), source="shop")
+    await reconcile_period(driver.context, RunRequest(), progress=lambda done: None)
+    for text in ("ord 20", "ORD_20"):
+        (hit,) = (await find(driver, text)).hits
+        assert (hit["order"], hit["found"]) == ("ORD-20", "this is its reference, written ORD-20")
+    found = await find(driver, "ORD-77")
+    assert found.hits == []
+    assert found.notes[0] == "The order book has ORD-77, KES 12.50, paid; no event names it so."
+    assert found.notes[1].startswith(
+        "A statement of shop has the payment pay_77 of ORD-77, KES 12.50, and no order here"
+    )
+    assert (await find(driver, "pay_77")).notes == found.notes[1:]
 
 
 @pytest.mark.parametrize(
