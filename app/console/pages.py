@@ -15,9 +15,7 @@ from app.console.imports_pages import KINDS
 from app.console.view import Act, Console, Document, Page, View
 from app.core.cells import csv_line, safe_cell
 from app.core.pages.charts import Series, stacked
-from app.core.zones import wall_clock
-from app.evidence.letter import Drawing, Spoken, drawing
-from reconcile.instants import Instant
+from app.evidence.letter import Drawing, Spoken, Times, drawing, letter_zone
 from reconcile.reporting.words import BUCKET_WORDS
 
 FOLDER: Final = Path(__file__).parent
@@ -175,19 +173,15 @@ class Pages:
     def _timeline(self, events: list[dict[str, Any]]) -> Drawing:
         """When each event happened and when it reached us, in the console's zone."""
 
-        def at(moment: str) -> Instant:
-            return wall_clock(words.parsed(moment), self._console.zone)
-
-        return drawing(
-            [
-                Spoken(
-                    number=number,
-                    at=at(each["occurred_at"] or each["received_at"]),
-                    received_at=at(each["received_at"]),
-                )
-                for number, each in enumerate(events, 1)
-            ]
-        )
+        spoken = [
+            Spoken(
+                number=number,
+                at=words.parsed(each["occurred_at"] or each["received_at"]),
+                received_at=words.parsed(each["received_at"]),
+            )
+            for number, each in enumerate(events, 1)
+        ]
+        return drawing(spoken, Times(letter_zone(self._console.zone)))
 
 
 def _is_of(page: Page, entry: Page) -> bool:

@@ -17,6 +17,7 @@ from app.access.operators import MAY, MAY_READ, ROLES, Proven
 from app.console.act_list import ACTS
 from app.console.application import build_console, split_form
 from app.console.page_list import PAGES
+from app.console.pages import Pages
 from app.console.words import address
 from app.core.alarm import Alarm
 from app.finance.break_acts import accept_break
@@ -90,6 +91,17 @@ async def test_an_alarm_tells_the_times_of_the_zone(
         (told,) = (await client.get("/now.json")).json()["alarms"]
     assert "Since 20 November 2026, 13:05 no checkpoint" in page
     assert told["sentence"] == sentence
+
+
+async def test_between_summer_and_winter_time_the_timeline_counts_real_hours(
+    console: RunningConsole,
+) -> None:
+    """Its moments are the zone's; what lies between them is what passed, not what clocks show."""
+    happened, reached = "2026-10-14T12:00:00Z", "2026-11-26T19:49:16Z"
+    berlin = replace(console.console, zone=ZoneInfo("Europe/Berlin"))
+    drawn = Pages(berlin, (), {})._timeline([{"occurred_at": happened, "received_at": reached}])
+    told = [(each.day, each.time, each.gap) for each in drawn.columns]
+    assert told == [("2026-10-14", "14:00:00", ""), ("2026-11-26", "20:49:16", "43 d 7 h")]
 
 
 async def test_sentences_of_an_order_tell_the_times_of_the_zone(console: RunningConsole) -> None:
