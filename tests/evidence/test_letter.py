@@ -35,4 +35,4 @@ def test_a_page_that_was_made_in_a_sandbox_says_so(bundles: Bundles) -> None:
     """By the name of the log, which whoever verifies has, too."""
     page = unpack(bundles.redacted)["report.html"].decode()
     assert page.count("SANDBOX") == 2
-    assert "No money moved" in page
+    assert "a provider's test mode or the simulated one. No money moved" in page
