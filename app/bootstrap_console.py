@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from socket import socket
@@ -45,7 +46,13 @@ from app.console.application import build_console
 from app.console.live import Live
 from app.console.uploads import Uploads
 from app.console.view import Checked, Console, Work
-from app.core.errors import ConfigurationError, PortTaken, UsageError
+from app.core.errors import (
+    ConfigurationError,
+    PortTaken,
+    StorePoisoned,
+    UnreachableError,
+    UsageError,
+)
 from app.core.hosts import is_loopback
 from app.core.ids import new_token
 from app.core.jobs import Jobs
@@ -245,12 +252,30 @@ async def serve_console(
             timeout_graceful_shutdown=SHUTDOWN_S,
         )
         server = SignallessServer(config)
-        _end_when_told(server, parent, console.live)
+        end = _end_when_told(server, parent, console.live)
+        watching = asyncio.create_task(_end_when_replaced(context, end))
         log.info("the console is open", host=host, port=bound.getsockname()[1])
         await server.serve(sockets=[bound])
+        watching.cancel()
+        if context.store.poison is not None:
+            raise UnreachableError(context.store.poison)
 
 
-def _end_when_told(server: uvicorn.Server, parent: socket | None, live: Live) -> None:
+LOOK_S: Final = 2.0
+"""How long a console may show a database in whose place another one was put, as by `restore`."""
+
+
+async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
+    """Whoever only reads pages would else be shown what is no longer so."""
+    while context.store.poison is None:
+        await asyncio.sleep(LOOK_S)
+        with suppress(StorePoisoned):
+            context.store.writer.check_place()
+    end()
+
+
+def _end_when_told(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
+    """Returns what ends it."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:
@@ -262,9 +287,10 @@ def _end_when_told(server: uvicorn.Server, parent: socket | None, live: Live) ->
     if parent is not None:
         leave_signals_to_parent()
         loop.add_reader(parent, end)
-        return
+        return end
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
+    return end
 
 
 def _bound(host: str, port: int) -> socket:

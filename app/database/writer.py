@@ -162,6 +162,9 @@ def _identity(path: Path) -> _Identity:
     return status.st_dev, status.st_ino
 
 
+_RESTORED: Final = "after a restore start it again; else "
+
+
 class Place:
     """The database file, its write-ahead log and the log's index, by device and inode. Where the
     index is gone, another process would make one of its own, and the two would write over each
@@ -182,10 +185,11 @@ class Place:
             # The log of a new file comes with its first write.
             opened = self._opened[path] = self._opened[path] or found
             if found is None or found != opened:
-                what = "is gone" if found is None else "was replaced"
+                what, after = ("is gone", "") if found is None else ("was replaced", _RESTORED)
                 return (
                     f"{path} {what} while the service was running; nothing more is acknowledged: "
-                    "put the file back, or restore a backup with tallyhook restore, then start"
+                    f"{after}put the file back, or restore a backup with tallyhook restore, then "
+                    "start"
                 )
         return None
 

@@ -215,8 +215,19 @@ def _locked(part: Path) -> int:
     return descriptor
 
 
+_HEADER: Final = b"SQLite format 3\0"
+
+
 def _require_whole_pages(source: Path) -> None:
-    """SQLite itself takes what is missing of the last page for zeros."""
+    """SQLite itself takes what is missing of the last page for zeros. A file of another sort is
+    told as that, and not as one that is cut off."""
+    try:
+        with source.open("rb") as file:
+            begins = file.read(len(_HEADER))
+    except OSError:  # to be told by whoever copies it
+        return
+    if begins and begins != _HEADER[: len(begins)]:
+        raise StoreUnavailable(f"{source} is no SQLite database, and no backup of ours")
     try:
         with closing(reading(source)) as given:
             (size,) = given.execute("PRAGMA page_size").fetchone()

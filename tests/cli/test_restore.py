@@ -192,6 +192,17 @@ def test_a_damaged_backup_ends_with_one_sentence(run: Run, tmp_path: Path, backe
     assert names(tmp_path) == {"t.db", "b.db", "damaged.db"}
 
 
+@pytest.mark.parametrize("text", [b"%PDF-1.7 " + b"x" * 5_000, b"order,amount\n", b"PK"])
+def test_a_file_that_is_no_database_is_told_as_that(
+    run: Run, tmp_path: Path, backed_up: Path, text: bytes
+) -> None:
+    """And not as a database that is cut off."""
+    other = tmp_path / "report.pdf"
+    other.write_bytes(text)
+    ended = run("restore", str(other), "--force")
+    assert "report.pdf is no SQLite database" in only_sentence(ended, 4)
+
+
 @pytest.mark.slow
 def test_damage_anywhere_never_ends_in_a_traceback(
     run: Run, tmp_path: Path, backed_up: Path

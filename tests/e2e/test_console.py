@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -151,6 +152,26 @@ def test_a_console_that_is_told_to_end_ends_its_streams(tmp_path: Path) -> None:
             process.terminate()
             assert [line for line in lines if line and not line.startswith((":", "data:"))] == []
         assert process.wait(PATIENCE_S) == 0
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+
+
+@pytest.mark.slow
+def test_a_console_whose_database_was_replaced_ends(tmp_path: Path) -> None:
+    """As by a restore beside it: else people were shown what is no longer so."""
+    port = free_port()
+    asyncio.run(signed_in(tmp_path))
+    words = [sys.executable, "-m", "app", "console", "--port", str(port)]
+    with (tmp_path / "log").open("wb") as log:
+        process = start(words, env=environment() | environ(tmp_path), stdout=log, stderr=log)
+    try:
+        until(lambda: answers(port), otherwise=(tmp_path / "log").read_text)
+        shutil.copy(tmp_path / "t.db", tmp_path / "other.db")
+        (tmp_path / "other.db").replace(tmp_path / "t.db")
+        assert process.wait(PATIENCE_S) == 4
+        assert "was replaced while the service was running" in (tmp_path / "log").read_text()
+        assert "after a restore start it again" in (tmp_path / "log").read_text()
     finally:
         process.kill()
         process.wait(PATIENCE_S)
