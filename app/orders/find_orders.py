@@ -27,7 +27,7 @@ from app.providers.phones import phone_digits
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
-from app.receiving.phone_store import has_other_keys, orders_by_phone
+from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.fold import fold
@@ -336,8 +336,11 @@ class _Look:
             return
         for digits in self._sought.phones:
             digest = key.digest(digits)
-            for order in await orders_by_phone(self._connection, digest, limit=self._enough):
+            orders = await orders_by_phone(self._connection, digest, limit=self._enough)
+            for order in orders:
                 yield order, f"its customer's phone is {masked_phone(digits)}"
+            if not orders:
+                self._notes += _of_no_order(await deliveries_by_phone(self._connection, digest))
             for order in await self._in_books(digits):
                 yield order, f"its line in the order book names {masked_phone(digits)}"
         if await has_other_keys(self._connection, key.name):
@@ -395,6 +398,18 @@ class _Look:
             return None
         wanted = (self._sought.amounts or {}).get(exponent_of(money.currency))
         return money if money.minor == wanted else None
+
+
+def _of_no_order(deliveries: list[str]) -> list[str]:
+    """What is to be done with a number's deliveries that no order has."""
+    if not deliveries:
+        return []
+    count = counted(len(deliveries), "delivery", "deliveries")
+    return [
+        f"Of this number came {count} that no order has: `tallyhook deliveries show "
+        f"{max(deliveries)}` shows the newest; the shop can say whose it is, with `references` in "
+        "PUT /api/v1/orders/REF."
+    ]
 
 
 def _whose(line: search_store.Told) -> str:

@@ -124,10 +124,14 @@ async def test_an_orphan_is_found_by_phone_once_it_has_an_order(driver: Driver) 
         "customer": {"phone": "254799000111"},
     }
     await driver.send(event("evt_8", order=None, session=None, **nameless))
-    assert not (await find(driver, "254799000111")).hits
+    found = await find(driver, "254799000111")
+    (row,) = driver.rows("SELECT id FROM deliveries WHERE event_id='evt_8'")
+    assert not found.hits
+    assert f"1 delivery that no order has: `tallyhook deliveries show {row[0]}`" in found.notes[0]
     named: dict[str, Any] = {"order": {"reference": "ORD-8"}, "payment": {"reference": "pay_8"}}
     await driver.send(event("evt_9", session=None, **named))
-    assert [hit["order"] for hit in (await find(driver, "254799000111")).hits] == ["ORD-8"]
+    found = await find(driver, "254799000111")
+    assert ([hit["order"] for hit in found.hits], found.notes) == (["ORD-8"], [])
 
 
 async def test_numbers_noted_with_another_key_are_told(driver: Driver) -> None:
