@@ -294,6 +294,21 @@ async def test_a_viewer_sees_no_refused_delivery(console: RunningConsole) -> Non
     assert order["refused"] == []
 
 
+async def test_what_a_statement_alone_knows_is_told_where_nothing_is_found(
+    console: RunningConsole,
+) -> None:
+    """With what to do; the command is shown as one."""
+    settled = console.driver.path.parent / "settled.csv"
+    settled.write_text("payment_reference,order_reference,gross,currency\np77,ORD-77,1.00,KES\n")
+    await import_statement(
+        console.context, ImportRequest(path=settled, by="a finance"), source="shop"
+    )
+    async with console.signed_in("support") as client:
+        page = (await client.post("/orders/find", data={"text": "ORD-77"})).text
+    assert "A statement of shop has the payment p77 of ORD-77" in shown(page)
+    assert "<code>tallyhook breaks list</code>" in page
+
+
 async def test_a_phone_is_in_no_page_address_or_log(
     console: RunningConsole, log: io.StringIO
 ) -> None:
