@@ -468,12 +468,15 @@ def _secrets_are_sound(settings: Settings, reading: SettingsReading) -> None:
         elif len(re.sub(r"\A(whsec|whsk|whpk)_", "", secret)) < MIN_SECRET_CHARS:
             reading.problem(
                 variable,
-                f"holds a secret of fewer than {MIN_SECRET_CHARS} characters; no key is",
+                f"holds a secret of fewer than {MIN_SECRET_CHARS} characters, and none is so short;"
+                " copy the whole of it",
             )
         elif _is_placeholder(secret):
             reading.problem(variable, "holds a well-known secret; write the provider's own")
         elif secret in _PUBLISHED:
-            reading.only_in_sandbox(variable, "holds a secret that public documents print")
+            reading.only_in_sandbox(
+                variable, "holds a secret that public documents print; write the provider's own"
+            )
 
 
 def _is_placeholder(secret: str) -> bool:
