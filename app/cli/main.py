@@ -195,7 +195,7 @@ def run(words: Sequence[str]) -> int:
 def _typed(words: Sequence[str]) -> int:
     """What Typer ends with; it says itself where the words do not fit."""
     try:
-        application(list(words))
+        application(list(words), prog_name="tallyhook")
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None
