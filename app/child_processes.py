@@ -82,6 +82,8 @@ class WorkerProcess:
         self._writer: asyncio.StreamWriter | None = None
         self._gone_at = monotonic()
         self._stopping = asyncio.Event()
+        self._starting = asyncio.Lock()
+        """Held while a child is being started: until it can be spoken to, it cannot be ended."""
         self.ready = False
 
     def missing(self) -> str | None:
@@ -136,14 +138,8 @@ class WorkerProcess:
 
     async def _live(self) -> int:
         """One child from its start to its end. Returns its exit code."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "app", "worker", "--parent", str(theirs.fileno())),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-            )
-        reader, self._writer = await asyncio.open_connection(sock=ours)
+        async with self._starting:
+            self._process, reader, self._writer = await _started()
         try:
             while heard := await _some(reader):
                 self.ready = self.ready or _READY in heard
@@ -158,6 +154,8 @@ class WorkerProcess:
         return await self._process.wait()
 
     async def _end(self) -> None:
+        async with self._starting:
+            pass  # none is started after this one
         if self._writer is not None:
             self._writer.write(_STOP if self._drains else _END)
         process = self._process
@@ -172,6 +170,20 @@ class WorkerProcess:
             log.error("the process that reads the inbox does not end; it is killed")
             process.kill()
             await process.wait()
+
+
+async def _started() -> tuple[
+    asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter
+]:
+    """A worker that has just been started, and its parent's end of the pair of sockets."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "app", "worker", "--parent", str(theirs.fileno())),
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+        )
+    return process, *await asyncio.open_connection(sock=ours)
 
 
 class Parent:
@@ -257,7 +269,10 @@ async def console_beside(*, host: str, port: int) -> AsyncIterator[None]:
 async def _keep(stopping: asyncio.Event, *, host: str, port: int) -> None:
     pause = CONSOLE_AGAIN_S
     while not stopping.is_set():
-        await _live(stopping, host=host, port=port)
+        try:
+            await _live(stopping, host=host, port=port)
+        except OSError as error:  # no memory, no descriptor: perhaps in a moment
+            log.error("the console cannot be started", exc_info=error)
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await stopping.wait()

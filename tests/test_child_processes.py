@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from errno import EMFILE
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app import child_processes
-from app.child_processes import WorkerProcess
+from app.child_processes import WorkerProcess, console_beside
 from app.core.signals import Signal
 from tests.waiting import soon
 
@@ -94,3 +97,41 @@ async def test_one_that_has_not_begun_is_not_waited_for(
     async with WorkerProcess(read=Signal(), news=(), failed=pytest.fail, drains=False).running():
         await soon(lambda: started.read_text() == "x")
     assert started.read_text() == "x"
+
+
+async def test_one_that_is_being_started_is_told_to_end_once_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service stops just then: it must not wait for a child that nobody has told."""
+    started = child(tmp_path, monkeypatch, says=b"r", then=HEARING)
+    start, starting, stopping = asyncio.create_subprocess_exec, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*words: Any, **options: Any) -> asyncio.subprocess.Process:
+        starting.set()
+        await stopping.wait()
+        return await start(*words, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    async with asyncio.timeout(10), WorkerProcess(read=Signal(), news=(), failed=print).running():
+        await starting.wait()
+        asyncio.get_running_loop().call_later(0.05, stopping.set)
+    assert started.read_text() == "xs"
+
+
+async def test_a_console_that_cannot_be_started_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: StringIO
+) -> None:
+    """A machine may have no descriptor left at that moment; the end of the service is as ever."""
+    started = child(tmp_path, monkeypatch, says=b"")
+    monkeypatch.setattr(child_processes, "CONSOLE_AGAIN_S", 0.01)
+    start, faults = asyncio.create_subprocess_exec, [OSError(EMFILE, "too many open files")]
+
+    async def failing(*words: Any, **options: Any) -> asyncio.subprocess.Process:
+        if faults:
+            raise faults.pop()
+        return await start(*words, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", failing)
+    async with console_beside(host="127.0.0.1", port=1):
+        await soon(started.read_text)
+    assert "the console cannot be started" in log.getvalue()
