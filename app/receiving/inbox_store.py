@@ -416,13 +416,17 @@ class Inbox:
 
     async def backlog_and_end(self, *, up_to: End = EVERYTHING) -> tuple[Backlog, End]:
         """The same, and the last number of each kind by now, whatever `up_to` is."""
-        file = self._file
-        # The position first: what is read meanwhile is then counted, and not passed over.
-        found, position, table = await self._database.on_snapshot(_in_database, up_to.table)
-        if file is None:
-            return found, End(table, 0)
-        more, last = await file.on_snapshot(_in_file, position, up_to.file)
-        return found + more, End(table, last)
+        file, asked_before = self._file, -1
+        while True:
+            # The position first: what is read meanwhile is then counted, and not passed over.
+            found, position, table = await self._database.on_snapshot(_in_database, up_to.table)
+            if file is None:
+                return found, End(table, 0)
+            more, last, complete = await file.on_snapshot(_in_file, position, up_to.file)
+            # What has left the file meanwhile may be suspect, and so unread, in the database.
+            if complete or position == asked_before:
+                return found + more, End(table, last)
+            asked_before = position
 
 
 def _next_in_database(
@@ -457,8 +461,13 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
     return Backlog(records=int(records or 0), size=int(size or 0), oldest=oldest)
 
 
-def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int]:
-    return counted_after(connection, after, up_to=up_to), last_number(connection)
+def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
+    """What is not read of the file, its last number, and whether none above `after` has left it:
+    numbers are given one after another."""
+    last = last_number(connection)
+    ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
+    complete = (last if first is None else first - 1) <= after
+    return counted_after(connection, after, up_to=up_to), last, complete
 
 
 def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,9 @@ from app.core.errors import ConfigurationError, StoreUnavailable
 from app.orders.set_aside import HOLDING
 from app.privacy.backup import adopt_inbox, back_up
 from app.receiving import inbox_writer_store
+from app.receiving.append_store import Ready
 from app.receiving.inbox_file_store import InboxFile, path_of
+from app.receiving.inbox_store import suspect
 from app.receiving.reader import ReaderContext, read_some
 from app.receiving.store import Store, StoreSettings, open_store
 from tests.database.builders import SOURCES, arrival, context, opened, rows, said, submit
@@ -78,6 +81,45 @@ async def test_what_is_kept_is_read_once_and_leaves(url: str, path: Path) -> Non
         await take(store, "e4")
         assert in_inbox(path, "SELECT seq FROM inbox") == [(4,)]
         assert await read(store) == ["e1", "e2", "e3", "e4"]
+
+
+@pytest.mark.parametrize(("suspects", "unread"), [(True, 1), (False, 0)])
+async def test_a_row_that_leaves_while_the_backlog_is_counted_is_counted_where_it_has_gone(
+    url: str, path: Path, monkeypatch: pytest.MonkeyPatch, suspects: bool, unread: int
+) -> None:
+    """The database was asked before it had suspects, and the file after it had the row. An order
+    that they speak of would be published as if nothing had come."""
+    monkeypatch.setattr(inbox_writer_store, "IDLE_S", 0.0)
+    async with opened(url) as store:
+        await take(store, "e1")
+        assert store.inbox_file is not None
+        found = await store.inbox.next_rows(limit=9, most_bytes=10**9)
+        ask = store.inbox_file.on_snapshot
+
+        async def later(function: Any, *words: Any) -> Any:
+            if found:
+                row = found.pop()
+                if suspects:
+                    await store.writer.commit(suspect, [row])
+                else:
+                    await store.append([Ready(row, [])])
+                await store.receiving.inbox._look()
+                assert in_inbox(path, "SELECT count(*) FROM inbox") == [(0,)]
+            return await ask(function, *words)
+
+        monkeypatch.setattr(store.inbox_file, "on_snapshot", later)
+        assert (await store.inbox.backlog()).records == unread
+        assert not found
+
+
+async def test_a_gap_that_nobody_makes_meanwhile_is_no_reason_to_ask_for_ever(
+    url: str, path: Path
+) -> None:
+    """A database that takes over a file begins before all that was read of it and has left."""
+    async with opened(url) as store:
+        await take(store, "e1", "e2", "e3")
+        in_inbox(path, "DELETE FROM inbox WHERE seq = 1")
+        assert (await store.inbox.backlog()).records == 2
 
 
 async def test_where_nothing_comes_it_is_deleted_all_the_same(
