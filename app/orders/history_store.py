@@ -290,7 +290,12 @@ async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> 
 
 def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
     """All orders of the contests that some of these are in, these included; mostly none."""
-    reached: set[str] = set()
+    return {order for contest in contests_of(connection, orders) for order in contest}
+
+
+def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[str]]:
+    """The contests that some of these are in, each with all of its orders; mostly none."""
+    found: dict[str, set[str]] = {}
     new = set(orders)
     while new:
         rows = select_rows(
@@ -298,9 +303,18 @@ def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
             sql="SELECT order_key, other FROM contested WHERE order_key IN ({})",
             values=sorted(new),
         )
-        new = {order for row in rows for order in row} - reached
-        reached |= new
-    return reached
+        new = {order for row in rows for order in row} - found.keys()
+        for one, other in rows:
+            _join(found, one, other)
+    return list({id(contest): contest for contest in found.values()}.values())
+
+
+def _join(contests: dict[str, set[str]], one: str, other: str) -> None:
+    """Make the contests of two orders one."""
+    joined, added = (contests.setdefault(order, {order}) for order in (one, other))
+    if joined is not added:
+        joined |= added
+        contests |= dict.fromkeys(added, joined)
 
 
 def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dict[str, History]:

@@ -7,13 +7,14 @@ mark. Publishing compares generations, so evidence that arrives during a fold is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import structlog
 
 from app.core.logs import LogLine
 from app.database.statements import PlainConnection
-from app.orders.history_store import contest_of, histories_of
+from app.orders.history_store import contests_of, histories_of
 from app.orders.holds import hold_back
 from app.orders.ledger_store import (
     Publication,
@@ -166,16 +167,15 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
     due = await _taken(context, now=now, limit=limit)
     if not due:
         return 0
-    marks, histories = await gathered(context, due)
+    left, histories = await gathered(context, due)
     ledgers = {order: _folded(context, history, now=now) for order, history in histories.items()}
-    writer, pace = context.store.writer, pace or Pace(first=len(marks), most=len(marks))
-    while marks:
-        size = pace.fitting(context.store)
-        part, marks = marks[:size], marks[size:]
+    writer, pace = context.store.writer, pace or Pace(first=len(ledgers), most=len(ledgers))
+    while left:
+        part = _next_part(left, size=pace.fitting(context.store))
         published, several = await writer.commit(
             _publish_standing, context, part, ledgers, now=now, policy=policy
         )
-        pace.learn(len(part), seconds=writer.held_s)
+        pace.learn(sum(map(len, part)), seconds=writer.held_s)
         for each in published:
             if each.revision is not None:
                 _log_published(histories[each.order], ledgers[each.order])
@@ -184,7 +184,13 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
     return len(due)
 
 
-async def gathered(context: AppContext, due: Sequence[Due]) -> tuple[list[Due], dict[str, History]]:
+Sharing = list[Due]
+"""The marks of orders that share evidence; of most orders one alone."""
+
+
+async def gathered(
+    context: AppContext, due: Sequence[Due]
+) -> tuple[list[Sharing], dict[str, History]]:
     """The marks and histories of due orders, and of those that share evidence with them, as of one
     instant."""
     return await context.store.on_snapshot(_gathered, due)
@@ -192,16 +198,28 @@ async def gathered(context: AppContext, due: Sequence[Due]) -> tuple[list[Due], 
 
 def _gathered(
     connection: PlainConnection, due: Sequence[Due]
-) -> tuple[list[Due], dict[str, History]]:
+) -> tuple[list[Sharing], dict[str, History]]:
     orders = [mark.order for mark in due]
-    marks = [*due, *marks_in(connection, contest_of(connection, orders).difference(orders))]
-    return marks, histories_of(connection, [mark.order for mark in marks])
+    contests = contests_of(connection, orders)
+    contested = set().union(*contests)
+    shared = {mark.order: mark for mark in marks_in(connection, contested)}
+    marks = [[mark] for mark in due if mark.order not in contested]
+    marks += [[shared[order] for order in sorted(each & shared.keys())] for each in contests]
+    return marks, histories_of(connection, [mark.order for mark in chain(*marks)])
+
+
+def _next_part(left: list[Sharing], *, size: int) -> list[Sharing]:
+    """Take about so many marks, and never some of those that stand or fall together."""
+    part, count = [left.pop(0)], 0
+    while left and (count := count + len(part[-1])) < size:
+        part.append(left.pop(0))
+    return part
 
 
 def _publish_standing(
     connection: PlainConnection,
     context: AppContext,
-    marks: Sequence[Due],
+    marks: Sequence[Sharing],
     ledgers: Mapping[str, Ledger | None],
     *,
     now: Instant,
@@ -209,15 +227,15 @@ def _publish_standing(
 ) -> tuple[list[Publication], bool]:
     """What was published of the orders of which nothing was said since they were read, and whether
     others fold by another policy."""
-    marks, before, several = _standing(connection, marks, policy)
-    current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
+    due, before, several = _standing(connection, marks, policy)
+    current = [ledger for mark in due if (ledger := ledgers.get(mark.order)) is not None]
     rules = rules_of(policy)
     decisions = [decided(each, before.get(each.order), rules=rules) for each in current]
     publications = with_holds(connection, context, decisions)
     publish(
         connection,
         publications,
-        due=marks,
+        due=due,
         put_aside_until=now + PUT_ASIDE,
         notify=now if context.store.notifies else None,
     )
@@ -225,11 +243,13 @@ def _publish_standing(
 
 
 def _standing(
-    connection: PlainConnection, marks: Sequence[Due], policy: str
+    connection: PlainConnection, marks: Sequence[Sharing], policy: str
 ) -> tuple[list[Due], dict[str, Position], bool]:
     """Those of the marks that stand as they stood, what was last published of their orders, and
-    whether others fold by another policy."""
-    found = unchanged(connection, marks)
+    whether others fold by another policy. Of orders that share evidence all stand, or none does:
+    what was said of one may be evidence of all, and somebody else may have published it."""
+    standing = set(unchanged(connection, list(chain(*marks))))
+    found = list(chain(*(sharing for sharing in marks if standing.issuperset(sharing))))
     positions = last_positions(connection, [mark.order for mark in found])
     return found, positions, note_folded(connection, policy)
 

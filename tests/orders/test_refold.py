@@ -15,6 +15,7 @@ from app.core.logs import configure_logging
 from app.orders import refold
 from app.orders.rebuild import refold_all
 from app.orders.refold import PUT_ASIDE, refold_due, refold_until_quiet
+from app.receiving.due_store import Due
 from app.receiving.pace import Pace
 from reconcile.instants import SECOND
 from reconcile.ledger.fold import fold as sound_fold
@@ -228,3 +229,23 @@ async def test_while_others_wait_folds_are_published_in_short_transactions(
     assert await refold_due(driver.context, limit=10, pace=pace) == 5
     assert sorted(published(driver)) == [f"O-{number}" for number in range(5)]
     assert (parts[0], sum(parts), len(parts) > 1) == (2, 5, True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "at_once", "parts"),
+    [
+        ([1, 1, 1], 2, [[1, 1], [1]]),
+        ([1, 1, 1], 1, [[1], [1], [1]]),
+        ([1, 3, 1], 2, [[1, 3], [1]]),
+        ([5, 1], 2, [[5], [1]]),
+    ],
+)
+def test_orders_that_share_evidence_are_published_together(
+    sizes: list[int], at_once: int, parts: list[list[int]]
+) -> None:
+    """However few are published at once: one alone could be judged by what is no longer so."""
+    left = [[Due(order="O", generation=1)] * size for size in sizes]
+    found = []
+    while left:
+        found.append([len(each) for each in refold._next_part(left, size=at_once)])
+    assert found == parts

@@ -17,7 +17,7 @@ from app.orders import ledger_store, refold
 from app.orders.ledger_store import feed
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records
-from app.orders.refold import CLAIM, refold_due
+from app.orders.refold import CLAIM, gathered, refold_due
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.append_store import Arrival, keep_arrivals, mark_due
 from app.receiving.context import AppContext
@@ -39,7 +39,7 @@ from tests.database.builders import (
     session_opened,
 )
 from tests.database.contract_ledgers import WINDOW_S, mark, paid, quiet
-from tests.reconcile.build import T, seconds
+from tests.reconcile.build import DUE, T, seconds
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
@@ -196,6 +196,43 @@ async def test_a_slow_worker_publishes_nothing_twice(
             async with asyncio.timeout(PATIENCE_S):
                 await asyncio.gather(*(refold_due(context(s, at=1), limit=9) for s in stores))
             assert len(await published(stores[0])) == number + 1
+
+
+async def test_a_slow_worker_publishes_nothing_of_an_order_whose_evidence_came_with_another(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said of a payment that two orders claim is kept under one, and counts for both. A
+    worker that has not seen it may publish neither, though of the other nothing new was said."""
+
+    def capture(event_id: str, order: str, payment: str) -> Arrival:
+        words: dict[str, Any] = {"order": order, "payment": payment, "money": DUE}
+        return arrival(said(event_id, "succeeded", order_money=DUE, **words))
+
+    def refund(number: int) -> Arrival:
+        words: dict[str, Any] = {"payment": "P", "money": DUE, "movement": f"r{number}"}
+        return arrival(said(f"r{number}", "refunded", **words), at=3)
+
+    async def said_of_b(store: Store) -> list[tuple[str, int]]:
+        sql = "SELECT outcome, fulfillable FROM revisions WHERE order_key='B' ORDER BY seq"
+        return [(outcome, fulfillable) for outcome, fulfillable in await rows(store, sql)]
+
+    async with several(url) as (one, other):
+        for each in (capture("a", "A", "P"), capture("b", "B", "P"), capture("q", "B", "Q")):
+            await keep(one, each)
+        await refold_due(context(one, at=1), limit=10)
+        await keep(one, arrival(said("a2", order="A"), at=2))
+
+        async def slowly(*given: Any) -> Any:
+            found = await gathered(*given)
+            monkeypatch.setattr(refold, "gathered", gathered)
+            await keep(other, refund(1), refund(2))
+            await refold_due(context(other, at=4), limit=10)
+            return found
+
+        monkeypatch.setattr(refold, "gathered", slowly)
+        await refold_due(context(one, at=4), limit=10)
+        assert await said_of_b(one) == [("succeeded", 1), ("unresolved", 0)]
+        assert (await explain_order(context(one, at=4), "B")).outcome == "unresolved"
 
 
 def test_marks_are_touched_in_the_order_of_their_keys() -> None:
