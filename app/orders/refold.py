@@ -42,6 +42,7 @@ from app.receiving.due_store import (
     due_orders,
     marks_in,
     marks_without_reason,
+    settle_marks,
     unchanged,
 )
 from app.receiving.pace import Pace
@@ -161,19 +162,26 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
     default in one. Returns how many were due.
 
     Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
-    Whoever else folded an order in the meantime has published it; then this fold is dropped.
+    Whoever else folded an order in the meantime has published it; then this fold is dropped. One of
+    which something was said after what may be published is due as of that.
     """
     now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)
     if not due:
         return 0
     left, histories = await gathered(context, due)
-    ledgers = {order: _folded(context, history, now=now) for order, history in histories.items()}
+    said_at = {order: history.instant_at(now) for order, history in histories.items()}
+    latest = context.clock.now()  # what is dated beyond it is of a clock that was ahead
+    later = {order: at for order, at in said_at.items() if now < at <= latest}
+    ledgers = {
+        order: None if order in later else _folded(context, history, now=now)
+        for order, history in histories.items()
+    }
     writer, pace = context.store.writer, pace or Pace(first=len(ledgers), most=len(ledgers))
     while left:
         part = _next_part(left, size=pace.fitting(context.store))
         published, several = await writer.commit(
-            _publish_standing, context, part, ledgers, now=now, policy=policy
+            _publish_standing, context, part, ledgers, later=later, now=now, policy=policy
         )
         pace.learn(sum(map(len, part)), seconds=writer.held_s)
         for each in published:
@@ -222,20 +230,27 @@ def _publish_standing(
     marks: Sequence[Sharing],
     ledgers: Mapping[str, Ledger | None],
     *,
+    later: Mapping[str, Instant],
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
     """What was published of the orders of which nothing was said since they were read, and whether
-    others fold by another policy."""
+    others fold by another policy. `later`: those that are not published now, and when they are due
+    then."""
     due, before, several = _standing(connection, marks, policy)
     current = [ledger for mark in due if (ledger := ledgers.get(mark.order)) is not None]
     rules = rules_of(policy)
     decisions = [decided(each, before.get(each.order), rules=rules) for each in current]
     publications = with_holds(connection, context, decisions)
+    waiting = [
+        (mark.order, later[mark.order], mark.generation) for mark in due if mark.order in later
+    ]
+    if waiting:
+        settle_marks(connection, waiting)
     publish(
         connection,
         publications,
-        due=due,
+        due=[mark for mark in due if mark.order not in later],
         put_aside_until=now + PUT_ASIDE,
         notify=now if context.store.notifies else None,
     )

@@ -148,6 +148,29 @@ async def test_nothing_is_published_over_unread_evidence(
         assert told == [("pending",), ("succeeded",)]
 
 
+async def test_what_the_shop_says_is_not_told_of_before_what_came_until_then_is_read(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """The order waits to be folded since before either, and the shop's word is in its history. As
+    of that word the refund had come."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1"))
+        await read_some(reading(driver))
+        driver.clock.put(T + 10 * SECOND)
+        await driver.send(event("e2", "refunded"))
+        driver.clock.put(T + 20 * SECOND)
+        told = {"amount": "1500.00", "currency": "KES"}
+        assert (await driver.api("PUT", "/orders/ORD-1", json=told)).status_code == 200
+        driver.clock.put(T + 30 * SECOND)
+        await refold_due(driver.context, limit=9)
+        assert driver.rows("SELECT outcome FROM revisions") == []
+        assert driver.rows("SELECT due_at FROM order_due") == [(T + 20 * SECOND,)]
+        assert await refold_due(driver.context, limit=9) == 0
+        await read_some(reading(driver))
+        await refold_due(driver.context, limit=9)
+        assert driver.rows("SELECT outcome, fulfillable FROM revisions") == [("refunded", 0)]
+
+
 async def test_over_a_reader_that_nobody_waits_for_it_is(
     tmp_path: Path, standing_still: pytest.MonkeyPatch
 ) -> None:
