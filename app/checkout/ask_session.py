@@ -247,7 +247,12 @@ async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
     due = await context.store.on_snapshot(
         due_sessions, now=now, beyond=never_after(client, now=now), limit=limit
     )
-    await asyncio.gather(*(_ask_again(context, client, row) for row in due))
+    ended = await asyncio.gather(
+        *(_ask_again(context, client, row) for row in due), return_exceptions=True
+    )
+    for each in ended:  # once all have ended: none goes on by itself
+        if isinstance(each, BaseException):
+            raise each
     return len(due)
 
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from sqlalchemy import text
 
+from app.checkout import ask_session
 from app.checkout.ask_session import (
     LONGEST_PAUSE,
     TELL_AFTER,
@@ -18,8 +19,10 @@ from app.checkout.ask_session import (
     pause_after,
 )
 from app.checkout.client import CheckoutClient, RetrySettings
-from app.core.errors import UnreachableError
+from app.core.errors import StoreUnavailable, UnreachableError
 from app.core.periodic import PeriodicTask
+from app.orders.pending_session_store import PendingSession
+from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND
 from tests.checkout.conftest import Shop
 from tests.checkout.service import LATE, PHONE, answer, drop, opened, service
@@ -110,6 +113,27 @@ async def test_only_passes_in_which_the_service_was_there_count(shop: Shop) -> N
         assert len(pay.seen) == len(away) + TELL_AFTER
         await later(shop, client)
     assert await shop.kinds() == ["requested", "unknown", "unknown"]
+
+
+async def test_where_one_cannot_be_asked_about_the_others_are_waited_for(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service may end after the round, and nothing may go on in a store that is closed."""
+    ended = []
+
+    async def passing(_context: AppContext, _client: CheckoutClient, row: PendingSession) -> None:
+        if row.order == "ORD-1":
+            raise StoreUnavailable("planned", reason="disk")
+        await asyncio.sleep(0.05)
+        ended.append(row.order)
+
+    async with service(drop, drop) as pay, pay.client(ONCE) as client:
+        await shop.open(client)
+        await shop.open(client, order="ORD-2")
+        monkeypatch.setattr(ask_session, "_pass", passing)
+        with pytest.raises(StoreUnavailable, match="planned"):
+            await later(shop, client)
+        assert ended == ["ORD-2"]
 
 
 async def test_a_spent_key_is_not_sent_and_a_person_is_told(shop: Shop) -> None:
