@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain, count
@@ -264,6 +265,11 @@ async def _cross(
         await driver.execute("function", calling)
     except sqlite3.Error as error:
         raise OperationalError("function", None, error) from error
+    except CancelledError:
+        # The thread goes on all the same, and does one thing after the other: until it is here
+        # again, the transaction is not over, and its locks are not to be given back.
+        await driver.execute("SELECT 1", Whole(()))
+        raise
     result: Result = calling.result
     return result
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from threading import Event
 from time import monotonic
 
 import pytest
 
+from app.core.errors import StoreUnavailable
 from app.database import locks, writer
 from app.database.engine import writing_engine
 from app.database.locks import WriteLock
+from app.database.statements import PlainConnection
 from app.database.writer import Space, Writer
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 
 @pytest.fixture
@@ -109,3 +112,29 @@ async def test_how_long_a_transaction_held_the_database_is_without_the_wait_for_
         await asyncio.sleep(0.2)
     await waiting
     assert 0 < one.held_s < 0.2 <= other.held_s
+
+
+async def test_who_is_cancelled_has_the_lock_until_the_thread_is_done_with_its_transaction(
+    database_in_threads: None, one: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A console that ends cancels its jobs. The transaction goes on in the driver's thread, and
+    meanwhile no other process may write, or fold the log under it."""
+    monkeypatch.setattr(locks, "WAIT_S", 0.05)
+    begun, ending, lock = Event(), Event(), WriteLock(tmp_path / "t.db")
+
+    def slowly(connection: PlainConnection) -> None:
+        begun.set()
+        ending.wait(PATIENCE_S)
+
+    writing = asyncio.create_task(one.commit(slowly))
+    await soon(begun.is_set)
+    writing.cancel()
+    try:
+        with pytest.raises(StoreUnavailable):
+            await lock.take()
+    finally:
+        ending.set()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    await lock.take()
+    lock.close()
