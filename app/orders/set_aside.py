@@ -20,7 +20,13 @@ from app.orders.holds import BY_SERVICE, instant_after_all
 from app.orders.record_store import Named, add_records, owners_of
 from app.receiving.append_store import Arrival
 from app.receiving.context import AppContext
-from app.receiving.inbox_store import Suspect, next_suspects, set_aside, try_again
+from app.receiving.inbox_store import (
+    Suspect,
+    next_suspects,
+    orders_waiting,
+    set_aside,
+    try_again,
+)
 from app.receiving.reader import Holding
 from reconcile.ledger.records import HoldReason, Record, RecordKind
 
@@ -71,12 +77,11 @@ async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) 
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:
-    """It was read: of its orders release those that nothing else is set aside of."""
+    """It was read: of its orders release those that nothing else was set aside of."""
     if not orders:
         return
     async with context.store.writing() as connection:
-        aside = await run(connection, next_suspects, aside=True, limit=LISTED)
-        others = {order for each in aside for order in each.orders}
+        others = await run(connection, orders_waiting)
         held = await _standing(connection, set(orders) - others)
         await _record(context, connection, held, kind="released")
     context.store.evidence_arrived.set()

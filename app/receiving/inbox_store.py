@@ -343,6 +343,12 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
     return bool(connection.ask("DELETE FROM suspects WHERE seq=? RETURNING seq", (one.seq,)))
 
 
+def orders_waiting(connection: PlainConnection) -> set[str]:
+    """Orders that are held because of suspects that are not read yet, of however many."""
+    rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
+    return {order for (orders,) in rows for order in orders.split("\n")}
+
+
 def try_again(connection: PlainConnection) -> int:
     """Have all that was set aside read again. Returns how many there are."""
     return len(connection.ask("UPDATE suspects SET aside=0, tries=0 WHERE aside=1 RETURNING seq"))

@@ -1,0 +1,55 @@
+"""Orders of deliveries that could not be read: held until the last of those has been read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.database.statements import insert_rows
+from app.orders.hold_store import holds_of
+from app.orders.set_aside import LISTED, hold_orders, release_orders, retry
+from app.receiving.framing import framed
+from app.receiving.inbox_store import Suspect, next_suspects, take_suspect_out
+from app.receiving.store import Store
+from tests.database.builders import arrival, context, keep, opened, received, said
+from tests.reconcile.build import T
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    """A store that knows the order A."""
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        await keep(store, arrival(said("e1", order="A")))
+        yield store
+
+
+async def suspects(store: Store, *orders: str) -> list[Suspect]:
+    """A suspect for each of these, set aside because of that order."""
+    record = framed([received(arrival(said("e2", order="A")))])
+    columns = ("received_at", "tries", "aside", "orders", "record")
+    rows = [(T, 3, 1, order, record) for order in orders]
+    await store.writer.commit(insert_rows, table="suspects", columns=columns, rows=rows)
+    return await store.on_snapshot(next_suspects, aside=True, limit=len(orders))
+
+
+async def held(store: Store) -> list[str]:
+    """The orders that are held."""
+    async with store.reading() as connection:
+        return [hold.order for hold in await holds_of(connection, ["A"])]
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_an_order_is_held_as_long_as_anything_of_it_is_left(
+    store: Store, again: bool
+) -> None:
+    """Behind however many others, and also where a person has had all of them tried again."""
+    found = await suspects(store, "A", *["B"] * LISTED, "A")
+    await hold_orders(context(store), found[0], ["A"])
+    if again:
+        await retry(context(store))
+    for each, left in ((found[0], ["A"]), (found[-1], [])):
+        await store.writer.commit(take_suspect_out, each)
+        await release_orders(context(store), ["A"])
+        assert await held(store) == left
