@@ -15,7 +15,7 @@ from app.core.ids import new_id
 from app.database.engine import Connection
 from app.database.statements import run
 from app.orders.history_store import gather
-from app.orders.hold_store import holds_of
+from app.orders.hold_store import holds_of, some_holds
 from app.orders.holds import BY_SERVICE, instant_after_all
 from app.orders.record_store import Named, add_records, owners_of
 from app.receiving.append_store import Arrival
@@ -87,6 +87,17 @@ async def release_orders(context: AppContext, orders: Collection[str]) -> None:
     context.store.evidence_arrived.set()
 
 
+async def release_left(context: AppContext) -> None:
+    """Release all that is held of which nothing is set aside any more."""
+    after, page = "", [""]
+    while page:
+        async with context.store.reading() as connection:
+            holds = await some_holds(connection, reason=BECAUSE, after=after, limit=LISTED)
+        page = [hold.order for hold in holds]
+        await release_orders(context, page)
+        after = max(page, default="")
+
+
 async def _standing(connection: Connection, orders: Collection[str]) -> set[str]:
     found = await holds_of(connection, orders) if orders else []
     return {hold.order for hold in found if hold.reason == BECAUSE}
@@ -114,5 +125,7 @@ async def _record(
     await add_records(connection, records)
 
 
-HOLDING: Final = Holding(orders_of=orders_of, hold=hold_orders, release=release_orders)
+HOLDING: Final = Holding(
+    orders_of=orders_of, hold=hold_orders, release=release_orders, release_left=release_left
+)
 """All of it, for the reader."""

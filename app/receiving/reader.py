@@ -84,11 +84,13 @@ class Holding(NamedTuple):
     orders_of  the orders that arrivals speak of
     hold       set the delivery aside, and hold these orders
     release    it was read: of these orders release those that nothing else is set aside of
+    release_left  the same of all orders: one was read, and none was released after it
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
     hold: Callable[[AppContext, Suspect, Sequence[str]], Awaitable[None]]
     release: Callable[[AppContext, Collection[str]], Awaitable[None]]
+    release_left: Callable[[AppContext], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class Reader:
         self._stopping = False
         self._draining = False
         self._began = False
+        self._released = False
+        """Whether nothing is held of which all is read: a reader may have ended just then."""
         self._tried: set[int] = set()
         """Suspects of which a try was counted that has not ended in any way yet."""
         self._seen_at = 0.0
@@ -131,7 +135,7 @@ class Reader:
                 self._store.accepted.clear()
                 try:
                     if not await self._store.turn.take():
-                        self._began = False
+                        self._began = self._released = False
                         pause = TURN_S
                     else:
                         look = LOOK_SHARED_S if self._store.shared else LOOK_S
@@ -163,7 +167,11 @@ class Reader:
         if not self._began:
             await self._begin()
         await self._beat()
-        return await self._read_suspect() or await read_some(self._reading, pace=self._pace)
+        found = await self._read_suspect() or await read_some(self._reading, pace=self._pace)
+        if not (found or self._released):
+            await self._reading.holding.release_left(self._reading.context)
+            self._released = True
+        return found
 
     async def _begin(self) -> None:
         starts = await self._store.writer.commit(_begin)
@@ -225,7 +233,9 @@ class Reader:
                 )
                 await self._reading.holding.hold(self._reading.context, one, orders)
         else:
+            self._released = False
             await self._reading.holding.release(self._reading.context, one.orders)
+            self._released = True
 
 
 async def read_some(reading: ReaderContext, *, pace: Pace | None = None) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from app.database.statements import insert_rows
 from app.orders.hold_store import holds_of
-from app.orders.set_aside import LISTED, hold_orders, release_orders, retry
+from app.orders.set_aside import LISTED, hold_orders, release_left, release_orders, retry
 from app.receiving.framing import framed
 from app.receiving.inbox_store import Suspect, next_suspects, take_suspect_out
 from app.receiving.store import Store
@@ -52,4 +52,14 @@ async def test_an_order_is_held_as_long_as_anything_of_it_is_left(
     for each, left in ((found[0], ["A"]), (found[-1], [])):
         await store.writer.commit(take_suspect_out, each)
         await release_orders(context(store), ["A"])
+        assert await held(store) == left
+
+
+async def test_an_order_of_which_all_is_read_is_released_by_the_next_reader(store: Store) -> None:
+    """The one before ended between the reading and the release."""
+    found = await suspects(store, "A", "A")
+    await hold_orders(context(store), found[0], ["A"])
+    for each, left in zip(found, (["A"], []), strict=True):
+        await store.writer.commit(take_suspect_out, each)
+        await release_left(context(store))
         assert await held(store) == left

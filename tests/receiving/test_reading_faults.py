@@ -91,7 +91,9 @@ class Held:
 
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
-        self.holding = Holding(self.orders_of, self.hold, self.release)
+        self.fault: Exception | None = None
+        self.left = 0
+        self.holding = Holding(self.orders_of, self.hold, self.release, self.release_left)
 
     async def orders_of(self, context: Any, arrivals: Any) -> list[str]:
         return ["A"]
@@ -100,7 +102,12 @@ class Held:
         self.done.append(("held", one.seq, list(orders)))
 
     async def release(self, context: Any, orders: Any) -> None:
+        if self.fault is not None:
+            raise self.fault
         self.done.append(("released", list(orders)))
+
+    async def release_left(self, context: Any) -> None:
+        self.left += 1
 
 
 class Reading:
@@ -284,6 +291,22 @@ async def test_rows_that_are_refused_become_suspects(
 
 
 # --- one that is read alone -----------------------------------------------------------------------
+
+
+async def test_what_could_not_be_released_is_released_when_nothing_is_left_to_read(
+    reading: Reading,
+) -> None:
+    """The database may be busy just when a delivery has been read alone; else once is enough."""
+    for _ in range(2):
+        await reading.reader._round()
+        assert reading.held.left == 1
+    reading.store.suspects, reading.held.fault = [alone()], StoreUnavailable("busy")
+    with pytest.raises(StoreUnavailable):
+        await reading.reader._round()
+    reading.store.suspects = []
+    for _ in range(2):
+        await reading.reader._round()
+        assert reading.held.left == 2
 
 
 async def test_one_that_is_read_alone_is_tried_and_released(reading: Reading) -> None:
