@@ -15,6 +15,7 @@ import re
 import sqlite3
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -268,7 +269,8 @@ async def _cross(
     except CancelledError:
         # The thread goes on all the same, and does one thing after the other: until it is here
         # again, the transaction is not over, and its locks are not to be given back.
-        await driver.execute("SELECT 1", Whole(()))
+        with suppress(sqlite3.Error):
+            await driver.execute("SELECT 1", Whole(()))
         raise
     result: Result = calling.result
     return result
