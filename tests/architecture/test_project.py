@@ -165,12 +165,25 @@ def test_bare_make_lists_every_target_with_its_help() -> None:
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
 
 
-def test_ci_runs_the_checks_and_the_tests_and_can_be_executed() -> None:
-    path = ROOT / ".ci" / "run"
-    assert os.access(path, os.X_OK)
-    assert "set -euo pipefail" in path.read_text()
-    assert re.search(r"^make .*\blint types\b", path.read_text(), re.MULTILINE)
-    assert re.search(r"^exec make .*\btest$", path.read_text(), re.MULTILINE)
+@pytest.mark.parametrize(
+    ("failing", "code"), [("nothing", 0), ("types", 2), ("test", 2), (".venv/.made", 2)]
+)
+def test_ci_fails_where_the_checks_or_the_tests_do(tmp_path: Path, failing: str, code: int) -> None:
+    """It asks for both, whichever ends first, with a `make` that only notes what it was asked."""
+    asked, no_root = tmp_path / "asked", "echo 1000"
+    noting = f'echo "$@" >> {asked}; case "$@" in *{failing}) exit 2;; esac'
+    for name, does in (("make", noting), ("id", no_root)):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{does}\n")
+        program.chmod(0o755)
+    done = subprocess.run([ROOT / ".ci" / "run"], capture_output=True, timeout=PATIENCE_S,
+                          env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})  # fmt: skip
+    assert done.returncode == code
+    targets = {
+        line.removeprefix("--no-print-directory ") for line in asked.read_text().splitlines()
+    }
+    made = {".venv/.made"}
+    assert targets == (made if failing in made else {*made, "lint types", "test"})
 
 
 def strangers(page: str, files: frozenset[str]) -> Iterator[str]:
