@@ -124,7 +124,7 @@ class Rest:
 
     orders    by key and reference
     book      lines of one reference, by the id of the first
-    captures  by order, source and payment
+    captures  by order, source, payment and part of it
     lines     by their ids
     """
 
@@ -133,7 +133,7 @@ class Rest:
         self.orders = {row.key + "\n" + row.order: row for row in left.orders}
         self.book: dict[str, tuple[BookRow, ...]] = {}
         self.put_back(left)
-        self.captures = {"\n".join(c[:4]): c for c in (*left.captures, *left.awaited)}
+        self.captures = {"\n".join((*c[:4], c.part)): c for c in (*left.captures, *left.awaited)}
         self.lines = {row.line_id: row for row in left.lines}
 
     def put_back(self, left: Left) -> None:

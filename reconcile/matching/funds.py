@@ -14,13 +14,17 @@ from typing import Final, NamedTuple, TypeVar
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.matching.ledger_lines import Doubted, LedgerLine
+from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
 from reconcile.money import MAX_MINOR, Money
 
 
 class Capture(NamedTuple):
-    """Money that came once; `minor` is positive."""
+    """Money that came once; `minor` is positive.
+
+    part  empty for the first of its payment; of one that was captured in several parts what tells
+          the others from it and from each other: an event that they rest on
+    """
 
     key: str
     order: str
@@ -30,6 +34,12 @@ class Capture(NamedTuple):
     currency: str
     at: Instant
     cites: tuple[str, ...]
+    part: str = ""
+
+    @property
+    def subject(self) -> str:
+        """What tells it from other captures of its order and payment: its source, and its part."""
+        return f"{self.source}:{self.part}" if self.part else self.source
 
 
 class Return(NamedTuple):
@@ -175,11 +185,27 @@ def captures_of(row: LedgerLineRow) -> list[Capture]:
             return []
         place = (row.key, row.order, row.source, row.payment)
         return [Capture(*place, row.minor, row.currency, row.at, (row.cite,))]
+    known: Counter[tuple[str, ...]] = Counter()
     return [
-        Capture(row.key, row.order, t.source, t.payment, t.minor, t.currency, t.at, t.cites)
+        Capture(
+            row.key, row.order, t.source, t.payment, t.minor, t.currency, t.at, t.cites,
+            _part_of(t, known),
+        )
         for t in row.whole.taken
         if t.kind == "captured"
-    ]
+    ]  # fmt: skip
+
+
+def _part_of(taken: Taken, known: Counter[tuple[str, ...]]) -> str:
+    """What tells a capture from those of its payment that are known, which it is added to."""
+    payment = (taken.source, taken.payment)
+    known[payment] += 1
+    if known[payment] == 1:
+        return ""
+    event = taken.cites[0]
+    known[*payment, event] += 1
+    number = known[*payment, event]
+    return event if number == 1 else f"{event}#{number}"
 
 
 def _returns_of(row: LedgerLineRow) -> Iterator[Return]:
@@ -309,4 +335,4 @@ def _of_book(rows: tuple[BookRow, ...]) -> tuple[str, str]:
 
 
 def _of_capture(capture: Capture) -> tuple[str, ...]:
-    return (capture.key, capture.order, capture.source, capture.payment)
+    return (capture.key, capture.order, capture.source, capture.payment, capture.part)

@@ -351,7 +351,7 @@ def _not_settled(capture: Capture, terms: Terms) -> Break:
         cause="not_settled",
         order=capture.order,
         payment=capture.payment,
-        subject=capture.source,
+        subject=capture.subject,
         money=money,
         since=capture.at,
         cites=capture.cites,

@@ -652,7 +652,7 @@ def _break(
         cause=cause,
         order=capture.order,
         payment=capture.payment,
-        subject=capture.source if cause == "ambiguous" else subject_of(ordered[0]),
+        subject=capture.subject if cause == "ambiguous" else subject_of(ordered[0]),
         money=Money(minor=minor, currency=capture.currency),
         since=max([capture.at, *dates]),
         cites=(*capture.cites, *ordered),
