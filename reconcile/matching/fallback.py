@@ -18,6 +18,7 @@ from reconcile.matching.books import match_key
 from reconcile.matching.decide import Match, Pair, amounts_fit
 from reconcile.matching.funds import Capture, Funds, Left, funds_of
 from reconcile.matching.group import Deciding
+from reconcile.matching.parts import are_parts
 from reconcile.matching.rows import BookRow, StatementRow, lines_of, subject_of
 from reconcile.matching.settling import of_one_source
 from reconcile.money import Money
@@ -238,10 +239,17 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
         of = {rest.captures[name]: name for name in captures[payment]}
         named = [rest.lines[name] for name in names]
         fitting, rows, _ = of_one_source(list(of), named, terms=deciding.terms)
-        if rows:
-            taken = rest.take_captures([of[each] for each in fitting])
-            told = rest.take_lines([row.line_id for row in rows])
+        if not rows:
+            continue
+        taken = rest.take_captures([of[each] for each in fitting])
+        told = rest.take_lines([row.line_id for row in rows])
+        if are_parts(taken):
+            taken, told = deciding.settling.join_parts(taken, told, kind="by_payment")
+        if taken and told:
             deciding.settling.join(taken, told, kind="by_payment")
+        else:
+            rest.captures |= {of[each]: each for each in taken}
+            rest.lines |= {row.line_id: row for row in told}
 
 
 # --- by group ------------------------------------------------------------------------------------

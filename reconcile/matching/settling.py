@@ -19,6 +19,7 @@ from reconcile.matching.candidates import MOST, days_between
 from reconcile.matching.decide import Match, MatchKind
 from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Funds, Return, left_of
+from reconcile.matching.parts import are_parts, parted
 from reconcile.matching.rows import StatementRow, subject_of
 from reconcile.matching.rules import Terms, factor_between
 from reconcile.matching.tally import Tally
@@ -243,6 +244,13 @@ class Settling:
     def _join_of_key(self, rest: Open, captures: list[Capture], rows: list[StatementRow]) -> None:
         """The same as `join`; but of several lines that fit one capture equally a person may have
         said which it is, and then the others are open."""
+        if are_parts(captures):
+            others = [each for each in rest.captures if each not in captures]
+            captures, rows = self.join_parts(captures, rows)
+            rest.captures = others + captures
+            if not (captures and rows):
+                rest.lines += rows
+                return
         same = [row for row in rows if _fits(row, captures[0])]
         partners = self._terms.partners(captures[0].order)
         given = [row for row in same if subject_of(row.line_id) in partners]
@@ -252,6 +260,27 @@ class Settling:
         else:
             self.join(captures, rows)
         rest.captures = [each for each in rest.captures if each not in captures]
+
+    def join_parts(
+        self,
+        captures: list[Capture],
+        rows: list[StatementRow],
+        *,
+        kind: MatchKind | None = None,
+    ) -> tuple[list[Capture], list[StatementRow]]:
+        """Captures of one payment, and its lines: those that are left once each that can only be
+        of one, and what adds up, is placed."""
+        found = parted(captures, rows)
+        for capture, row in found.pairs:
+            self._pair(capture, row, kind=kind)
+        if not found.adds_up:
+            return list(found.captures), list(found.lines)
+        match = _match("by_group", found.captures[0], found.lines)
+        total = Money(minor=sum([c.minor for c in found.captures]), currency=match.money.currency)
+        self._tally.tell(replace(match, money=total, facts=()))
+        self._tally.place_captures(found.captures, "by_group")
+        self._tally.place_lines(found.lines, "by_group")
+        return [], []
 
     def join(
         self,

@@ -64,6 +64,9 @@ def troubled(draw: st.DrawFn, reference: str) -> Case:
         more = [
             made.taken(minor=draw(AMOUNTS), payment=payments[1], currency=draw(CURRENCIES))
         ] * draw(st.integers(0, 1))
+        for number in range(draw(st.sampled_from([0, 0, 1, 2]))):  # parts of one payment
+            part = made.taken(minor=draw(AMOUNTS), payment=draw(st.sampled_from(payments)))
+            more.append(replace(part, cites=(f"evt_{reference}_part_{number}",)))
         for number in range(draw(st.integers(0, 3))):
             back = made.taken(
                 minor=-draw(AMOUNTS),

@@ -44,3 +44,80 @@ def test_each_part_of_a_payment_that_no_statement_has_is_missed(
     told = zip((1_000, 300, 300), subjects, strict=True)
     assert breaks(made) == [("not_settled", minor, subject) for minor, subject in told]
     assert stands(decided(made)[1], "settlement") == ["not_settled"]
+
+
+@pytest.mark.parametrize(("captured", "lines", "settlement", "statement", "told"), [
+    # each part in a line of its own, in whatever order
+    ((1_000, 500), (500, 1_000), ["by_reference"], ["by_reference"], []),
+    ((700, 700), (700, 700), ["by_reference"], ["by_reference"], []),
+    # of two alike the first is settled; the second is still to come
+    ((700, 700), (700,), ["by_reference", "not_settled"], ["by_reference"],
+     [("not_settled", 700, "checkout:evt_2")]),
+    ((1_000, 500), (1_000,), ["by_reference", "not_settled"], ["by_reference"],
+     [("not_settled", 500, "checkout:evt_2")]),
+    # several in one line, or in others than they came in
+    ((1_000, 500), (1_500,), ["by_group"], ["by_group"], []),
+    ((1_000, 500, 200), (200, 1_500), ["by_group", "by_reference"],
+     ["by_group", "by_reference"], []),
+    ((1_000, 500), (900, 600), ["by_group"], ["by_group"], []),
+    ((1_000, 500), (1_000, 450, 50), ["by_group", "by_reference"],
+     ["by_group", "by_reference"], []),
+    # one of another amount; one too many, which may be of a part that nobody told of
+    ((1_000, 500), (1_000, 480), ["amount_differs", "by_reference"],
+     ["amount_differs", "by_reference"], [("amount_differs", 20, "stm_ORD-1_1")]),
+    ((1_000, 500), (1_000, 500, 200), ["by_reference"],
+     ["by_reference", "settled_never_notified"],
+     [("settled_never_notified", 200, "stm_ORD-1_2")]),
+    # which of them is meant nobody knows
+    ((1_000, 500), (1_000, 500, 500), ["ambiguous", "by_reference"],
+     ["ambiguous", "by_reference"], [("ambiguous", 500, "checkout:evt_2")]),
+    ((1_000, 500), (800, 100), ["ambiguous"], ["ambiguous"],
+     [("ambiguous", 1_000, "checkout"), ("ambiguous", 500, "checkout:evt_2")]),
+])  # fmt: skip
+@pytest.mark.parametrize("named", ["ORD-1", "XYZ", ""])
+def test_a_line_settles_the_part_of_its_amount(
+    captured: tuple[int, ...],
+    lines: tuple[int, ...],
+    settlement: list[str],
+    statement: list[str],
+    told: list[tuple[str, int, str]],
+    named: str,
+) -> None:
+    """Whether it names the payment's order, another, or none; and each row stands once."""
+    made = in_parts(*captured)
+    for gross in lines:
+        made.settles(gross=gross, order=named)
+    control = decided(made)[1]
+    plain = {"by_payment": "by_reference"}
+    assert sorted({plain.get(each, each) for each in stands(control, "settlement")}) == settlement
+    assert sorted({plain.get(each, each) for each in stands(control, "statement")}) == statement
+    assert sorted(breaks(made)) == sorted(told)
+
+
+def test_a_person_may_say_which_line_of_two_settles_a_part() -> None:
+    """The other one is then of no payment that is known."""
+    made = in_parts(1_000, 500).settles(gross=1_000).settles(gross=500).settles(gross=500)
+    told, control = decided(made, hands=(("ORD-1", "stm_ORD-1_2"),))
+    assert stands(control, "settlement") == ["by_hand", "by_reference"]
+    left = [each for each in told if isinstance(each, Break)]
+    assert [(each.cause, each.cites) for each in left] == [
+        ("settled_never_notified", ("stm_ORD-1_1.1",))
+    ]
+
+
+def test_a_correction_of_a_line_is_no_money_of_its_own() -> None:
+    """Lines beside those of the parts that add up to nothing."""
+    made = in_parts(1_000, 500)
+    for gross in (1_000, 500, 40, -40):
+        made.settles(gross=gross, fee=0)
+    assert breaks(made) == []
+    assert stands(decided(made)[1], "settlement") == ["by_group"]
+
+
+def test_parts_of_two_payments_are_not_taken_for_each_other() -> None:
+    """Lines that name the order alone, and two payments of one amount: nobody knows which."""
+    made = case(minor=1_400)
+    made.pays(minor=700, more=(made.taken(minor=700, payment="pay_2"),)).books()
+    made.settles(gross=700)
+    made.lines = [replace(each, payment=None) for each in made.lines]
+    assert [each[0] for each in breaks(made)] == ["ambiguous", "ambiguous"]
