@@ -404,7 +404,7 @@ class Settling:
         for group in _by(left, lambda row: (row.payment, row.currency, row.kind)).values():
             parts = _parts_of(group, unused)
             if parts:
-                unused = [each for each in unused if each not in parts]
+                unused = _without(unused, parts)
                 self._tally.tell(_match_back(parts, group))
                 self._tally.place_lines(group, "by_group")
                 continue
@@ -459,7 +459,13 @@ class Settling:
             )
         )
         self._tally.place_lines(rows, cause)
-        return [each for each in unused if each not in parts]
+        return _without(unused, parts)
+
+
+def _without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
+    """The others, equal ones among them: one event may tell of two movements of one amount."""
+    gone = set(map(id, parts))
+    return [each for each in unused if id(each) not in gone]
 
 
 def of_one_source(

@@ -167,8 +167,8 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
         for line in lines
         if line.line_id not in strange
     }
-    gone = {each for some in abroad.values() for each in some}
-    left = [each for each in left if each not in gone]
+    gone = {id(each) for some in abroad.values() for each in some}
+    left = [each for each in left if id(each) not in gone]
     claimed: list[Taken] = []
     found: list[Settled] = []
     fresh: tuple[Taken, ...]
@@ -184,7 +184,8 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
             )
             continue
         fresh, taken = ((), ()) if line.line_id in strange else _beside(line, left, claimed, gross)
-        left = [each for each in left if each not in fresh]
+        gone = set(map(id, fresh))  # one event may tell of two movements of one amount
+        left = [each for each in left if id(each) not in gone]
         claimed += fresh
         found.append(Settled(line=line, taken=taken, fresh=fresh, gross=gross, fee=fee, net=net))
     return tuple(found)

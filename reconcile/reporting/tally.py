@@ -516,8 +516,9 @@ class PeriodTally:
         """Movements by their dates; a line by that of its first movement, else by its own."""
         moved = False
         apart: Counter[str] = Counter()
-        abroad = {taken for each in lines if each.exchanged for taken in each.taken}
-        settled_by_now = {taken for each in lines for taken in each.taken}
+        # By what they are: one event may tell of two movements that are equal in all.
+        abroad = {id(taken) for each in lines if each.exchanged for taken in each.taken}
+        settled_by_now = {id(taken) for each in lines for taken in each.taken}
         for taken in () if taking is None else taking.taken:
             if not self._within(self._placed(taken)):
                 continue
@@ -526,9 +527,9 @@ class PeriodTally:
             flow = FLOW_OF[taken.kind]
             self._move(taken.currency, taking.outcome, flow=flow, minor=taken.minor)
             self._delays.add(taken)
-            if taken in abroad:
+            if id(taken) in abroad:
                 self._money.add(taken.currency, "other_currency", taken.minor)
-            elif taken in settled_by_now:
+            elif id(taken) in settled_by_now:
                 apart[taken.currency] += taken.minor
             else:
                 self._money.add(taken.currency, "not_settled", taken.minor)

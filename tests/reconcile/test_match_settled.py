@@ -449,6 +449,16 @@ def test_what_went_back_of_one_event_is_told_apart_by_number() -> None:
         (name, 100), (f"{name}#2", 200), (f"{name}#3", 300)]  # fmt: skip
 
 
+@pytest.mark.parametrize("lines", [(-100,), (-60, -40), (-60, -50)])
+def test_of_two_equal_movements_of_one_event_one_line_takes_one(lines: tuple[int, ...]) -> None:
+    """Equal in all that is known of them, and two all the same: the other is missed."""
+    made = case().pays(more=(case().taken(minor=-100),) * 2).books().settles()
+    for gross in lines:
+        made.settles(kind="refund", gross=gross, fee=0)
+    left = [m.minor for e in decided(made)[0] if isinstance(e, Break) for m in e.left or ()]
+    assert sum(left) == -200 - sum(lines)
+
+
 def test_a_decision_changes_nothing_of_what_is_matched_by_its_key() -> None:
     """A person gave the one line that fits to its order: it is plain, as it was without that. Where
     another line stands beside it, both are of the payment all the same."""

@@ -134,6 +134,23 @@ def test_captured_places_money_and_its_fee_on_the_providers_date() -> None:
     assert report.ties_hold
 
 
+def test_of_two_equal_movements_a_line_settles_one() -> None:
+    """One event may tell of two movements that are equal in all: a refund, and another before it
+    that only its sum speaks of."""
+    order = taking("A", END - DAY, PAID, BACK, replace(BACK), outcome="partially_refunded")
+    lines = (line(PAID, END + DAY, fee=300), line(BACK, END + DAY))
+    report = added_up(OrderSeen(taking=order, lines=lines))
+    assert told(report) == {
+        "captured": 10_000,
+        "refunded": 8_000,
+        "fees": 300,
+        "net": 1_700,
+        "settled": 5_700,
+        "not_settled": -4_000,
+    }
+    assert report.ties_hold
+
+
 def test_received_places_money_when_it_was_first_known() -> None:
     october, november = (
         added_up(SEEN, basis="received"),
