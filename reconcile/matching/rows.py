@@ -196,6 +196,7 @@ def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRo
         net=line.net,
         settled_at=line.settled_at,
         payout=line.payout,
+        source=line.source,
     )
 
 

@@ -13,13 +13,22 @@ from typing import TypeVar
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Facts
-from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST, days_between
 from reconcile.matching.decide import Match, MatchKind
 from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Funds, Return, left_of
 from reconcile.matching.parts import are_parts, parted
+from reconcile.matching.returning import (
+    balance_of,
+    gives_back,
+    is_of,
+    less,
+    may_be_of,
+    parts_of,
+    undone,
+    without,
+)
 from reconcile.matching.rows import StatementRow, subject_of
 from reconcile.matching.rules import Terms, factor_between
 from reconcile.matching.tally import Tally
@@ -57,7 +66,7 @@ class Settling:
         rows = sorted(rows, key=lambda row: row.line_id)
         self._tally.place_lines([row for row in rows if row.kind == "fee"], "fee_line")
         unused = [each for one in funds for each in one.returns]
-        others = [row for row in rows if row.kind != "fee" and _gives_back(row, unused)]
+        others = [row for row in rows if row.kind != "fee" and gives_back(row, unused, self._terms)]
         placed = set(map(id, others))
         payments = [row for row in rows if row.kind == "payment" and id(row) not in placed]
         moved = bool(captures)
@@ -92,7 +101,7 @@ class Settling:
             back = [one for one in unused if _payment_of(one) == payment]
             back = [one for one in back if one.kind != "dispute_lost"]
             if payment in reversals and each.minor <= sum([one.minor for one in back]):
-                unused = _less(unused, back, each.minor)
+                unused = less(unused, back, each.minor)
                 self._tally.place_captures([each], "returned")
             else:
                 left.append(each)
@@ -390,21 +399,21 @@ class Settling:
     ) -> list[Return]:
         """Place the lines of what went back; what of `returns` no line is of."""
         unused = list(returns)
-        undone, told = _undone(rows)
-        self._tally.place_lines(undone, "returned")
+        done, told = undone(rows)
+        self._tally.place_lines(done, "returned")
         left: list[StatementRow] = []
         for row in told:
-            fitting = [each for each in unused if _is_of(row, each)]
+            fitting = [each for each in unused if is_of(row, each, self._terms)]
             if fitting:
                 unused.remove(fitting[0])
                 self._tally.place_lines([row], "by_reference")
             else:
                 left.append(row)
         disputed = any(each.disputed for each in funds)
-        for group in _by(left, lambda row: (row.payment, row.currency, row.kind)).values():
-            parts = _parts_of(group, unused)
+        for group in _by(left, _of_one_story).values():
+            parts = parts_of(group, unused, self._terms)
             if parts:
-                unused = _without(unused, parts)
+                unused = without(unused, parts)
                 self._tally.tell(_match_back(parts, group))
                 self._tally.place_lines(group, "by_group")
                 continue
@@ -422,7 +431,7 @@ class Settling:
         """Lines of one payment and kind whose sum is not what went back; what is left of that."""
         currency, taken = rows[0].currency, -sum([balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
-        parts = [each for each in unused if _may_be_of(rows[0], each)]
+        parts = [each for each in unused if may_be_of(rows[0], each, self._terms)]
         parts = [each for each in parts if latest is None or each.at <= latest]
         returned = sum([each.minor for each in parts])
         won = rows[0].kind == "dispute" and any("dispute_won" in e.findings for e in funds)
@@ -459,13 +468,7 @@ class Settling:
             )
         )
         self._tally.place_lines(rows, cause)
-        return _without(unused, parts)
-
-
-def _without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
-    """The others, equal ones among them: one event may tell of two movements of one amount."""
-    gone = set(map(id, parts))
-    return [each for each in unused if id(each) not in gone]
+        return without(unused, parts)
 
 
 def of_one_source(
@@ -499,23 +502,9 @@ def _by(
     return found
 
 
-def _undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Disputes that took money and those that gave the same back, once they were won, pair by pair:
-    the ledger has no movement of them. And the rest."""
-    open_ones: dict[tuple[str | None, str, int], list[StatementRow]] = {}
-    undone: list[StatementRow] = []
-    left: list[StatementRow] = []
-    for row in rows:
-        opposite = open_ones.get((row.payment, row.currency, -row.gross))
-        if row.kind != "dispute":
-            left.append(row)
-        elif opposite:
-            undone += [opposite.pop(), row]
-        else:
-            open_ones.setdefault((row.payment, row.currency, row.gross), []).append(row)
-    left += [row for alone in open_ones.values() for row in alone]
-    # What names its payment first: another line may be of any payment of the order.
-    return undone, sorted(left, key=lambda row: (row.payment is None, row.line_id))
+def _of_one_story(row: StatementRow) -> tuple[str | None, ...]:
+    """Lines that agree in this may be parts of what went back."""
+    return row.payment, row.currency, row.kind, row.source
 
 
 def _candidate(row: StatementRow, at: Instant) -> Candidate:
@@ -545,14 +534,6 @@ def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
     )
 
 
-def balance_of(line: StatementRow | StatementLine) -> int:
-    """The gross as it changes the merchant's balance: a refund takes, whichever sign the provider
-    gives it. A dispute keeps its sign: it takes money, or gives it back once it is won."""
-    if line.kind == "fee":
-        return 0
-    return -line.gross if line.kind == "refund" and line.gross > 0 else line.gross
-
-
 def unsettled_by(row: StatementRow) -> Money:
     """What a line of which no movement is known leaves to be settled: what it paid too much."""
     return Money(minor=-balance_of(row), currency=row.currency)
@@ -568,59 +549,10 @@ def _negative(money: Money) -> Money:
     return Money(minor=-money.minor, currency=money.currency)
 
 
-def _less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """What is left when so much of what went back is accounted for, reversals first."""
-    rest = {id(each): each.minor for each in back}
-    for each in sorted(back, key=lambda each: each.kind != "reversed"):
-        used = min(minor, each.minor)
-        rest[id(each)], minor = each.minor - used, minor - used
-    left = [each._replace(minor=rest.get(id(each), each.minor)) for each in unused]
-    return [each for each in left if each.minor]
-
-
-def _is_of(row: StatementRow, taken: Return) -> bool:
-    if row.kind == "dispute" and row.gross > 0:
-        return False  # it gives back, and the ledger has no movement for that
-    return taken.minor == abs(row.gross) and _may_be_of(row, taken)
-
-
-def _may_be_of(row: StatementRow, taken: Return) -> bool:
-    return (
-        taken.currency == row.currency
-        and row.payment in (None, taken.payment)
-        and (taken.kind == "dispute_lost") == (row.kind == "dispute")
-    )
-
-
 def _is_of_kind(row: StatementRow, kind: EntryKind) -> bool:
     if kind == "captured":
         return row.kind == "payment"
     return row.kind == ("dispute" if kind == "dispute_lost" else "refund")
-
-
-def _gives_back(row: StatementRow, returns: Sequence[Return]) -> bool:
-    """Whether a line is of what went back: so is a negative payment, where so much of its payment
-    did. Any other is a part of what the payment brought."""
-    if row.kind != "payment":
-        return True
-    fitting = [each for each in returns if _may_be_of(row, each)] if row.gross < 0 else []
-    amounts = [each.minor for each in fitting]
-    return bool(amounts) and -row.gross in (*amounts, sum(amounts))
-
-
-def _parts_of(rows: Sequence[StatementRow], unused: Sequence[Return]) -> list[Return]:
-    """What went back that these lines of one payment are together: one, else all there is, else all
-    until the last of them. Part of a lost dispute may have come again, and one sum may stand for
-    several refunds."""
-    fitting = [each for each in unused if _may_be_of(rows[0], each)]
-    total = -sum(map(balance_of, rows))
-    one = [each for each in fitting if each.minor == total]
-    latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
-    until = [each for each in fitting if latest is not None and each.at <= latest]
-    for parts in (one[:1], fitting, until):
-        if parts and sum([each.minor for each in parts]) == total:
-            return parts
-    return []
 
 
 def _match_back(parts: Sequence[Return], rows: Sequence[StatementRow]) -> Match:

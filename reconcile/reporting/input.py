@@ -20,8 +20,8 @@ from reconcile.matching.breaks import Break
 from reconcile.matching.control import Bucket
 from reconcile.matching.exchange import exchanges, exchanges_back
 from reconcile.matching.ledger_lines import LedgerLine, Taken
+from reconcile.matching.returning import balance_of
 from reconcile.matching.rows import StatementRow
-from reconcile.matching.settling import balance_of
 from reconcile.money import Money
 from reconcile.reporting.report import Flow
 from reconcile.values import frozen

@@ -38,8 +38,8 @@ from reconcile.matching.breaks import BANK_CAUSES, Accepted, Break, BreakCause, 
 from reconcile.matching.exchange import expected_of
 from reconcile.matching.funds import left_of
 from reconcile.matching.ledger_lines import Taken
+from reconcile.matching.returning import balance_of
 from reconcile.matching.rules import ExpectedRate
-from reconcile.matching.settling import balance_of
 from reconcile.money import Money
 from reconcile.reporting.input import (
     BankView,

@@ -15,6 +15,7 @@ from reconcile.matching.breaks import Break
 from reconcile.matching.decide import Match
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.match import Matching
+from reconcile.matching.returning import balance_of
 from reconcile.matching.rows import (
     BookRow,
     LedgerLineRow,
@@ -24,7 +25,7 @@ from reconcile.matching.rows import (
     statement_row,
 )
 from reconcile.matching.rules import ExpectedFee, Terms, Tolerance
-from reconcile.matching.settling import balance_of, unsettled_by
+from reconcile.matching.settling import unsettled_by
 from reconcile.matching.tally import Plain, Sheet, merge
 from reconcile.money import Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands

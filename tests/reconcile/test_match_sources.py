@@ -1,0 +1,90 @@
+"""An order that was paid through two sources: whose statement a refund, a reversal or a dispute is
+missed in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reconcile.ledger.ledger import EntryKind
+from reconcile.matching.books import StatementKind
+from reconcile.matching.breaks import Break
+from reconcile.matching.rules import Coverage, Reach
+from tests.reconcile.books_cases import case, decided
+from tests.reconcile.books_truth import COVERAGE, SOURCE, Case
+
+TILL = "till"
+BOTH = replace(
+    COVERAGE,
+    statements=(*COVERAGE.statements, Reach(source=TILL, span=COVERAGE.statements[0].span)),
+)
+"""Both sources have statements of their own."""
+
+
+def paid_by_two(*backs: str, kind: EntryKind = "refunded") -> Case:
+    """1,500 came through each, both are settled, and of these sources 500 went back."""
+    made = case()
+    till = replace(made.taken(payment="pay_till"), source=TILL)
+    more = {
+        SOURCE: made.taken(minor=-500, kind=kind),
+        TILL: replace(made.taken(minor=-500, payment="pay_till", kind=kind), source=TILL),
+    }
+    made.pays(more=(till, *[more[source] for source in backs]), outcome="partially_refunded")
+    made.settles().settles(payment="pay_till")
+    made.lines = [
+        replace(each, source=source)
+        for each, source in zip(made.lines, (SOURCE, TILL), strict=True)
+    ]
+    return made
+
+
+def told(made: Case, coverage: Coverage = BOTH) -> list[tuple[str, str | None]]:
+    """The breaks about a statement, and the payments that they are of."""
+    found = [each for each in decided(made, coverage=coverage)[0] if isinstance(each, Break)]
+    return sorted([(e.cause, e.payment) for e in found if e.left], key=str)
+
+
+@pytest.mark.parametrize(("kind", "row"), [
+    ("refunded", "refund"), ("reversed", "refund"), ("dispute_lost", "dispute"),
+])  # fmt: skip
+@pytest.mark.parametrize("lines", [(-500,), (-300, -200)])
+def test_a_line_that_names_the_order_alone_is_of_its_own_source(
+    kind: EntryKind, row: StatementKind, lines: tuple[int, ...]
+) -> None:
+    """One of another source took it from there, whatever the amounts."""
+    for backs, missing in (((SOURCE, TILL), [("refund_not_settled", case().payment)]),
+                           ((TILL,), [])):  # fmt: skip
+        made = paid_by_two(*backs, kind=kind)
+        for gross in lines:
+            made.settles(kind=row, gross=gross, fee=0)
+            made.lines[-1] = replace(made.lines[-1], payment=None, source=TILL)
+        assert told(made) == missing
+    made = paid_by_two(SOURCE, kind=kind)
+    made.settles(kind=row, gross=-500, fee=0)
+    made.lines[-1] = replace(made.lines[-1], payment=None, source=TILL)
+    assert told(made) == [
+        ("refund_not_settled", case().payment),
+        ("settled_never_notified", None),
+    ]
+
+
+@pytest.mark.parametrize(("source", "coverage"), [("", BOTH), (TILL, COVERAGE), (SOURCE, BOTH)])
+def test_who_may_share_a_statement_shares_its_refunds(source: str, coverage: Coverage) -> None:
+    """A line of nobody knows whose statement, or of one whose payments the other may share."""
+    made = paid_by_two(TILL if source == TILL else SOURCE)
+    made.settles(kind="refund", gross=-500, fee=0)
+    made.lines[-1] = replace(made.lines[-1], payment=None, source=source)
+    assert told(made, coverage) == []
+
+
+def test_parts_of_two_sources_are_not_added_up() -> None:
+    """300 of the one and 200 of the other are not the 500 of the one."""
+    made = paid_by_two(TILL)
+    for gross, source in ((-300, TILL), (-200, SOURCE)):
+        made.settles(kind="refund", gross=gross, fee=0)
+        made.lines[-1] = replace(made.lines[-1], payment=None, source=source)
+    assert told(made) == [
+        ("refund_amount_differs", "pay_till"),
+        ("settled_never_notified", None),
+    ]
