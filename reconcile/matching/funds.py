@@ -131,6 +131,15 @@ class Funds:
         return max([each.at for each in self.returns], default=self.at)
 
     @property
+    def payments(self) -> frozenset[tuple[str, str]]:
+        """(source, payment) of every attempt of its orders, and of all money that moved."""
+        wholes = [row.whole for row in self.rows if row.whole is not None]
+        found = [payment for whole in wholes for payment in whole.payments]
+        found += [(each.source, each.payment) for each in self.captures]
+        found += [(each.source, each.payment) for each in self.returns]
+        return frozenset(found)
+
+    @property
     def cites(self) -> tuple[str, ...]:
         """The events that its movements rest on, each once."""
         told = [cite for each in self.captures for cite in each.cites]

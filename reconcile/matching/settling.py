@@ -409,7 +409,7 @@ class Settling:
                 self._tally.place_lines([row], "by_reference")
             else:
                 left.append(row)
-        disputed = any(each.disputed for each in funds)
+        disputed = {each for one in funds if one.disputed for each in one.payments}
         for group in _by(left, _of_one_story).values():
             parts = parts_of(group, unused, self._terms)
             if parts:
@@ -417,13 +417,20 @@ class Settling:
                 self._tally.tell(_match_back(parts, group))
                 self._tally.place_lines(group, "by_group")
                 continue
-            if group[0].kind == "dispute" and disputed:
+            if group[0].kind == "dispute" and self._is_of_any(group[0], disputed):
                 self._tally.place_lines(group, "by_reference")
                 continue
             rest = [row for row in group if not self._in_doubt(row, funds)]
             if rest:
                 unused = self._returned_otherwise(funds, rest, unused)
         return unused
+
+    def _is_of_any(self, row: StatementRow, payments: Iterable[tuple[str, str]]) -> bool:
+        """Whether a line may be of one of these (source, payment)."""
+        return any(
+            row.payment in (None, payment) and self._terms.settles(row.source, source)
+            for source, payment in payments
+        )
 
     def _returned_otherwise(
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]

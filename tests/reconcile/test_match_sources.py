@@ -1,5 +1,5 @@
-"""An order that was paid through two sources: whose statement a refund, a reversal or a dispute is
-missed in."""
+"""Whose statement a refund, a reversal or a dispute is missed in, where an order was paid through
+two sources; and of which payment a disputed line is."""
 
 from __future__ import annotations
 
@@ -67,6 +67,21 @@ def test_a_line_that_names_the_order_alone_is_of_its_own_source(
         ("refund_not_settled", case().payment),
         ("settled_never_notified", None),
     ]
+
+
+@pytest.mark.parametrize(("payment", "source", "known"), [
+    (case().payment, SOURCE, True), (case().payment, "", True), (None, SOURCE, True),
+    ("pay_else", SOURCE, False), (case().payment, TILL, False), (None, TILL, False),
+])  # fmt: skip
+def test_an_open_dispute_is_of_a_payment_of_its_order(
+    payment: str | None, source: str, known: bool
+) -> None:
+    """What was taken for a dispute of another payment, nobody has told of."""
+    made = case().pays(outcome="disputed", findings=("dispute_open",)).books().settles()
+    made.settles(kind="dispute", gross=-1_500, fee=0)
+    made.lines[-1] = replace(made.lines[-1], payment=payment, source=source)
+    missed: list[tuple[str, str | None]] = [("settled_never_notified", payment)]
+    assert told(made) == ([] if known else missed)
 
 
 @pytest.mark.parametrize(("source", "coverage"), [("", BOTH), (TILL, COVERAGE), (SOURCE, BOTH)])
