@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import UTC
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +35,7 @@ from app.finance.order_references import Unfit, name_references, unfit_reference
 from app.finance.staged_rows import Staged, chunks
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
+from reconcile.periods import Calendar
 
 # --- what can be imported, how it is asked for, and what became of it -----------------------------
 
@@ -606,11 +609,16 @@ async def import_statement(
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
     chosen = presets.choose(request, "statement", zone=context.zone)
+    calendar = Calendar(chosen.mapping.zone or UTC)
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
         form=statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders),
-        kind=STATEMENT,
+        kind=replace(
+            STATEMENT,
+            compare=partial(statement_store.compare_statement, calendar=calendar),
+            write=partial(statement_store.write_statement, calendar=calendar),
+        ),
         dry_run=request.dry_run,
         rejects=_rejects(request),
         sha256=request.sha256,

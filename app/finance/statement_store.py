@@ -30,6 +30,7 @@ from app.finance import import_store, staged_rows
 from reconcile.instants import Instant
 from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.rows import Moved, paired
+from reconcile.periods import IN_UTC, Calendar
 
 IDENTIFYING: Final = ("subject", "kind", "source")
 
@@ -65,26 +66,30 @@ def line_id_of(group: _Group, ordinal: int) -> str:
 
 
 async def write_statement(
-    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
+    connection: AsyncConnection,
+    rows: Sequence[tuple[Any, ...]],
+    *,
+    number: int,
+    calendar: Calendar = IN_UTC,
 ) -> import_store.WrittenVersions:
-    """Add the versions that rows of STAGED make, as of an import.
+    """Add the versions that rows of STAGED make, as of an import. calendar: of their days.
 
     The rows are in order, and those of one source, subject and kind are all there.
     """
-    return await run(connection, _write, rows, number)
+    return await run(connection, _write, rows, number, calendar)
 
 
 async def compare_statement(
-    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]
+    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, calendar: Calendar = IN_UTC
 ) -> import_store.WrittenVersions:
     """What `write_statement` would write."""
-    return (await run(connection, _decide, rows))[0]
+    return (await run(connection, _decide, rows, calendar))[0]
 
 
 def _write(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int
+    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int, calendar: Calendar
 ) -> import_store.WrittenVersions:
-    counts, fresh, behind = _decide(connection, rows)
+    counts, fresh, behind = _decide(connection, rows, calendar)
     if behind:
         keys = (*IDENTIFYING, "ordinal", "since")
         import_store.supersede(
@@ -106,7 +111,7 @@ _Fresh = list[tuple[_Group, int, tuple[Any, ...]]]
 
 
 def _decide(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
+    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], calendar: Calendar
 ) -> tuple[import_store.WrittenVersions, _Fresh, Rows]:
     """The counts, the versions to be added, and the keys of those that they supersede."""
     found = select_rows(connection, sql=_IN_FORCE, values={row[0] for row in rows})
@@ -121,19 +126,27 @@ def _decide(
             fresh += new
             counts.new += len(new)
         else:
-            counts.add(_versions(group, [row[3:] for row in told], lines, fresh, behind))
+            own = [row[3:] for row in told]
+            pairs = paired(
+                told=[_moved(group[1], row) for row in own],
+                known=[_moved(group[1], line[5:]) for line in lines],
+                calendar=calendar,
+            )
+            counts.add(_versions(group, own, lines, pairs, fresh, behind))
     return counts, fresh, behind
 
 
 def _versions(
-    group: _Group, told: list[tuple[Any, ...]], lines: Rows, fresh: _Fresh, behind: Rows
+    group: _Group,
+    told: list[tuple[Any, ...]],
+    lines: Rows,
+    pairs: Sequence[int | None],
+    fresh: _Fresh,
+    behind: Rows,
 ) -> import_store.WrittenVersions:
-    """Find the line of each row of one group; add to what is fresh and what is behind."""
+    """Add the rows of one group, of which each is of the known line in its place of `pairs`, to
+    what is fresh and what is behind."""
     counts, following = import_store.WrittenVersions(), max(line[3] for line in lines) + 1
-    pairs = paired(
-        told=[_moved(group[1], row) for row in told],
-        known=[_moved(group[1], line[5:]) for line in lines],
-    )
     for row, place in zip(told, pairs, strict=True):
         if place is None:
             fresh.append((group, following, row))

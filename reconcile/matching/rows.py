@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from reconcile.instants import DAY, Instant
+from reconcile.instants import Instant
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import (
     BookKind,
@@ -30,6 +30,7 @@ from reconcile.matching.books import (
 )
 from reconcile.matching.ledger_lines import LedgerLine
 from reconcile.money import Money
+from reconcile.periods import IN_UTC, Calendar
 from reconcile.values import frozen
 
 WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
@@ -362,11 +363,13 @@ class Moved:
     payout: str | None
 
 
-def paired(*, told: Sequence[Moved], known: Sequence[Moved]) -> list[int | None]:
+def paired(
+    *, told: Sequence[Moved], known: Sequence[Moved], calendar: Calendar = IN_UTC
+) -> list[int | None]:
     """For each row the place of the known line that it speaks of; None for a new line.
 
     All are of one source, subject and kind. Equal ones are paired first, each once; then those
-    that can only be the same movement, in their order.
+    that can only be the same movement, in their order. calendar: that of the file's zone.
     """
     left = defaultdict[tuple[Any, ...], list[int]](list)
     for place in reversed(range(len(known))):
@@ -375,14 +378,14 @@ def paired(*, told: Sequence[Moved], known: Sequence[Moved]) -> list[int | None]
     free = sorted(place for each in left.values() for place in each)
     for number, row in enumerate(told):
         if places[number] is None:
-            found = next((place for place in free if is_same(row, known[place])), None)
+            found = next((place for place in free if is_same(row, known[place], calendar)), None)
             if found is not None:
                 free.remove(found)
                 places[number] = found
     return places
 
 
-def is_same(one: Moved, other: Moved) -> bool:
+def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Whether two rows that differ can only be one movement, told twice.
 
     A payout that both name decides; else the day of settlement, if both have one. A payment is
@@ -394,5 +397,5 @@ def is_same(one: Moved, other: Moved) -> bool:
     if one.payout is not None and other.payout is not None:
         return one.payout == other.payout
     if one.settled_at is not None and other.settled_at is not None:
-        return one.settled_at // DAY == other.settled_at // DAY
+        return calendar.day_of(one.settled_at) == calendar.day_of(other.settled_at)
     return True

@@ -539,3 +539,32 @@ async def test_local_times_are_those_of_the_mapping_else_of_the_setting(
     lines = await list_book(replace_clock(context), reference=None, as_of=None, limit=9)
     assert [format_known(line.placed_at) for line in lines] == ([placed_at] if placed_at else [])
     assert told(done) == ([] if placed_at else [(2, "placed_at")])
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "later", "lines"),
+    [
+        ("UTC", "2026-10-05", "2026-10-05 10:00", 1),
+        ("Africa/Nairobi", "2026-10-05", "2026-10-05 10:00", 1),
+        ("Africa/Nairobi", "2026-10-05 02:00", "2026-10-05 23:59", 1),
+        ("Africa/Nairobi", "2026-10-05 23:59", "2026-10-06 00:00", 2),
+        ("America/New_York", "2026-10-05", "2026-10-05 21:00", 1),
+        ("America/New_York", "2026-11-01", "2026-11-01 23:59", 1),  # a day of 25 hours
+        ("America/New_York", "2026-10-05 21:00", "2026-10-06 10:00", 2),
+        (None, "2026-10-05T23:00:00+00:00", "2026-10-06T01:00:00+00:00", 2),
+    ],
+)
+async def test_a_day_of_settlement_is_one_of_the_zone(
+    context: AppContext, path: Path, zone: str | None, first: str, later: str, lines: int
+) -> None:
+    """A payment that a later file tells of again, with the time of that day, is the same: its money
+    is not counted twice. On another day it is another."""
+    zoned = replace(context, zone=zone_named(zone) if zone else None)
+    for at in (first, later):
+        put(path, f"payment_reference,gross,fee,currency,settled_at\np1,1000.00,10,KES,{at}\n")
+        shown = await import_statement(zoned, ImportRequest(path=path, dry_run=True), source="")
+        done = await import_statement(zoned, ImportRequest(path=path), source="")
+        assert (done.new, done.changed) == (shown.new, shown.changed)
+    later_on = replace_clock(context)
+    found = await list_statement(later_on, reference=None, as_of=None, limit=9)
+    assert len(found) == lines
