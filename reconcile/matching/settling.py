@@ -227,10 +227,7 @@ class Settling:
         of_payment = _by([row for row in rows if row.payment is not None], lambda row: row.payment)
         for payment, lines in of_payment.items():
             of_it = [each for each in captures if each.payment == payment]
-            fitting, lines, strange = of_one_source(of_it, lines, terms=self._terms)
-            rest.lines += strange
-            if fitting:
-                self._join_of_key(rest, fitting, lines)
+            self._join_by_source(rest, of_it, lines)
         loose = [row for row in rows if row.payment is None]
         if loose:
             self._loose(rest, loose)
@@ -244,7 +241,14 @@ class Settling:
             self._join_of_key(rest, rest.captures, rows)
             return
         for sums, lines in _by(rows, lambda row: (row.currency, row.gross)).items():
-            fitting = [each for each in rest.captures if (each.currency, each.minor) == sums]
+            alike = [each for each in rest.captures if (each.currency, each.minor) == sums]
+            self._join_by_source(rest, alike, lines)
+
+    def _join_by_source(
+        self, rest: Open, captures: list[Capture], rows: list[StatementRow]
+    ) -> None:
+        """What may be of each other by their sources, each apart from the others."""
+        for fitting, lines in _by_source(captures, rows, terms=self._terms):
             if fitting:
                 self._join_of_key(rest, fitting, lines)
             else:
@@ -493,6 +497,27 @@ def of_one_source(
         each for each in captures if any(terms.settles(source, each.source) for source in told)
     ]
     return fitting, lines, strange
+
+
+def _by_source(
+    captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
+) -> list[tuple[list[Capture], list[StatementRow]]]:
+    """The lines, with the captures that they may be of by their sources: apart from each other
+    where no capture may be of both. Captures that no line may be of are left out."""
+    found: list[tuple[set[str], list[StatementRow]]] = []
+    for row in rows:
+        sources = {each.source for each in captures if terms.settles(row.source, each.source)}
+        near = [each for each in found if each[0] & sources]
+        found = [each for each in found if not each[0] & sources]
+        lines = [line for _, some in near for line in some]
+        found.append((sources.union(*[each for each, _ in near]), [*lines, row]))
+    return [
+        (
+            [each for each in captures if each.source in sources],
+            sorted(lines, key=lambda row: row.line_id),
+        )
+        for sources, lines in found
+    ]
 
 
 def _fits(row: StatementRow, capture: Capture) -> bool:

@@ -195,6 +195,7 @@ def statement_lines(draw: st.DrawFn, number: int) -> StatementLine:
         fee=fee,
         net=gross - fee,
         settled_at=draw(st.none() | dates()),
+        source=draw(st.sampled_from(["", "", "checkout", "other"])),
     )
 
 
@@ -228,9 +229,13 @@ def worlds(draw: st.DrawFn) -> World:
             [statement_row(draw(statement_lines(n))) for n in range(draw(st.integers(0, 4)))]
         ),
         rules=draw(rules()),
-        coverage=draw(st.sampled_from([COVERAGE, NO_STATEMENTS, Coverage()])),
+        coverage=draw(st.sampled_from([COVERAGE, BOTH, NO_STATEMENTS, Coverage()])),
         hands=draw(hands()),
     )
 
 
+BOTH = replace(
+    COVERAGE,
+    statements=(*COVERAGE.statements, replace(COVERAGE.statements[0], source="other")),
+)
 NO_STATEMENTS = Coverage(book=Span(since=START, until=AS_OF))

@@ -10,7 +10,7 @@ import pytest
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break
-from reconcile.matching.rules import Coverage, Reach
+from reconcile.matching.rules import Coverage, MatchRules, Reach
 from tests.reconcile.books_cases import case, decided
 from tests.reconcile.books_truth import COVERAGE, SOURCE, Case
 
@@ -103,3 +103,49 @@ def test_parts_of_two_sources_are_not_added_up() -> None:
         ("refund_amount_differs", "pay_till"),
         ("settled_never_notified", None),
     ]
+
+
+@pytest.mark.parametrize(("captured", "lines", "missed"), [
+    # each is settled by its own source's line, also of one amount
+    ((1_500, 1_500), ((1_500, SOURCE), (1_500, TILL)), []),
+    ((1_500, 1_500), ((1_500, TILL), (1_500, SOURCE)), []),
+    ((1_500, 1_500), ((1_500, TILL),), [("not_settled", 1_500, SOURCE)]),
+    ((1_500, 1_500), ((1_500, SOURCE),), [("not_settled", 1_500, TILL)]),
+    # of two that fit equally nobody knows which it is
+    ((1_500, 1_500), ((1_500, TILL), (1_500, TILL)),
+     [("ambiguous", 1_500, TILL), ("not_settled", 1_500, SOURCE)]),
+    ((1_500, 1_500), ((1_500, ""), (1_500, TILL)),
+     [("ambiguous", 1_500, SOURCE), ("ambiguous", 1_500, TILL)]),
+])  # fmt: skip
+@pytest.mark.parametrize("payment", [None, "pay_1"])
+def test_a_payment_is_settled_by_a_line_of_its_own_source(
+    captured: tuple[int, int],
+    lines: tuple[tuple[int, str], ...],
+    missed: list[tuple[str, int, str]],
+    payment: str | None,
+) -> None:
+    """Lines name the order alone, or a payment reference that both sources have used."""
+    assert missed_of(captured, lines, payment=payment) == missed
+
+
+def test_a_line_of_the_amount_of_another_source_is_none_of_that() -> None:
+    """The till's statement has 1,500 that came through the other: whose that is, nobody knows."""
+    assert missed_of((1_500, 1_000), ((1_500, TILL), (1_000, TILL)), payment=None) == [
+        ("not_settled", 1_500, SOURCE),
+        ("settled_never_notified", 1_500, "stm_ORD-1_0"),
+    ]
+
+
+def missed_of(
+    captured: tuple[int, int], lines: tuple[tuple[int, str], ...], *, payment: str | None
+) -> list[tuple[str, int, str | None]]:
+    """What is told of an order that was paid so through both, and of these lines."""
+    made = case(minor=captured[0])
+    till = replace(made.taken(minor=captured[1], payment=payment or "pay_till"), source=TILL)
+    made.pays(payment=payment, more=(till,)).books(minor=sum(captured))
+    for gross, source in lines:
+        made.settles(gross=gross, fee=0)
+        made.lines[-1] = replace(made.lines[-1], payment=payment, source=source)
+    found = decided(made, rules=MatchRules(), coverage=BOTH)[0]
+    breaks = [(e.cause, e.money.minor, e.subject) for e in found if isinstance(e, Break)]
+    return sorted(breaks, key=str)
