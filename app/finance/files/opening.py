@@ -221,10 +221,15 @@ _ENCRYPTED: Final = 0x1
 _LOCAL_HEADER: Final = 30
 
 _SHEET: Final = b"sheetData"
+# None looks beyond the next `<`: a sheet of unclosed cells would take time by the square of their
+# number.
 _CELL: Final = re.compile(rb"<(?:\w+:)?c[\s/>]")
-_PLACED: Final = rb"<(?:\w+:)?c\s(?:[^>]*?\s)?r\s*=\s*[\"']"
+_PLACED: Final = rb"<(?:\w+:)?c\s(?:[^<>]*?\s)?r\s*=\s*[\"']"
 _COLUMN: Final = re.compile(_PLACED + rb"([A-Za-z]{1,9})[0-9]")
-_ROW: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s(?:[^>]*?\s)?r\s*=\s*[\"'][A-Za-z]{0,9}([0-9]+)")
+_ROW: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s(?:[^<>]*?\s)?r\s*=\s*[\"'][A-Za-z]{0,9}([0-9]+)")
+_UNCLOSED: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s[^<>]*(?:<|\Z)")
+"""A tag in which another begins, which no XML has (XML 1.0, section 3.1); what is looked at ends
+before a `<`."""
 
 
 def check_workbook(path: Path) -> None:
@@ -289,6 +294,8 @@ class _Cells:
         text, self._rest = text[:cut], text[cut:]
         if len(self._rest) > MAX_TAG:
             raise tables.RefusedTable(1, "the workbook has a cell or a tag of more than a mebibyte")
+        if _UNCLOSED.search(text):
+            raise tables.RefusedTable(1, "the workbook is damaged: it has a cell that does not end")
         placed = _COLUMN.findall(text)
         if len(_CELL.findall(text)) != len(placed):
             raise tables.RefusedTable(

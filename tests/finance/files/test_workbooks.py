@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import struct
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -145,6 +146,22 @@ def test_a_sheet_that_would_fill_the_memory_is_refused(
 ) -> None:
     """The library makes room for all that lies between the outermost cells."""
     assert said in refusal(changed(workbook(["A", 1, "KES"]), adding(cells)), tmp_path)
+
+
+@pytest.mark.parametrize("tag", [b"<c ", b"<row ", b"<x:c a=''"])
+def test_cells_that_do_not_end_are_refused_at_once(tag: bytes, tmp_path: Path) -> None:
+    """Some kilobytes of them, packed, took hours."""
+    content = workbook(["A", 1, "KES", "2026-11-01", ""])
+    began = time.process_time()
+    said = refusal(changed(content, adding(tag * 12_000)), tmp_path)
+    assert "a cell that does not end" in said
+    assert time.process_time() - began < 3
+
+
+def test_a_row_that_hides_its_number_behind_a_tag_is_refused(tmp_path: Path) -> None:
+    content = workbook(["A", 1, "KES", "2026-11-01", ""])
+    hidden = b"<row x='<' r='1048576'><c r='A1'/></row>"
+    assert "a cell that does not end" in refusal(changed(content, adding(hidden)), tmp_path)
 
 
 def test_a_sheet_behind_another_name_is_refused(tmp_path: Path) -> None:
