@@ -8,6 +8,7 @@ Financial Exchange specifications 1.0.2 and 2.2. Names and numbers are invented.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +316,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         OFX_2.replace("<OFX>", f"{ENTITY}<OFX>"),
         "declares a document type or entities",
     ),
+    "OFX with elements without end": (
+        OFX.replace("<STMTRS>", "<STMTRS>" + "<A>" * 200),
+        "more than 100 elements are open at a time",
+    ),
     "a table of something else": ("a,b\n1,2\n", "there is no column 'booked_at'"),
 }
 
@@ -334,6 +339,15 @@ def test_a_file_of_ofx_beyond_the_bound_is_not_read(
     monkeypatch.setattr(bank_formats, "MAX_OFX_BYTES", 100)
     _, problems = bank(OFX, folder=tmp_path)
     assert "fetch it month by month" in problems[0][2]
+
+
+def test_a_name_of_ofx_without_end_is_read_at_once(tmp_path: Path) -> None:
+    """A megabyte of one took hours."""
+    began = time.process_time()
+    assert told(
+        bank(OFX.replace("<LEDGERBAL>", "<" + "A" * 60_000 + "<LEDGERBAL>"), folder=tmp_path)
+    )
+    assert time.process_time() - began < 3
 
 
 @pytest.mark.parametrize("content", [CAMT, MT940, OFX])
