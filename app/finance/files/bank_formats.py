@@ -149,6 +149,10 @@ MAX_DEPTH: Final = 40
 MAX_VALUE: Final = 8 * 1024
 """Characters of one element's text; the schema allows 500."""
 
+MAX_TAG: Final = 1024 * 1024
+"""Bytes of one tag or comment: until it ends, expat before 2.6 looks at all of it with each part,
+which takes time by the square of its length."""
+
 _PART: Final = 64 * 1024
 
 _TEXTS: Final = ("Ustrd", "AddtlTxInf", "AddtlRmtInf")
@@ -210,7 +214,7 @@ class _Camt:
         self._account: dict[str, str] = {}
         self._balance, self._code, self._debit = _Balance(), "", False
         self._balance_amount = ""
-        self._number = 0
+        self._number = self._fed = 0
         self._ready: list[Row] = []
 
     def feed(self, part: bytes, *, last: bool) -> None:
@@ -221,6 +225,12 @@ class _Camt:
             raise tables.RefusedTable(
                 error.lineno, f"the XML breaks here: {expat.ErrorString(error.code)}"
             ) from None
+        self._fed += len(part)
+        if self._fed - self._parser.CurrentByteIndex > MAX_TAG:
+            raise tables.RefusedTable(
+                self._parser.CurrentLineNumber,
+                f"the XML has a tag or a comment of more than {MAX_TAG:,} bytes",
+            )
 
     def ready(self) -> list[Row]:
         """The entries that were read since this was last asked."""

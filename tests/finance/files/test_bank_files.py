@@ -278,6 +278,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         CAMT.replace("<GrpHdr>", "<GrpHdr>" + "<a>" * 50, 1),
         "nests more than 40 elements",
     ),
+    "a tag without end": (
+        CAMT.replace("<GrpHdr>", "<GrpHdr " + " " * 1_200_000 + ">", 1),
+        "a tag or a comment of more than 1,048,576 bytes",
+    ),
     "an element without end": (
         CAMT.replace("MONTHLY", "x" * 9_000),
         "holds more than 8,192 characters",
