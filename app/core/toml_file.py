@@ -217,10 +217,13 @@ def _adapter(model: type[TomlTable], name: str) -> TypeAdapter[Any]:
 
 # --- lines ---------------------------------------------------------------------------------------
 
-_HEADER: Final = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY: Final = re.compile(r"""\s*((?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+|\s*\.\s*)+)\s*=""")
+# Possessive throughout: each runs over texts within a text, too, which may be anything.
+_HEADER: Final = re.compile(r"\s*+(\[\[?)([^\[\]]++)\]\]?\s*+(?:#.*)?$")
+_KEY: Final = re.compile(
+    r"""\s*+((?:"(?:[^"\\]|\\.)*+"|'[^']*+'|[A-Za-z0-9_-]++|\s*+\.\s*+)++)\s*+="""
+)
 _LONG_TEXT: Final = re.compile(r"\"\"\"|'''")
-_NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([^."\']+)')
+_NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"|\'([^\']*+)\'|([^."\']++)|["\'].*', re.DOTALL)
 
 
 Lines = Mapping[tuple[str, ...], int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Literal
 
@@ -137,3 +138,13 @@ def test_of_very_many_mistakes_some_are_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_number_of_thousands_of_digits_is_no_crash() -> None:
     with pytest.raises(ConfigurationError, match="is not TOML"):
         read_toml("x = " + "9" * 5000, File, name="a.toml", most_bytes=10_000)
+
+
+@pytest.mark.parametrize(
+    "line", ["a" * 60, "[" + " " * 6_000 + "x", '"""#\n[' + '"' + r"\"" * 30_000 + "]"]
+)
+def test_no_line_of_a_text_takes_long(line: str) -> None:
+    """A text of sixty letters took centuries."""
+    began = time.process_time()
+    assert lines_of(f'text = """\n{line}\n"""\nkey = 1\n')["text",] == 1
+    assert time.process_time() - began < 1
