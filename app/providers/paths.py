@@ -98,10 +98,15 @@ def take(value: Any, step: Step) -> Any:
     raise TypeError("[*] stands for many values, not for one")
 
 
+_WHOLE: Final = re.compile(r"-?[0-9]+")
+
+
 def _is(value: Any, where: Where) -> bool:
     found = value.get(where.name) if type(value) is dict else None
     if type(found) is bool:
         return where.value == ("true" if found else "false")
+    if type(found) is NumberText:  # what is signed is asked as what is read: whole numbers alone
+        found = int(found) if _WHOLE.fullmatch(found) else None
     return type(found) in (str, int) and str(found) == where.value
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from app.core.reading import Unreadable
+from app.core.strict_json import parse, parse_written
 from app.providers.fetched import keep_answer
+from app.providers.paths import compile_path, find, slices
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from reconcile.instants import parse_instant
+from reconcile.instants import EARLIEST, parse_instant
 from reconcile.ledger.events import Event
 from tests.providers.builders import profile_file
 
@@ -188,3 +190,40 @@ def test_the_answer_names_its_own_refund(tmp_path: Path) -> None:
         kept = keep_answer(asked, question="GET", status=200, answer=answer)
         answered = source.read_answer(kept, digest="1" * 64)
         assert (answered.movement, answered.occurred_at) == (movement, parse_instant(AT))
+
+
+LINES = """\
+{"id": "e1", "type": "paid", "order": "A", "currency": "KES", "lines": [%s
+ {"code": "7", "amount": "5.00"}]}"""
+
+
+@pytest.mark.parametrize("before", ['{"code": 7, "amount": "900.00"},', '{"code": 7},'])
+def test_what_is_signed_is_what_is_read_also_of_numbers(before: str, tmp_path: Path) -> None:
+    """An object that reading would choose and the signature would pass over could be laid before
+    the one that was signed."""
+    amount = "json:lines[code=7].amount"
+    fields = ("json:id", "json:type", "json:order", "json:currency", amount)
+    signed = "|".join(f"{{{each}}}" for each in fields)
+    path = profile_file(
+        tmp_path,
+        signature={"signed": signed},
+        amounts={"payment": amount, "payment_currency": "json:currency"},
+    )
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    genuine = (LINES % "").encode()
+    headers = [
+        (name.encode(), value.encode())
+        for name, value in source.sign(genuine, event_id="e1", now=EARLIEST)
+    ]
+    assert source.verify(headers, genuine, now=EARLIEST) is None
+    assert source.verify(headers, (LINES % before).encode(), now=EARLIEST) is not None
+
+
+@pytest.mark.parametrize("number", ["7", "-0", "7.0", "7e0", '"7"', "70"])
+def test_a_condition_holds_of_a_number_alike_wherever_it_is_asked(number: str) -> None:
+    body = f'[{{"code": {number}}}]'
+    for wanted in ("7", "0", "-0", "7.0"):
+        path = compile_path(f"[code={wanted}]")
+        read = find(parse(body.encode()), path)
+        assert (find(parse_written(body.encode()), path) is None) == (read is None)
+        assert (not slices(body, path)) == (read is None)
