@@ -163,6 +163,9 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
         raise SignInRefused  # the role came after the password: a new invitation sets both
     async with context.store.writing() as connection:
         now = context.clock.now()
+        kept = await session_store.credential_of(connection, name)
+        if kept is None or (kept.password, kept.totp) != (credential.password, credential.totp):
+            raise SignInRefused  # set anew meanwhile: what fitted opens nothing any more
         if credential.totp is not None:
             step = credentials.fitting_step(
                 credential.totp, code, now=now, after=credential.totp_step

@@ -8,6 +8,7 @@ from html import unescape
 import pytest
 import segno
 
+from app.access import credentials
 from app.access.credentials import (
     fitting_step,
     password_fits,
@@ -16,7 +17,15 @@ from app.access.credentials import (
     totp_code,
 )
 from app.access.operators import retire_operator
-from app.access.sessions import IDLE, LONGEST, demo_link, invite_operator
+from app.access.sessions import (
+    IDLE,
+    LONGEST,
+    SignInRefused,
+    accept_invitation,
+    demo_link,
+    invite_operator,
+    sign_in,
+)
 from app.console.security import CONTENT_POLICY, RateLimiter, network_of
 from app.console.signing_in import local
 from app.core.errors import UsageError
@@ -226,6 +235,25 @@ async def test_a_session_that_somebody_fixed_is_no_session(console: RunningConso
         assert "chosen" not in done.headers["set-cookie"]
     async with console.client("chosen by a stranger") as client:
         assert (await client.get("/orders")).status_code == 303
+
+
+async def test_a_password_that_is_replaced_meanwhile_opens_nothing(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Setting a new one ends every session; none may begin by the old one after that."""
+    await invited(console, "a viewer")
+    link = await invite_operator(console.context, name="a viewer", role=None, by="a admin")
+
+    async def slowly(password: str, kept: str | None) -> bool:
+        fits = await password_fits(password, kept)
+        await accept_invitation(console.context, link, password="another one, and new", code="")
+        return fits
+
+    monkeypatch.setattr(credentials, "password_fits", slowly)
+    with pytest.raises(SignInRefused):
+        await sign_in(console.context, name="a viewer", password=PASSWORD, code="")
+    monkeypatch.undo()
+    assert await sign_in(console.context, name="a viewer", password="another one, and new", code="")
 
 
 async def test_only_the_hash_of_a_cookie_is_kept(console: RunningConsole) -> None:
