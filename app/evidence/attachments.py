@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -72,6 +73,16 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 """What a file of a kind holds behind its first bytes unless it was cut off: where a PDF's contents
 are found, and its end (ISO 32000-1, 7.5.5), a PNG's first and last chunk, a JPEG's end marker."""
+
+MAX_PIXELS: Final = 50_000_000
+"""Of a picture: an A4 page at 600 dots an inch has 35 million. Whoever lays it out unpacks all of
+them, some bytes each, and a few kilobytes of a file can hold billions."""
+
+_JPEG_SIZE: Final = re.compile(
+    rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
+)
+"""A frame's header (ITU-T T.81, B.2.2): precision, lines, columns. Looked for anywhere: programs
+differ in what they pass over before it, and a small picture within the file does no harm."""
 
 PDF_END_BYTES: Final = 4096
 """How much of a PDF's end is looked at: its end stands in the last 1,024 bytes, and mail programs
@@ -178,6 +189,11 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
             f"{name} is {_WORDS[media]}, and its name says {_WORDS[said]}: attach the file that "
             "was meant, or give this one the ending of what it is"
         )
+    if _pixels(content, media) > MAX_PIXELS:
+        return (
+            f"{name} has more than {MAX_PIXELS:,} pixels: make it smaller, such as by a screenshot "
+            "of it, and attach that"
+        )
     looked_at = content[-PDF_END_BYTES:] if media == _PDF else content
     if all(mark in looked_at for mark in _WHOLE.get(media, ())):
         return None
@@ -185,6 +201,14 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
         f"{name} begins as {_WORDS[media]} does and does not end as one: it was cut off or is "
         "damaged. Fetch it again or print it to a PDF anew, see that it opens, and attach that"
     )
+
+
+def _pixels(content: bytes, media: str) -> int:
+    """How many a picture says that it has; 0 of what is none."""
+    if media == _PNG and content[12:16] == b"IHDR":  # the first chunk, or no PNG (11.2.1)
+        return int.from_bytes(content[16:20]) * int.from_bytes(content[20:24])
+    sizes = _JPEG_SIZE.findall(content) if media == _JPEG else []
+    return max((int.from_bytes(high) * int.from_bytes(wide) for high, wide in sizes), default=0)
 
 
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:

@@ -38,7 +38,7 @@ from tests.evidence.conftest import Bundles, Forge, build, changed
 from tests.evidence.world import LATER
 
 PDF = b"%PDF-1.7 the parcel was signed for by W. Kamau\nstartxref\n0\n%%EOF\n"
-PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR and so on IEND" + b"\0" * 4
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1 and so on IEND" + b"\0" * 4
 JPEG = b"\xff\xd8\xff\xe0 a picture \xff\xd9"
 
 
@@ -203,6 +203,18 @@ async def test_what_was_attached_to_a_break_is_its_orders_too(tmp_path: Path) ->
 
 
 # --- in bundles -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("high", "wide"), [(7_016, 4_960), (50_000, 1_001), (65_535, 65_535)])
+def test_a_picture_of_billions_of_pixels_is_refused(high: int, wide: int) -> None:
+    """A megabyte of a PNG took a gigabyte to be laid out, and ten took the machine's memory."""
+    png = PNG.replace(b"\0\0\0\1\0\0\0\1", wide.to_bytes(4) + high.to_bytes(4))
+    frame = b"\xff\xc2\0\x11\x08" + high.to_bytes(2) + wide.to_bytes(2) + b"\3"
+    jpeg = JPEG.replace(b" a picture", b"\xff\xc0\0\x11\x08\0\1\0\1\3" + frame)
+    for name, content, media in (("a.png", png, "image/png"), ("a.jpg", jpeg, "image/jpeg")):
+        fault = fault_of(name, content, media)
+        assert (fault is None) == (high * wide <= 50_000_000)
+        assert fault is None or "more than 50,000,000 pixels" in fault
 
 
 @pytest.fixture(scope="module")
