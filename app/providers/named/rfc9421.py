@@ -185,6 +185,11 @@ knows that public key could sign."""
 
 LABEL: Final = "sig1"
 
+MAX_LABELS: Final = 8
+MAX_COMPONENTS: Final = 64
+"""Signatures of one request, and what they cover together. A provider sends one of some six
+components; each takes time before anything is proven, and who sends hundreds knows a key's id."""
+
 Keys = Mapping[str, Key]
 """The algorithms that one key may be used with."""
 
@@ -195,6 +200,9 @@ def _mismatch(sentence: str) -> Refusal:
 
 _MISSING = Refusal("signature_missing", f"{SIGNATURE_INPUT} and {SIGNATURE} have no common label.")
 _MALFORMED = _mismatch(f"{SIGNATURE_INPUT} or {SIGNATURE} is no dictionary of RFC 9651.")
+_TOO_MANY = _mismatch(
+    f"It has more than {MAX_LABELS} signatures, or more than {MAX_COMPONENTS} components in them."
+)
 _UNKNOWN_KEY = _mismatch(
     "No signature names a configured key: add the key to the named secrets under its keyid."
 )
@@ -235,6 +243,9 @@ class Rfc9421:
             claims = stated_claims(request.headers)
         except ValueError:
             return _MALFORMED if _has_signature(request) else _MISSING
+        covered = sum(len(claim.components) for claim in claims)
+        if len(claims) > MAX_LABELS or covered > MAX_COMPONENTS:
+            return _TOO_MANY
         refusals = []
         for claim in claims:
             refusal = self._check(claim, request, now)

@@ -195,3 +195,21 @@ def test_xml_that_cannot_be_read_exactly_is_unreadable(xml: bytes, said: str) ->
     with pytest.raises(Unreadable, match=said):
         verifier.payload(request)
     assert XML not in request.body
+
+
+@pytest.mark.parametrize(
+    ("count", "covered", "judged"),
+    [(8, '"content-digest"', True), (9, '"content-digest"', False), (1, '"@method" ' * 65, False)],
+)
+def test_many_signatures_are_not_tried(count: int, covered: str, judged: bool) -> None:
+    """Three hundred, which fit into one head, held the receiver up for an eighth of a second."""
+    sample = samples()["rfc9421 ed25519"]
+    labels = [f"s{number}" for number in range(count)]
+    request = having(
+        sample.request(),
+        signature_input=", ".join(f'{each}=({covered});keyid="key-1"' for each in labels).encode(),
+        signature=", ".join(f"{each}=:AA==:" for each in labels).encode(),
+    )
+    refusal = sample.verifier.verify(request, now=NOW)
+    assert refusal is not None
+    assert ("more than 8 signatures" in refusal.sentence) == (not judged)
