@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote_plus, unquote_to_bytes, urlsplit
@@ -80,6 +81,11 @@ def header_values(names: str) -> Callable[[Headers], list[bytes]]:
     return values
 
 
+MAX_VALUES: Final = 10_000
+"""Values of a body that is parsed before anything of it is proven, where members are signed; such
+an event has some dozens. Half a million, which fit into a megabyte, take half a second, in which no
+other delivery is answered."""
+
 _UNMADE: Final = object()
 
 
@@ -106,12 +112,14 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """The JSON of the body, or of the form's field, numbers as written; None if it is none."""
+        """The JSON of the body, or of the form's field, numbers as written; None if it is none, and
+        where it has more than MAX_VALUES."""
         if self._document is _UNMADE:
-            try:
-                self._document = parse_written(self.json_bytes)
-            except Unreadable:
-                self._document = None
+            self._document = None
+            text = self.json_bytes
+            if text.count(b",") < MAX_VALUES:  # counting takes no time; one in a text counts, too
+                with suppress(Unreadable):
+                    self._document = parse_written(text)
         return self._document
 
     @property

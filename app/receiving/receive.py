@@ -47,7 +47,9 @@ _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_e
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
-"""Of a body that nobody signed; a callback has a few kilobytes, and anyone can send one."""
+MAX_UNSIGNED_VALUES: Final = 2_000
+"""Of a body that nobody signed; a callback has a few kilobytes and some dozens of values, and
+anyone can send one."""
 
 RETRY_AFTER_S: Final = 5
 """When a sender should come again after a 503: by then a restart is over, usually."""
@@ -144,10 +146,10 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
     if source is None:  # 1
         problem = "no source of this name is configured"
         return Rejected("source_unknown", problem, now, delivery_id)
-    if body is None or (source.unsigned and len(body) > MAX_UNSIGNED_BYTES):  # 2
+    if body is None or (source.unsigned and _is_long(body)):  # 2
         problem = (
             "the body is larger than TALLYHOOK_MAX_BODY_BYTES or, of a source that signs nothing, "
-            "than 64 KiB"
+            f"than 64 KiB or {MAX_UNSIGNED_VALUES:,} values"
         )
         return Rejected("body_too_large", problem, now, delivery_id)
     greeting = _greeting(source, incoming, body)
@@ -178,6 +180,11 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
         url=readable_url(source, incoming.url),
         peer=kind_of(incoming.address),
     )
+
+
+def _is_long(body: bytes) -> bool:
+    """Whether a body that nobody signed is longer than any callback."""
+    return len(body) > MAX_UNSIGNED_BYTES or body.count(b",") >= MAX_UNSIGNED_VALUES
 
 
 def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Answer:

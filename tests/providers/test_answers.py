@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,14 @@ def test_a_challenge_is_echoed_to_who_knows_the_token(
     reply = made.handshake.answer([], b"", method="GET", url=f"/hooks?{query}")
     assert (reply and reply.body) == body
     assert made.handshake.answer([], b"", method="POST", url=f"/hooks?{query}") is None
+
+
+def test_the_body_of_an_unsigned_challenge_is_not_parsed(tmp_path: Path) -> None:
+    made = source(tmp_path, handshake=GET)
+    assert made.handshake is not None
+    body, began = b"[" + b"0," * 500_000 + b"0]", time.process_time()
+    assert made.handshake.answer([], body, method="GET", url="/hooks?hub.challenge=1") is None
+    assert time.process_time() - began < 0.1
 
 
 def test_a_signed_challenge_is_answered_after_verification(tmp_path: Path) -> None:

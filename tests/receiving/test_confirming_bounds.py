@@ -78,8 +78,10 @@ async def test_an_unsigned_request_is_small(asking: Any) -> None:
     async with asking(Provider(500)) as driver:
         big = {**PAID, "more": "x" * 66_000}
         assert (await driver.send(big, [], source="weak")).status_code == 413
+        many = {**PAID, "more": [0] * 2_000}
+        assert (await driver.send(many, [], source="weak")).status_code == 413
         assert await told(driver, {**PAID, "more": "x" * 60_000}) == "stored"
-        assert driver.rows("SELECT verdict FROM rejections") == [("body_too_large",)]
+        assert driver.rows("SELECT verdict FROM rejections") == [("body_too_large",)] * 2
 
 
 async def test_a_source_whose_profile_asks_no_more_loses_no_question(

@@ -71,6 +71,7 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (reader, "AT_ONCE", 512),
     (reader, "AT_ONCE_BYTES", 4 * MIB),
     (receive, "MAX_UNSIGNED_BYTES", 64 * KIB),
+    (receive, "MAX_UNSIGNED_VALUES", 2_000),
     (receive, "RETRY_AFTER_S", 5),
     (refusals, "MAX_ADDRESSES", 4_096),
     (refusals, "WINDOW", 15 * MINUTE),
