@@ -21,6 +21,11 @@ MAX_DIGITS: Final = 12
 """Seconds up to the year 33658."""
 
 
+MAX_NAMES: Final = 64
+"""Headers that one signature covers; a provider names two or three. Each time that one is named its
+value is signed once more, so thousands would make megabytes of one head."""
+
+
 class Stated(NamedTuple):
     """What the signature header says, decoded as far as needed."""
 
@@ -40,7 +45,9 @@ class CoveredHeaders:
         self._required = required
         self._age = age
         self._malformed = Refusal(
-            "signature_mismatch", f"The header {header} is not of the form t=…,h=…,v1=…."
+            "signature_mismatch",
+            f"The header {header} is not of the form t=…,h=…,v1=…, or names more than {MAX_NAMES} "
+            "headers.",
         )
         self._uncovered = Refusal(
             "signature_mismatch",
@@ -88,6 +95,8 @@ class CoveredHeaders:
 
     def _content(self, stated: Stated, request: Arrived) -> bytes | Refusal:
         names = stated.names.split()
+        if len(names) > MAX_NAMES:
+            return self._malformed
         if not {name.encode() for name in self._required} <= set(names):
             return self._uncovered
         values = []

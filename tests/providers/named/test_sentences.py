@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -213,3 +214,17 @@ def test_many_signatures_are_not_tried(count: int, covered: str, judged: bool) -
     refusal = sample.verifier.verify(request, now=NOW)
     assert refusal is not None
     assert ("more than 8 signatures" in refusal.sentence) == (not judged)
+
+
+def test_a_header_that_is_named_thousands_of_times_is_not_signed_as_often() -> None:
+    """It took no key to hold the receiver up for half a second by fifteen kilobytes."""
+    request = samples()["covered_headers"].request()
+    named = replaced("x-hook0-signature", b"h=", b"h=" + b"a " * 3_000)(request)
+    others = [(b"b", b"")] * 2_000
+    began = time.process_time()
+    refusal = samples()["covered_headers"].verifier.verify(
+        named._replace(headers=[*named.headers, *others, (b"a", b"")]), now=NOW
+    )
+    assert time.process_time() - began < 0.1
+    assert refusal is not None
+    assert "more than 64 headers" in refusal.sentence
