@@ -66,6 +66,14 @@ def test_what_a_private_key_signs_its_public_key_verifies(scheme: str) -> None:
         assert not private.matches(b"message", [other])
 
 
+def test_two_hundred_signatures_are_not_tried() -> None:
+    """A head has room for them, and each takes longer than all else about a refusal."""
+    key = ASYMMETRIC_SCHEMES["ed25519"](key_for("ed25519").encode())
+    others, own = key.sign(b"another message"), key.sign(b"message")
+    assert key.matches(b"message", [others] * 15 + [own])
+    assert not key.matches(b"message", [others] * 16 + [own])
+
+
 def test_a_key_is_read_in_every_form() -> None:
     """PEM of either half, a certificate, a JWK, DER, and an ed25519 key as it is."""
     spki = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
