@@ -105,21 +105,22 @@ class Braintree:
         if not _PAYLOAD.fullmatch(payload):
             return _MALFORMED
         # (2) A pair is of a key of ours, and it is that key's signature of the payload.
-        pairs = self._pairs(signature)
-        if not pairs:
+        macs = self._macs(signature)
+        if not macs:
             return _UNKNOWN_KEY
         contents = (payload.encode(), payload.encode() + b"\n")
-        genuine = [key.matches(content, [mac]) for key, mac in pairs for content in contents]
+        # Each key signs once, however many pairs name it: the payload may be long.
+        genuine = [self._keys[key].matches(each, macs[key]) for key in macs for each in contents]
         return None if any(genuine) else _OTHER_SIGNATURE
 
-    def _pairs(self, signature: str) -> list[tuple[HmacKey, bytes]]:
-        pairs = []
+    def _macs(self, signature: str) -> dict[str, list[bytes]]:
+        """What is said to be each of our keys' signature."""
+        macs: dict[str, list[bytes]] = {}
         for pair in signature.split("&"):
             public, _, mac = pair.partition("|")
-            key = self._keys.get(public)
-            if key is not None:
-                pairs.append((key, _hex_or_nothing(mac)))
-        return pairs
+            if public in self._keys:
+                macs.setdefault(public, []).append(_hex_or_nothing(mac))
+        return macs
 
     def payload(self, request: contract.Arrived) -> bytes:
         """The notification as JSON: `{"notification": {"kind": …, "subject": …}}`."""

@@ -228,3 +228,15 @@ def test_a_header_that_is_named_thousands_of_times_is_not_signed_as_often() -> N
     assert time.process_time() - began < 0.1
     assert refusal is not None
     assert "more than 64 headers" in refusal.sentence
+
+
+def test_a_key_of_braintree_signs_once_however_often_it_is_named() -> None:
+    """A client token tells every customer the public key; a megabyte that names it often held the
+    receiver up for half a minute."""
+    sample = samples()["braintree"]
+    body = b"bt_signature=" + b"public%7Cy%26" * 8_000 + b"&bt_payload=" + b"A" * 400_000
+    began = time.process_time()
+    refusal = sample.verifier.verify(sample.request()._replace(body=body), now=NOW)
+    assert time.process_time() - began < 0.5
+    assert refusal is not None
+    assert "was made with a configured private key" in refusal.sentence
