@@ -17,7 +17,8 @@ from app.providers import encodings, paths, questions, schemes, template
 _WHOLE_BODY: Final = frozenset(
     {"body", "body_or_query", "form_received", "form_sorted", "form_joined"}
 )
-_WHOLE_QUERY: Final = frozenset({"url", "body_or_query"})
+_WHOLE_QUERY: Final = frozenset({"url"})
+"""Not `body_or_query`: a request that is no GET can have a query beside the body that is signed."""
 _PREFIXES: Final = frozenset({"raw", "compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _TOO_WEAK: Final = frozenset({"crc32"})

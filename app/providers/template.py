@@ -191,8 +191,18 @@ def _query(name: str) -> Part:
     )
 
 
+_BOTH: Final = Refusal(
+    "signature_mismatch", "A GET came with a body, and its signature covers the query alone."
+)
+
+
 def _body_or_query(_argument: str) -> Part:
-    return lambda request: b"?" + request.query_text if request.method == "GET" else request.body
+    def part(request: Request) -> bytes | Refusal:
+        if request.method != "GET":
+            return request.body
+        return _BOTH if request.body else b"?" + request.query_text
+
+    return part
 
 
 def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Part]:

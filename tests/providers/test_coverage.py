@@ -89,6 +89,24 @@ def test_what_is_signed_needs_none(signed: str, tmp_path: Path) -> None:
     assert load(tmp_path, signature=signature(signed), amounts=PRICED).confirm is None
 
 
+def test_a_body_behind_a_signed_query_is_not_read(tmp_path: Path) -> None:
+    """MoonPay also sends GET, and signs the query of one: whoever has seen one could lay a body of
+    their own behind it, which was read as any other."""
+    made = Source(name="acme", profile=load_profile("moonpay"), secrets=["k" * 32])
+    sent = made.signed(b"", event_id="e1", now=NOW, method="GET", url="https://shop.example/?a=1")
+    headers = [(name.encode(), value.encode()) for name, value in sent.headers]
+    asked: dict[str, Any] = {"now": NOW, "method": "GET", "url": sent.url or "/?a=1"}
+    assert made.verify(headers, b"", **asked) is None
+    forged = b'{"type": "transaction_updated", "data": {"id": "t", "status": "completed"}}'
+    assert made.verify(headers, forged, **asked) is not None
+
+
+def test_a_query_beside_a_signed_body_is_not_covered(tmp_path: Path) -> None:
+    amounts = PRICED | {"payment": "query:sum"}
+    both = {"signature": signature("{body_or_query}"), "request": {"methods": ["POST", "GET"]}}
+    assert "does not cover amounts.payment" in told(tmp_path, amounts=amounts, **both)
+
+
 def test_a_profile_that_only_verifies_needs_none(tmp_path: Path) -> None:
     """Where no event moves money, there is nothing to forge."""
     path = tmp_path / "mine.toml"

@@ -134,6 +134,7 @@ def test_forms_are_decoded_and_written_as_php_writes_them(template: str, content
 def test_a_get_signs_its_query() -> None:
     """What a provider signs of a GET is the query with its question mark."""
     assert filled("{body_or_query}", request(b"", "GET")) == b"?b=2&a=%20x&b=3&only=1"
+    assert filled("{body_or_query}", request(b"{}", "GET")) == "signature_mismatch"
 
 
 @pytest.mark.parametrize(
