@@ -35,14 +35,23 @@ PRICES: Final = {
 class SignatureCoverage:
     """What one profile signs.
 
-    signed    the references of the signed content; None where a named verifier sees to it
+    signed    the references of the signed content; None where a named verifier covers the body
     items     the path of the events in the body, empty where the body is the event
     per_item  whether each event carries its own signature
+    beside    what a named verifier covers beside the body: `query`, `header:NAME`
     """
 
-    def __init__(self, signed: str | None, *, items: str | None, per_item: bool) -> None:
+    def __init__(
+        self,
+        signed: str | None,
+        *,
+        items: str | None,
+        per_item: bool,
+        beside: frozenset[str] = frozenset(),
+    ) -> None:
         found = [] if signed is None else template.references(template.read_template(signed))
-        self._everything = signed is None
+        self._named = signed is None
+        self._beside = beside
         self._signed = [each for each in found if not _TOO_WEAK & set(each.filters)]
         self._items: paths.Path = (
             paths.compile_path(items, each=True) if items and not per_item else ()
@@ -50,8 +59,6 @@ class SignatureCoverage:
 
     def covers(self, location: str) -> bool:
         """Whether nothing at this location can be changed without the signature failing."""
-        if self._everything:
-            return True
         if "{" in location:
             named = template.references(template.read_template(location))
             return all(self._covers(each.name, each.argument) for each in named)
@@ -60,10 +67,12 @@ class SignatureCoverage:
 
     def covers_body(self) -> bool:
         """Whether the whole body is covered."""
-        return self._everything or any(_is_whole_body(each) for each in self._signed)
+        return self._named or any(_is_whole_body(each) for each in self._signed)
 
     def _covers(self, kind: str, name: str) -> bool:
         if kind == "text" or (kind in _OF_BODY and self.covers_body()):
+            return True
+        if kind in self._beside or f"{kind}:{name}" in self._beside:
             return True
         if kind in ("json", "root"):
             path = paths.compile_path(name)
@@ -577,10 +586,31 @@ def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
     named = signature["mac"].startswith(schemes.NAMED)
     forms = _forms(values) or [("mac", "")]
     items, per_item = values["event"]["items"], signature["per_item"]
+    beside = _beside_the_body(signature) if named else frozenset[str]()
     return [
-        (key, SignatureCoverage(None if named else form, items=items, per_item=per_item))
+        (
+            key,
+            SignatureCoverage(
+                None if named else form, items=items, per_item=per_item, beside=beside
+            ),
+        )
         for key, form in forms
     ]
+
+
+_OF_THE_QUERY: Final = frozenset({"@query", "@target-uri", "@request-target"})
+"""Components of RFC 9421 that hold the whole query."""
+
+
+def _beside_the_body(signature: Values) -> frozenset[str]:
+    """What a named verifier insists on beside the body: of those that name what they cover only
+    what is required, for the others may be left out."""
+    if signature["mac"] == f"{schemes.NAMED}twilio":
+        return frozenset({"query"})
+    required = dict(signature["options"]).get("required", ())
+    names = required if isinstance(required, list | tuple) else ()
+    query = {"query"} if _OF_THE_QUERY & set(names) else set()
+    return frozenset({*query, *(f"header:{each}" for each in names)})
 
 
 def _signed_names(values: Values) -> frozenset[str]:

@@ -107,6 +107,49 @@ def test_a_query_beside_a_signed_body_is_not_covered(tmp_path: Path) -> None:
     assert "does not cover amounts.payment" in told(tmp_path, amounts=amounts, **both)
 
 
+NAMED = """
+[signature]
+mac = "named:{0}"
+key = "merchant"
+[signature.options]
+{1}
+[event]
+id = "json:id"
+kind = "{2}"
+order = "json:order"
+[claims]
+paid = "succeeded"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "required", "kind", "covered"),
+    [
+        ("rfc9421", 'required = ["content-digest"]', "json:type", True),
+        ("rfc9421", 'required = ["content-digest"]', "header:x-type", False),
+        ("rfc9421", 'required = ["content-digest", "x-type"]', "header:x-type", True),
+        ("rfc9421", 'required = ["content-digest", "@path"]', "query:type", False),
+        ("rfc9421", 'required = ["content-digest", "@query"]', "query:type", True),
+        ("covered_headers", 'required = ["content-type"]', "header:x-type", False),
+        ("covered_headers", 'required = ["x-type"]', "{header:x-type}:{json:type}", True),
+        ("twilio", "", "query:type", True),
+        ("twilio", "", "header:x-type", False),
+        ("braintree", "", "query:type", False),
+    ],
+)
+def test_a_named_scheme_covers_what_it_insists_on(
+    name: str, required: str, kind: str, covered: bool, tmp_path: Path
+) -> None:
+    """It was taken to cover all of a request: a header that a captured one is given anew, too."""
+    path = tmp_path / "mine.toml"
+    path.write_text(NAMED.replace("{0}", name).replace("{1}", required).replace("{2}", kind))
+    if covered:
+        assert load_profile(str(path)).name
+    else:
+        with pytest.raises(ConfigurationError, match=r"signature.mac: does not cover event.kind"):
+            load_profile(str(path))
+
+
 def test_a_profile_that_only_verifies_needs_none(tmp_path: Path) -> None:
     """Where no event moves money, there is nothing to forge."""
     path = tmp_path / "mine.toml"
