@@ -21,6 +21,7 @@ _WHOLE_QUERY: Final = frozenset({"url"})
 """Not `body_or_query`: a request that is no GET can have a query beside the body that is signed."""
 _PREFIXES: Final = frozenset({"raw", "compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
+_OF_ITEM: Final = frozenset({"json", "digest"})
 _TOO_WEAK: Final = frozenset({"crc32"})
 
 PRICES: Final = {
@@ -51,6 +52,8 @@ class SignatureCoverage:
     ) -> None:
         found = [] if signed is None else template.references(template.read_template(signed))
         self._named = signed is None
+        # An item's own signature says nothing of what stands around it.
+        self._of_body = _OF_ITEM if per_item else _OF_BODY
         self._beside = beside
         self._signed = [each for each in found if not _TOO_WEAK & set(each.filters)]
         self._items: paths.Path = (
@@ -70,11 +73,11 @@ class SignatureCoverage:
         return self._named or any(_is_whole_body(each) for each in self._signed)
 
     def _covers(self, kind: str, name: str) -> bool:
-        if kind == "text" or (kind in _OF_BODY and self.covers_body()):
+        if kind == "text" or (kind in self._of_body and self.covers_body()):
             return True
         if kind in self._beside or f"{kind}:{name}" in self._beside:
             return True
-        if kind in ("json", "root"):
+        if kind in self._of_body & {"json", "root"}:
             path = paths.compile_path(name)
             return self._covers_path(self._items + path if kind == "json" else path)
         if kind == "query" and any(_is_whole_query(each) for each in self._signed):

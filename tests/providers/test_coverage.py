@@ -150,6 +150,21 @@ def test_a_named_scheme_covers_what_it_insists_on(
             load_profile(str(path))
 
 
+@pytest.mark.parametrize("signed", ["{body}", "{json:order}|{json:type}"])
+@pytest.mark.parametrize("order", ["json:order", "root:order"])
+def test_what_stands_around_a_signed_item_is_not_signed(
+    signed: str, order: str, tmp_path: Path
+) -> None:
+    sections: dict[str, Any] = {
+        "signature": signature(signed) | {"where": "json:sign", "per_item": True},
+        "event": {"id": "json:id", "kind": "json:type", "order": order, "items": "events[*]"},
+    }
+    if order == "json:order":
+        assert load(tmp_path, **sections).confirm is None
+    else:
+        assert "does not cover event.order" in told(tmp_path, **sections)
+
+
 def test_a_profile_that_only_verifies_needs_none(tmp_path: Path) -> None:
     """Where no event moves money, there is nothing to forge."""
     path = tmp_path / "mine.toml"
