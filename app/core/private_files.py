@@ -31,7 +31,7 @@ def write_new(path: Path, content: bytes) -> None:
     except FileExistsError as error:  # not the file itself, but something in its folder's place
         raise NotADirectoryError(error.errno, os.strerror(errno.ENOTDIR)) from error
     beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
+    descriptor = _made_anew(beside, MODE)
     try:
         write_all(descriptor, content)
         os.fsync(descriptor)
@@ -42,6 +42,16 @@ def write_new(path: Path, content: bytes) -> None:
     finally:
         os.unlink(beside)
     sync_folder(path.parent)
+
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def _made_anew(path: Path, mode: int) -> int:
+    """A file of nobody else's: what has this name was left behind by one that was cut short, or
+    laid there by somebody who would then own, and read, what is written into it."""
+    path.unlink(missing_ok=True)
+    return os.open(path, _NEW, mode)
 
 
 @contextmanager
@@ -56,9 +66,7 @@ def replacing(
 
     Raises OSError where it cannot be written.
     """
-    how = os.O_EXCL if exclusive else os.O_TRUNC
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | how
-    descriptor = os.open(part, flags, mode)
+    descriptor = os.open(part, _NEW, mode) if exclusive else _made_anew(part, mode)
     try:
         with open(descriptor, "wb") as file:
             yield file

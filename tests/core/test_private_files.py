@@ -1,0 +1,37 @@
+"""Files that are made whole or not at all: nobody else has a hand in them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from app.core.private_files import replacing, write_new
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_file_that_was_laid_ready_is_not_written_into(linked: bool, tmp_path: Path) -> None:
+    """Whoever may write to the folder could lay a file of theirs, or a link, under the name that a
+    key has until it is whole, and read it there."""
+    theirs = tmp_path / "theirs"
+    theirs.write_bytes(b"before")
+    theirs.chmod(0o666)
+
+    def laid(name: str) -> Path:
+        path = tmp_path / name
+        path.symlink_to(theirs) if linked else os.link(theirs, path)
+        return path
+
+    key = tmp_path / "key.pem"
+    laid(f"key.pem.{os.getpid()}.new")
+    write_new(key, b"a key")
+    report = tmp_path / "report.csv"
+    with replacing(report, part=laid("report.part")) as file:
+        file.write(b"a report")
+    assert theirs.read_bytes() == b"before"
+    for path, content in ((key, b"a key"), (report, b"a report")):
+        assert path.read_bytes() == content
+        assert not path.is_symlink()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
