@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from app.core.toml_file import Mistake, Values
 from app.providers import encodings, paths, questions, schemes, template
+from app.providers.named import contract
 
 # --- which locations of a profile its signature covers --------------------------------------------
 
@@ -608,7 +609,7 @@ _OF_THE_QUERY: Final = frozenset({"@query", "@target-uri", "@request-target"})
 def _beside_the_body(signature: Values) -> frozenset[str]:
     """What a named verifier insists on beside the body: of those that name what they cover only
     what is required, for the others may be left out."""
-    if signature["mac"] == f"{schemes.NAMED}twilio":
+    if signature["mac"].removeprefix(schemes.NAMED) in contract.SIGN_THE_ADDRESS:
         return frozenset({"query"})
     required = dict(signature["options"]).get("required", ())
     names = required if isinstance(required, list | tuple) else ()

@@ -103,7 +103,10 @@ def test_a_body_behind_a_signed_query_is_not_read(tmp_path: Path) -> None:
 
 def test_a_query_beside_a_signed_body_is_not_covered(tmp_path: Path) -> None:
     amounts = PRICED | {"payment": "query:sum"}
-    both = {"signature": signature("{body_or_query}"), "request": {"methods": ["POST", "GET"]}}
+    both: dict[str, Any] = {
+        "signature": signature("{body_or_query}"),
+        "request": {"methods": ["POST", "GET"]},
+    }
     assert "does not cover amounts.payment" in told(tmp_path, amounts=amounts, **both)
 
 
