@@ -17,7 +17,7 @@ from app.finance.book_line_store import book_rows_of
 from app.finance.break_acts import SeenBreak, breaks_since
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, NO_TIME, Duration, Instant, format_instant
-from reconcile.ledger.fold import FINAL, last_heard
+from reconcile.ledger.fold import FINAL, is_disputed, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.vocabulary import FindingCode
@@ -96,7 +96,7 @@ def kept_order(
     to_do  of `left_to_settle`: what a person has still to do about it
     """
     order = history.order
-    if ledger.outcome == "disputed":
+    if is_disputed(ledger):
         return KeptData(what=order, why="disputed")
     if to_do:
         detail = ", ".join(errors_of(ledger)) or ledger.outcome

@@ -85,17 +85,24 @@ the provider, `pending` and `not_attempted` for the customer."""
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     """Whether the order is over as of the ledger's instant.
 
-    It is when its outcome is final, no decision is to come, no finding is an error, it shares no
-    evidence with another order, and nothing was heard of it for `quiet`.
+    It is when its outcome is final, no dispute is open, no decision is to come, no finding is an
+    error, it shares no evidence with another order, and nothing was heard of it for `quiet`.
     """
     return (
         ledger.outcome in FINAL
+        and not is_disputed(ledger)
         and ledger.next_decision_at is None
         and not ledger.case.foreign
         and not ledger.case.foreign_records
         and all(finding.severity != "error" for finding in ledger.findings)
         and last_heard(history) <= ledger.as_of - quiet
     )
+
+
+def is_disputed(ledger: Ledger) -> bool:
+    """Whether a dispute of one of its payments is open, whatever the outcome is: other money may
+    make up the price beside the disputed one, or all of it be refunded already."""
+    return any(finding.code == "dispute_open" for finding in ledger.findings)
 
 
 def closed_at(ledger: Ledger) -> Instant | None:

@@ -30,6 +30,14 @@ ORDERS: dict[str, tuple[str, int, KeptData | None]] = {
                                                                detail="succeeded")),
     "disputed": (f"{OVER}3s disputed e2 pay=pay_1 ref=d1 money=1500.00/KES\n", 8,
                  KeptData(what=ORDER, why="disputed")),
+    "disputed in part, and the rest makes up the price": (
+        f"{PLACED}1s succeeded e1 pay=pay_1 money=1600.00/KES\n2s record order_fulfilled r9\n"
+        "3s disputed e2 pay=pay_1 ref=d1 money=100.00/KES\n", 8,
+        KeptData(what=ORDER, why="disputed")),
+    "refunded, and disputed all the same": (
+        f"{OVER}3s refunded e2 pay=pay_1 ref=r1 money=1500.00/KES\n"
+        "4s disputed e3 pay=pay_1 ref=d1 money=1500.00/KES\n", 8,
+        KeptData(what=ORDER, why="disputed")),
     "another order's event names its payment": (f"{OVER}3s ignored e2 pay=pay_1 order=ORD-2\n", 8,
                                                 KeptData(what=ORDER, why="shared")),
     "too young": (OVER, 1, KeptData(what=ORDER, why="minimum",

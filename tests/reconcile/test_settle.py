@@ -61,6 +61,21 @@ def test_an_order_of_which_nothing_is_known_is_not_over() -> None:
     assert not settled(history(), after=365 * DAY)
 
 
+def test_while_a_dispute_is_open_the_order_is_not_over() -> None:
+    """Whatever the outcome is: other money may make up the price beside what is disputed, or all of
+    it have gone back. What the provider will be shown may not be deleted before."""
+    paid = delivery("d1", 0, event("e1", "succeeded", payment="p", money=PRICE))
+    back = delivery("d2", 60, event("e2", "refunded", 60, payment="p", money=PRICE, movement="r"))
+    disputed = event("e3", "disputed", 90, payment="p", money=PRICE, movement="d")
+    won = event("e4", "dispute_won", 99, payment="p", money=PRICE, movement="d")
+    told = history(record("r1", "order_placed", 0, money=PRICE), paid, back)
+    assert settled(told, after=2 * DAY)
+    told |= history(delivery("d3", 90, disputed))
+    assert fold(told, policy=Policy(), as_of=T + 2 * DAY).outcome == "refunded"
+    assert not settled(told, after=2 * DAY)
+    assert settled(told | history(delivery("d4", 99, won)), after=2 * DAY)
+
+
 DECLINED = delivery("d1", 9, event("e1", "declined", 5, payment="p1", money=PRICE))
 PAID = delivery("d2", 90, event("e2", "succeeded", 60, payment="p2", money=PRICE))
 BACK = delivery("d3", 900, event("e3", "refunded", 900, payment="p2", money=PRICE, movement="r"))
