@@ -22,6 +22,7 @@ from app.finance.close_period import closing_kind
 from app.finance.match_rules import rules_kind
 from app.finance.withdraw_import import withdrawal_kind
 from app.orders.rebuild import Helpers
+from app.orders.set_aside import HOLDING
 from app.orders.unmask_many import unmasking_kind
 from app.privacy.check import Rebuilding
 from app.privacy.erase import erasure_kind
@@ -29,6 +30,7 @@ from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.providers.source import Source
 from app.receiving.context import AppContext
+from app.receiving.reader import Reader, ReaderContext
 from app.receiving.store import Store
 
 
@@ -42,7 +44,20 @@ def again(
         rules=ErasureRules.of_days(settings.retention_minimum_days),
         progress=progress,
         seal=sealer(context, settings),
+        read=brought_reader(context, settings),
     )
+
+
+def brought_reader(context: AppContext, settings: Settings) -> Callable[[], Awaitable[None]]:
+    """What reads the deliveries that a backup brought unread, before anybody serves it."""
+
+    async def read() -> None:
+        environment = context.store.environment
+        assert environment is not None, "an open store has one"
+        reading = ReaderContext(context, _sources(settings), environment, HOLDING)
+        await Reader(reading).read_brought()
+
+    return read
 
 
 def sealer(context: AppContext, settings: Settings) -> Callable[[], Awaitable[None]]:

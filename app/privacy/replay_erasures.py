@@ -1,9 +1,10 @@
 """The journal of erasures beside a database: begun with it, held against it, carried out in it.
 
     1 fit       the journal at its place is this database's, and no older than the copy in it
-    2 find      whom it names of those who are in the database
-    3 erase     each as if it were asked for again, as of the erasure: what came after it stays
-    4 end       all lines are among those that were carried out here
+    2 read      after a restore: what the backup brought unread, which may be of somebody it names
+    3 find      whom it names of those who are in the database
+    4 erase     each as if it were asked for again, as of the erasure: what came after it stays
+    5 end       all lines are among those that were carried out here
 
 After a restore all lines are carried out again, before anybody serves; else those of which the
 erasure was not ended. Without the journal a restore stops, unless a person says why it may not:
@@ -376,6 +377,7 @@ class ErasureReplay:
     """Erases again what some lines of the journal name.
 
     seal  seals what is not sealed yet: called before the first row is touched
+    read  reads what a backup brought unread: after a restore whoever was erased is found there, too
     """
 
     def __init__(
@@ -386,12 +388,20 @@ class ErasureReplay:
         rules: erase_rules.ErasureRules,
         progress: Callable[[int], None],
         seal: Callable[[], Awaitable[object]] | None = None,
+        read: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self.context = context
         self._sources = sources
         self._rules = rules
         self._progress = progress
         self._seal = seal
+        self._read = read
+
+    async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
+        """The same of a whole journal, in a database that was put back and that nobody serves."""
+        if journal.erased and self._read is not None:
+            await self._read()
+        return await self.replay(journal.erased, journal.key)
 
     async def replay(
         self, lines: Sequence[erasure_journal.JournalLine], key: erasure_journal.JournalKey
@@ -521,7 +531,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
         if path is None:
             raise
         return await _without(again, path, without)
-    replayed = await again.replay(journal.erased, journal.key)
+    replayed = await again.replay_all(journal)
     async with context.store.writing() as connection:
         await _be_with(connection, journal)
     await _note(context, journal, journal.lines)
@@ -562,7 +572,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
         await note_in_trail(
             connection, who, action=action, subject=SUBJECT, at=now, reason=reason, facts=facts
         )
-    replayed = await again.replay(journal.erased, journal.key)
+    replayed = await again.replay_all(journal)
     replayed.copied, replayed.unread = True, unread
     return replayed
 

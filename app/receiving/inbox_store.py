@@ -394,9 +394,12 @@ class Inbox:
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 
-    async def next_rows(self, *, limit: int, most_bytes: int) -> list[Unread]:
-        """Unread rows, the oldest first; see `rows_after`. First what a backup brought."""
-        file = self._file
+    async def next_rows(
+        self, *, limit: int, most_bytes: int, brought: bool = False
+    ) -> list[Unread]:
+        """Unread rows, the oldest first; see `rows_after`. First what a backup brought: with
+        `brought` nothing but that."""
+        file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)
         if rows or file is None:
             return rows

@@ -154,6 +154,12 @@ class Reader:
             self._store.drained.set()
             await self._store.turn.release()
 
+    async def read_brought(self) -> None:
+        """Read all that the database itself holds unread, such as what a backup brought, and of its
+        inbox file nothing. For a database that nobody serves; raises StoreUnavailable."""
+        while await self._read_suspect() or await read_some(self._reading, brought=True):
+            pass
+
     async def _pause(self, seconds: float) -> None:
         if seconds:
             try:
@@ -238,11 +244,14 @@ class Reader:
             self._released = True
 
 
-async def read_some(reading: ReaderContext, *, pace: Pace | None = None) -> int:
-    """Read the next rows and append what they say. Returns how many rows that were."""
+async def read_some(
+    reading: ReaderContext, *, pace: Pace | None = None, brought: bool = False
+) -> int:
+    """Read the next rows and append what they say. Returns how many rows that were. `brought`: only
+    of those that the database itself holds."""
     store, pace = reading.context.store, pace or Pace(first=AT_ONCE, most=AT_ONCE)
     limit = pace.fitting(store)
-    rows = await store.inbox.next_rows(limit=limit, most_bytes=AT_ONCE_BYTES)
+    rows = await store.inbox.next_rows(limit=limit, most_bytes=AT_ONCE_BYTES, brought=brought)
     if not rows:
         return 0
     records = sum(len(row.items or ()) for row in rows)

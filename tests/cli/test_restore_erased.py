@@ -16,10 +16,11 @@ import pytest
 
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY
-from tests.api.driving import driving, of_order
+from tests.api.driving import driving, of_order, reader_of
 from tests.cli.test_commands import Ended, Run, run
 from tests.copied import copy_of
 from tests.reconcile.build import T
+from tests.waiting import soon
 
 __all__ = ["run"]
 
@@ -157,6 +158,38 @@ def test_a_number_is_found_however_it_is_written(
     assert erased == {"e-ORD-1": False, "e-ORD-2": not found}
     assert restore(run, backup).code == 0
     assert bodies(tmp_path) == erased
+
+
+async def _accepted_and_unread(folder: Path, *events: dict[str, Any]) -> None:
+    """Deliver these while nobody reads, and end."""
+    async with driving(folder, with_worker=False, at=T - 2 * DAY, looking=True) as driver:
+        reader = reader_of(driver.service)
+        reader.stop()
+        await soon(lambda: not reader.alive)
+        for each in events:
+            assert (await driver.send(each)).status_code == 200
+
+
+def test_what_a_backup_holds_unread_is_read_before_they_are_looked_for(
+    run: Run, tmp_path: Path
+) -> None:
+    """It was accepted before the backup, and read, and erased, after it. It is sealed as it came,
+    and of another customer it is read like any other."""
+    asyncio.run(_accepted_and_unread(tmp_path, bought("ORD-1", PHONE), bought("ORD-2", OTHER)))
+    backup = tmp_path / "old.backup"
+    assert run("backup", str(backup)).code == 0
+    with closing(sqlite3.connect(backup)) as copy:
+        assert copy.execute("SELECT sum(count) FROM inbox").fetchall() == [(2,)]
+    send(tmp_path)
+    assert run(*ERASE).code == 0
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
+    ended = restore(run, backup)
+    assert (ended.code, ended.document["erasures"]["subjects"]) == (0, 1)
+    send(tmp_path)
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
+    assert run("log", "verify").code == 0
+    assert run("db", "check").code == 0
+    assert run(*ERASE, "--everywhere").code == 5, "nothing is kept of the number"
 
 
 def test_a_number_of_which_only_the_digest_is_left_is_found(run: Run, tmp_path: Path) -> None:
