@@ -538,7 +538,12 @@ class Names:
         if row.event is None or self.secret is None:
             return sealed["reading"] is not None
         salt = bytes.fromhex(sealed["salt"])
-        return bool(sealed["reading"] != sealed_reading(row.event, secret=self.secret, salt=salt))
+        try:
+            return bool(
+                sealed["reading"] != sealed_reading(row.event, secret=self.secret, salt=salt)
+            )
+        except ValueError:  # of an amount in no currency that there is: the index was changed
+            return True
 
 
 async def names_of(

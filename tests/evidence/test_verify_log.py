@@ -380,3 +380,7 @@ async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
             )
         found = await verify_log(context(store), progress=lambda done, of: None)
         assert (found.problems, found.reread) == ([], 1)
+        async with store.writing() as connection:  # `db check` says of it that no body gives that
+            await connection.exec_driver_sql("UPDATE events SET currency = 'KE9'")
+        found = await verify_log(context(store), progress=lambda done, of: None)
+        assert (found.problems, found.reread) == ([], 3)

@@ -145,6 +145,14 @@ PLANTED = {
         "UPDATE events SET amount=amount+1 WHERE event_id='e1'",
         ["the event e1 of ORD-1 is not what its delivery gives"],
     ),
+    "an amount in no currency": (
+        "UPDATE events SET currency='KE9' WHERE event_id='e1'",
+        ["the ledger of ORD-1 cannot be compared: 'KE9' is not a currency code"],
+    ),
+    "a claim that is none": (
+        "UPDATE events SET claim='succeeding' WHERE event_id='e1'",
+        ["orders are not compared, since a row cannot be read: the stored claim of event e1"],
+    ),
     "an event under another order": (
         "UPDATE events SET order_key='O-2' WHERE event_id='e1'",
         ["the event e1 of O-2 is not what its delivery gives"],
@@ -298,6 +306,8 @@ PROVED: dict[str, list[str]] = {
     "a verdict": ["the verdict of", "does not fit its event"],
     "an event id of a delivery": ["the event e9 of dlv_", "is missing in the index"],
     "an amount in the index": [],
+    "an amount in no currency": [],
+    "a claim that is none": [],
     "an event under another order": ["the event e1 names ORD-1, and is kept under O-2"],
     "an event without its order": ["the event e1 names ORD-1, and is kept under no order"],
     "an event that is missing": ["the event e2 of dlv_", "is missing in the index"],
