@@ -45,6 +45,7 @@ def again(
         progress=progress,
         seal=sealer(context, settings),
         read=brought_reader(context, settings),
+        country=settings.phone_country,
     )
 
 
@@ -130,4 +131,5 @@ def erasing_kind(
         sources=sources,
         rules=ErasureRules.of_days(settings.retention_minimum_days),
         seal=sealer(context, settings),
+        country=settings.phone_country,
     )

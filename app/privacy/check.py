@@ -94,7 +94,9 @@ async def check_orders(context: AppContext, orders: history_store.Range) -> tupl
                 await checking.compare(connection, histories)
                 count += len(histories)
         except ValueError as error:  # of a row that was changed
-            checking.problems.append(f"orders are not compared, since a row cannot be read: {error}")
+            checking.problems.append(
+                f"orders are not compared, since a row cannot be read: {error}"
+            )
     return count, checking.problems
 
 

@@ -82,7 +82,9 @@ async def erase(
     await _check_may(context, asked, alone=agree is None and not dry_run)
     await must_have_read(context)  # bytes of the subject may lie in the inbox
     digits = None if asked.phone is None else _digits(asked, sources)
-    again = ErasureReplay(context, sources=sources, rules=rules, progress=progress)
+    again = ErasureReplay(
+        context, sources=sources, rules=rules, progress=progress, country=asked.country
+    )
     try:
         finding = ErasureFinder(context, sources, rules, progress)
         erasure = await _found(context, finding, asked, digits=digits)  # 1, 2
@@ -174,9 +176,10 @@ def erasure_kind(
     sources: Mapping[str, Source],
     rules: ErasureRules,
     seal: Callable[[], Awaitable[None]],
+    country: str,
 ) -> ProposalKind:
     """Erasing the personal data of an order. `seal`: what is deleted must have been sealed as it
-    came."""
+    came; `country`: as in ErasureRequest."""
 
     async def unfinished(proposal: Proposal) -> str | None:
         try:
@@ -189,7 +192,7 @@ def erasure_kind(
     async def perform(proposal: Proposal, agree: Agree) -> None:
         await seal()
         asked = ErasureRequest(
-            order=proposal.subject, reason=proposal.reason, by=Proven(proposal.who)
+            order=proposal.subject, reason=proposal.reason, by=Proven(proposal.who), country=country
         )
         await erase(
             context, asked, sources=sources, rules=rules, dry_run=False, agree=agree,

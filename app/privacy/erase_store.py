@@ -454,12 +454,13 @@ async def known_digests(connection: AsyncConnection) -> AsyncIterator[list[bytes
 
 
 async def known_phones(connection: AsyncConnection) -> AsyncIterator[list[str]]:
-    """What stands as phone numbers in order books, the session requests that wait, and the texts
-    of banks."""
+    """What stands as phone numbers in order books, the session requests that wait, the texts of
+    banks, and what is said of attachments."""
     for sql in (
         "SELECT DISTINCT phone FROM book_lines WHERE phone > ''",
         "SELECT request FROM unanswered",
         "SELECT entry || ' ' || reference || ' ' || counterparty || ' ' || told FROM bank_lines",
+        "SELECT details FROM attachments WHERE details IS NOT NULL",
     ):
         async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
             yield [row[0] for row in rows]

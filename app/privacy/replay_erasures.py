@@ -26,6 +26,7 @@ from app.core.masking import written_pattern
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
 from app.privacy import erase_finding, erase_rules, erase_store, erasure_journal
+from app.providers.phones import CALLING_CODES
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
@@ -70,7 +71,7 @@ async def find_erased(
 ) -> Erased:
     """Whom of a journal's lines this database knows.
 
-    countries  calling codes of the sources' customers, for numbers written in the national way
+    countries  calling codes of the customers, for numbers written in the national way
     """
     wanted, codes = _Wanted(lines, key), sorted(set(countries))
     found = Erased()
@@ -378,6 +379,8 @@ class ErasureReplay:
 
     seal  seals what is not sealed yet: called before the first row is touched
     read  reads what a backup brought unread: after a restore whoever was erased is found there, too
+    country  the calling code of numbers in the national way, beside the sources'; empty: none is
+             set. Where there is none at all, such a number may be of every country
     """
 
     def __init__(
@@ -389,6 +392,7 @@ class ErasureReplay:
         progress: Callable[[int], None],
         seal: Callable[[], Awaitable[object]] | None = None,
         read: Callable[[], Awaitable[object]] | None = None,
+        country: str = "",
     ) -> None:
         self.context = context
         self._sources = sources
@@ -396,6 +400,8 @@ class ErasureReplay:
         self._progress = progress
         self._seal = seal
         self._read = read
+        countries = {country, *(each.profile.customer.country or "" for each in sources.values())}
+        self._countries = frozenset(filter(None, countries)) or CALLING_CODES
 
     async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
         """The same of a whole journal, in a database that was put back and that nobody serves."""
@@ -410,14 +416,9 @@ class ErasureReplay:
         replayed = Replayed(lines=len(lines))
         if not lines:
             return replayed
-        countries = [each.profile.customer.country for each in self._sources.values()]
         async with self.context.store.reading() as connection:
             found = await find_erased(
-                connection,
-                lines,
-                key,
-                countries=[each for each in countries if each is not None],
-                progress=self._progress,
+                connection, lines, key, countries=self._countries, progress=self._progress
             )
         steps: list[tuple[Instant, _Step]] = [
             (at, _of_phone(phone, found.held[phone])) for phone, at in found.phones.items()

@@ -160,6 +160,35 @@ def test_a_number_is_found_however_it_is_written(
     assert bodies(tmp_path) == erased
 
 
+@pytest.mark.parametrize("note", ["call 0711 223344", "call (0711) 22-33-44"])
+def test_a_number_that_stands_in_the_national_way_alone_is_found(
+    run: Run, tmp_path: Path, note: str
+) -> None:
+    """Also where neither a source nor a setting says of which country its customers are."""
+    send(tmp_path, bought("ORD-2", OTHER, note=note), bought("ORD-3", OTHER, note="call 0711"))
+    backup = tmp_path / "old.backup"
+    assert run("backup", str(backup)).code == 0
+    assert run(*ERASE, "--everywhere").code == 0
+    erased = bodies(tmp_path)
+    assert erased == {"e-ORD-2": False, "e-ORD-3": True}
+    assert restore(run, backup).code == 0
+    assert bodies(tmp_path) == erased
+
+
+def test_a_number_that_stands_in_an_attachment_alone_is_found(run: Run, tmp_path: Path) -> None:
+    """In its name, or in what was said of it."""
+    send(tmp_path, bought("ORD-2", OTHER))
+    letter = tmp_path / f"letter of +{PHONE}.txt"
+    letter.write_text("x")
+    assert run("evidence", "attach", "ORD-2", str(letter), "--kind", "other").code == 0
+    backup = tmp_path / "old.backup"
+    assert run("backup", str(backup)).code == 0
+    assert run(*ERASE).code == 0
+    assert restore(run, backup).document["erasures"]["attachments"] == 1
+    assert rows(tmp_path, "SELECT details FROM attachments") == [(None,)]
+    assert rows(tmp_path, "SELECT count(*) FROM attachment_files") == [(0,)]
+
+
 async def _accepted_and_unread(folder: Path, *events: dict[str, Any]) -> None:
     """Deliver these while nobody reads, and end."""
     async with driving(folder, with_worker=False, at=T - 2 * DAY, looking=True) as driver:

@@ -340,7 +340,7 @@ async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: D
         sealed.append(1)
 
     context, how = driver.context, {"sources": {}, "rules": ErasureRules()}
-    kind = erasure_kind(context, **how, seal=seal)  # type: ignore[arg-type]
+    kind = erasure_kind(context, **how, seal=seal, country="")  # type: ignore[arg-type]
     for name in ("Ann", "Ben"):
         await register_operator(context, name=name, role="admin", by="Ann")
 
