@@ -121,6 +121,24 @@ async def kept_wholes(
     return found
 
 
+async def judge_wholes(
+    connection: Connection, digests: Iterable[str], by: Judging, *, found: set[str]
+) -> JudgedDeliveries:
+    """Whole bodies that hold the number where no delivery that was found came in them: the one that
+    it is of has lost its own bytes. Each is named by the first delivery that came in it."""
+    judged = JudgedDeliveries()
+    for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
+        names, heard = [each.delivery_id for each in owned], owned[0].received_at
+        if not found.isdisjoint(names) or not by.asks(heard):
+            continue
+        unread = [each.delivery_id for each in owned if each.unread and not each.pruned]
+        kept = erase_rules.kept_since(names[0], heard, by.rules, as_of=by.now)
+        if unread:
+            kept = erase_rules.KeptData(what=names[0], why="beside_unread", detail=unread[0])
+        judged.add(names[0], None if kept is None else replace(kept, place="envelopes.body"))
+    return judged
+
+
 async def judge_set_aside(
     connection: Connection, named: re.Pattern[str]
 ) -> list[erase_rules.KeptData]:
@@ -155,6 +173,7 @@ class Erasure:
 
     orders      of which bodies, headers and digests of phones go
     deliveries  of no order, or unreadable, that hold the number
+    wholes      deliveries whose whole bodies hold the number, and not they themselves
     brought     the deliveries of each order, those too of which the bodies are gone already
     notes       the digests by which they are found
     reasons     of events, in which a number stands
@@ -170,6 +189,7 @@ class Erasure:
     phones: list[str] = field(repr=False, default_factory=list)
     orders: list[prune.Settled] = field(default_factory=list)
     deliveries: list[str] = field(default_factory=list)
+    wholes: list[str] = field(default_factory=list)
     brought: dict[str, list[str]] = field(default_factory=dict)
     notes: list[phone_store.PhoneNote] = field(repr=False, default_factory=list)
     rejections: list[str] = field(default_factory=list)
@@ -190,7 +210,9 @@ class Erasure:
         """What goes, as numbers."""
         return {
             "orders": len(self.orders),
-            "deliveries": sum(len(each.sizes) for each in self.orders) + len(self.deliveries),
+            "deliveries": sum(len(each.sizes) for each in self.orders)
+            + len(self.deliveries)
+            + len(self.wholes),
             "rejections": len(self.rejections),
             "session_requests": self.requests,
             "book_lines": len(self.book_lines),
@@ -207,7 +229,8 @@ class Erasure:
             "attachments.details": len(self.attachments),
             "book_lines.phone": len(self.book_lines),
             "bank_lines.told": len(self.bank_lines),
-            "deliveries.body": self.counts()["deliveries"],
+            "deliveries.body": self.counts()["deliveries"] - len(self.wholes),
+            "envelopes.body": len(self.wholes),
             "events.reason": self.reasons,
             "phones.digest": len(self.notes),
             "rejections.body": len(self.rejections),
@@ -227,7 +250,7 @@ class Erasure:
             "by_index": self.by_index,
             "tidied": self.tidied,
             "erased": [{"order": each.order, "deliveries": len(each.sizes)} for each in self.orders]
-            + [{"delivery": each} for each in self.deliveries],
+            + [{"delivery": each} for each in (*self.deliveries, *self.wholes)],
             "kept": [
                 {"what": each.what, "why": each.why, "sentence": each.sentence}
                 for each in self.kept
@@ -260,11 +283,12 @@ class ErasureFinder:
         *,
         everywhere: bool = False,
         held: Iterable[str] | None = None,
+        wholes: Iterable[str] = (),
     ) -> Erasure:
         """Everything of a number.
 
         everywhere  looks through every body and header, also where the index could tell
-        held        the deliveries that hold it, where they are known
+        held        the deliveries that hold it, where they are known, with the `wholes` that do
         """
         by_index = held is None and not everywhere and await self._indexed(connection)
         erasure = Erasure(subject=masked_phone(digits), phones=[digits], by_index=by_index)
@@ -280,10 +304,14 @@ class ErasureFinder:
             async for looked, found in looking:
                 strays |= set(found)
                 self._progress(looked)
+            if not by_index:
+                hint = hint_pattern(digits)
+                wholes = await erase_store.wholes_that_hold(connection, written, hint)
         if self._context.phone_key is not None:
             digest = self._context.phone_key.digest(digits)
             await self._by_digest(connection, digest, orders, strays)
         await self._of_both(connection, erasure, orders, strays, written)
+        await self._judge_wholes(connection, erasure, wholes, strays)
         erasure.book_lines = await book_line_store.lines_with(
             connection, phones=[digits], until=self._until
         )
@@ -366,6 +394,7 @@ class ErasureFinder:
             )
         }
         held |= await erase_store.with_wholes(connection, brought)
+        held |= (await order_store.named_orders(connection, erasure.brought)).keys()
         for order, deliveries in erasure.brought.items():
             said = len(await erase_texts.bare_reasons(connection, deliveries, erasure.phones))
             erasure.reasons += said
@@ -438,6 +467,17 @@ class ErasureFinder:
                     mark=mark,
                 )
             )
+
+    async def _judge_wholes(
+        self, connection: Connection, erasure: Erasure, wholes: Iterable[str], strays: set[str]
+    ) -> None:
+        by = Judging(
+            rules=self._rules, now=self._context.clock.now(), staying=None, until=self._until
+        )
+        found = strays.union(*erasure.brought.values(), *erasure.staying.values())
+        judged = await judge_wholes(connection, wholes, by, found=found)
+        erasure.wholes = judged.going
+        erasure.kept += judged.kept
 
     def _asked_about(self, history: History) -> bool:
         """Whether anything was heard of it while it was asked about."""
@@ -513,6 +553,9 @@ class Erasing:
                 await self._let_say(connection, erasure, part)
                 await erase_store.empty_wholes(connection, part)
                 await phone_store.drop_notes(connection, _notes_of(erasure, part))
+        for part in _parts(erasure.wholes):
+            async with self._context.store.writing() as connection:
+                await erase_store.empty_wholes(connection, part)
         for part in _parts(erasure.rejections):
             async with self._context.store.writing() as connection:
                 await retention_store.drop_rejections(connection, part)

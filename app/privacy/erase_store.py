@@ -74,6 +74,10 @@ _READ: Final = (
     "SELECT id, headers, body, received_at FROM deliveries "
     "WHERE pruned_at IS NULL AND id > :after ORDER BY id LIMIT :limit"
 )
+_WHOLE: Final = (
+    "SELECT digest, '', body, 0 FROM envelopes WHERE body IS NOT NULL AND digest > :after "
+    "ORDER BY digest LIMIT :limit"
+)
 # The verdict stands in the text, not among the values: the index holds this verdict alone.
 UNREADABLE: Final = (
     "SELECT id, headers, body, received_at FROM deliveries "
@@ -145,6 +149,12 @@ async def rejection_texts(connection: AsyncConnection) -> AsyncIterator[list[Tex
         yield texts
 
 
+async def whole_texts(connection: AsyncConnection) -> AsyncIterator[list[Text]]:
+    """Every whole body of several events that is still there, by its digest, some at a time."""
+    async for texts in _texts(connection, _WHOLE):
+        yield texts
+
+
 async def _texts(connection: AsyncConnection, sql: str) -> AsyncIterator[list[Text]]:
     after = ""
     while rows := (await connection.execute(text(sql), {"after": after, "limit": AT_ONCE})).all():
@@ -167,6 +177,31 @@ async def deliveries_that_hold(
     async for texts in delivery_texts(connection, unreadable=unreadable):
         held = [each.id for each in texts if _may_hold(hint, each) and _holds(written, each)]
         yield len(texts), held
+
+
+async def wholes_that_hold(
+    connection: AsyncConnection, written: re.Pattern[str], hint: re.Pattern[bytes]
+) -> set[str]:
+    """The digests of whole bodies of several events that hold what a pattern finds: one of them may
+    have lost its own bytes, and what stands beside the events is in no other place."""
+    found = set[str]()
+    async for texts in whole_texts(connection):
+        found |= {each.id for each in texts if _may_hold(hint, each) and _holds(written, each)}
+    return found
+
+
+async def owners_in_wholes(
+    connection: AsyncConnection, digests: Iterable[str]
+) -> dict[str, list[Owned]]:
+    """The deliveries that came in these whole bodies, by the body's digest."""
+    rows = await select_in(
+        connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
+    )
+    whole = {row[0]: row[1] for row in rows}
+    found: dict[str, list[Owned]] = {}
+    for owned in await owners(connection, whole):
+        found.setdefault(whole[owned.delivery_id], []).append(owned)
+    return found
 
 
 async def rejections_that_hold(

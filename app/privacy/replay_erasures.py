@@ -50,13 +50,15 @@ _NAME: Final = re.compile(r"[\w-]+")
 class Erased:
     """Whom the journal names, each with the instant of the last erasure.
 
-    phones   numbers that are in the clear; `held`: the deliveries that hold each
+    phones   numbers that are in the clear; `held`: the deliveries that hold each; `wholes`: the
+             whole bodies of several events that do, by their digests
     digests  of numbers that are found by nothing else
     orders   references
     """
 
     phones: dict[str, Instant] = field(repr=False, default_factory=dict)
     held: dict[str, set[str]] = field(repr=False, default_factory=dict)
+    wholes: dict[str, set[str]] = field(repr=False, default_factory=dict)
     digests: dict[bytes, Instant] = field(default_factory=dict)
     orders: dict[str, Instant] = field(default_factory=dict)
 
@@ -76,6 +78,9 @@ async def find_erased(
     wanted, codes = _Wanted(lines, key), sorted(set(countries))
     found = Erased()
     async for texts in erase_store.delivery_texts(connection):
+        _note_phones(found, wanted, (each.whole() for each in texts), codes)
+        progress(len(texts))
+    async for texts in erase_store.whole_texts(connection):
         _note_phones(found, wanted, (each.whole() for each in texts), codes)
         progress(len(texts))
     async for texts in erase_store.rejection_texts(connection):
@@ -126,6 +131,12 @@ async def _look(connection: Connection, found: Erased, progress: Callable[[int],
         for each in texts:
             for digits in looking.held_in(each):
                 found.held[digits].add(each.id)
+        progress(len(texts))
+    found.wholes = {digits: set() for digits in found.phones}
+    async for texts in erase_store.whole_texts(connection):
+        for each in texts:
+            for digits in looking.held_in(each):
+                found.wholes[digits].add(each.id)
         progress(len(texts))
 
 
@@ -421,7 +432,8 @@ class ErasureReplay:
                 connection, lines, key, countries=self._countries, progress=self._progress
             )
         steps: list[tuple[Instant, _Step]] = [
-            (at, _of_phone(phone, found.held[phone])) for phone, at in found.phones.items()
+            (at, _of_phone(phone, found.held[phone], found.wholes[phone]))
+            for phone, at in found.phones.items()
         ]
         steps += [(at, _of_digest(digest)) for digest, at in found.digests.items()]
         steps += [(at, _of_order(order)) for order, at in found.orders.items()]
@@ -462,8 +474,8 @@ class ErasureReplay:
 _Step = Callable[[erase_finding.ErasureFinder, Connection], Awaitable[erase_finding.Erasure]]
 
 
-def _of_phone(phone: str, held: set[str]) -> _Step:
-    return lambda finding, connection: finding.of_phone(connection, phone, held=held)
+def _of_phone(phone: str, held: set[str], wholes: set[str]) -> _Step:
+    return lambda finding, connection: finding.of_phone(connection, phone, held=held, wholes=wholes)
 
 
 def _of_digest(digest: bytes) -> _Step:

@@ -43,7 +43,7 @@ from app.privacy.erase import (
     propose_erasure,
     traces_left,
 )
-from app.privacy.erase_finding import Erasure, ErasureFinder
+from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
 from app.privacy.erase_rules import ErasureRules
 from app.privacy.erasure_journal import JournalKey
 from app.privacy.replay_erasures import find_erased, fitting_journal
@@ -539,3 +539,67 @@ async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: 
         await reindex(driver.context, sources=driver.service.sources, progress=quiet)
         assert driver.rows("SELECT event_id, order_key, claim FROM events ORDER BY 1") == before
         assert driver.rows("SELECT body IS NULL FROM deliveries ORDER BY id") == [(1,), (0,)]
+
+
+async def asked_for(driver: Driver, **words: Any) -> Erasure:
+    """Erase PHONE, or what the words say, from a service of several events in one request."""
+    return await erase(
+        driver.context,
+        ErasureRequest(**{"phone": PHONE, "reason": "asked", "by": None, **words}),
+        sources=driver.service.sources,
+        rules=ErasureRules(),
+        dry_run=False,
+        progress=quiet,
+    )
+
+
+async def test_a_number_that_the_whole_body_alone_still_holds_is_found(tmp_path: Path) -> None:
+    """Retention let the event's own bytes go, and the digest; the request that brought it stays as
+    long as another order needs it. What could not be read yet needs it, too."""
+    async with service(tmp_path, PROFILE, with_worker=False) as driver:
+        driver.context = driver.service.context
+        await send(driver, item(1, phone=PHONE), item(2, phone=OTHER))
+        driver.clock.put(T + DAY)
+        await send(driver, item(3, phone=PHONE), item(4, amount="12.50", phone=OTHER))
+        driver.clock.put(T + 40 * DAY)
+        gone = [row[0] for row in driver.rows("SELECT id FROM deliveries WHERE event_id IN "
+                                              "('EV1', 'EV3') ORDER BY id")]  # fmt: skip
+        async with driver.context.store.writing() as connection:
+            await prune(connection, gone, now=driver.clock.now())
+        told = await asked_for(driver)
+        assert (len(told.wholes), told.counts()["deliveries"]) == (1, 1)
+        assert [each.why for each in told.kept] == ["beside_unread"]
+        ((left,),) = driver.rows("SELECT body FROM envelopes WHERE body IS NOT NULL")
+        assert b"EV4" in left
+        assert driver.rows("SELECT count(body) FROM deliveries") == [(2,)]
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+@pytest.mark.parametrize("words", [{}, {"phone": None, "order": "O-1"}])
+async def test_what_was_killed_after_the_bodies_is_done_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: dict[str, Any]
+) -> None:
+    """By the next erasure, whoever it is of: the whole body goes, and which order leaves name."""
+
+    async def die(*_: Any) -> None:
+        raise Killed
+
+    async with service(tmp_path, PROFILE, with_worker=False) as driver:
+        driver.context = driver.service.context
+        await send(driver, item(1, phone=PHONE), item(2, phone=OTHER))
+        driver.clock.put(T + 40 * DAY)
+        signer = await signer_of(driver.context, load_settings(environ(tmp_path)))
+        await seal_all(driver.context, signer)
+        with monkeypatch.context() as patched:
+            patched.setattr(Erasing, "_let_go", die)
+            with pytest.raises(Killed):
+                await asked_for(driver, **words)
+        assert held(tmp_path, PHONE)
+        with pytest.raises(NotFoundError):
+            await asked_for(driver, phone="254700000009")
+        assert driver.rows("SELECT body FROM envelopes") == [(None,)]
+        if words:
+            assert "O-1" not in str(driver.rows("SELECT order_key FROM order_keys"))
