@@ -45,7 +45,7 @@ async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[E
     """What is to be done now, with when it was due; entries that are new are watched from now."""
     now = context.clock.now()
     async with context.store.reading() as connection:
-        newest = await scheduled_store.newest_runs(connection)
+        newest = await scheduled_store.newest_runs(connection, until=now)
     found = []
     for entry in entries:
         last = newest.get(entry.name)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, column, func, select, table, text
+from sqlalchemy import ColumnElement, and_, column, func, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reconcile.instants import DAY, Instant
@@ -100,9 +100,10 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
     }
 
 
-async def newest_runs(connection: AsyncConnection) -> dict[str, ScheduledRun]:
-    """The newest row of each entry that is not of a person's asking, by its name."""
-    newest = _newest_of(_LATER.c.asked == 0)
+async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
+    """The newest row of each entry that is not of a person's asking, by its name; of those that
+    were due by an instant."""
+    newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
     )

@@ -96,16 +96,14 @@ async def erase(
     if dry_run:
         return erasure
     reason = checked_reason(asked.reason, erasure.phones)
-    subjects = _subjects(context, asked, digits)
     async with context.store.writing() as connection:  # 3
         agreed = None if agree is None else await agree(connection)
         who = await permitted(connection, by=asked.by, action="erased")
         now = context.clock.now()
-        done = journal.append(subjects, at=now)
-        facts = erasure.counts() | ({} if agreed is None else agreed.facts)
+        done = journal.append(_subjects(context, asked, digits), at=now)
         await note_in_trail(
             connection, who, action="erased", subject=erasure.subject, at=now, reason=reason,
-            facts=facts,
+            facts=erasure.counts() | ({} if agreed is None else agreed.facts),
         )  # fmt: skip
     erasing = Erasing(context, who, reason)
     await erasing.run(erasure)  # 4

@@ -370,6 +370,22 @@ class SealingContract:
         assert found.first == 1
         assert "is not the next one of the order that it names" in found.problems[0]
 
+    async def test_a_tree_of_a_clock_that_was_ahead_is_waited_for_by_none(
+        self, store: Store
+    ) -> None:
+        """Once the clock is set right there is one each day again, and the log verifies."""
+        await begin(store)
+        await keep(store, genuine("e1", order="A"))
+        await seal(store)
+        assert await seal_orders_if_due(context(store, at=400 * DAY_S))
+        await seal(store)
+        assert await seal_orders_if_due(context(store, at=2 * DAY_S))
+        await seal(store)
+        assert not await seal_orders_if_due(context(store, at=2 * DAY_S + 60))
+        assert await seal_orders_if_due(context(store, at=3 * DAY_S))
+        await seal(store)
+        assert (await verify_log(context(store), progress=lambda done, of: None)).problems == []
+
     async def test_the_tree_of_all_orders(self, store: Store) -> None:
         """Grown from day to day it is that of the log's leaves, and has each order's count of then,
         also of an order that was erased."""

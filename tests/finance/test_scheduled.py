@@ -66,6 +66,8 @@ FIRST_LOOK = parse_instant("2026-11-11T00:00:00Z")
 DUE = parse_instant("2026-11-12T03:00:00Z")
 """Six in the morning in Nairobi."""
 
+ALL = parse_instant("2099-01-01T00:00:00Z")
+
 FILES = ["month-2026-10.csv", "month-2026-10.json"]
 
 
@@ -152,6 +154,24 @@ async def test_an_entry_with_another_time_is_watched_from_then_on(context: AppCo
     now = later(context, Instant(FIRST_LOOK + 12 * 60 * MINUTE))
     assert await due_now(now, [changed]) == []
     assert await due_now(later(now, Instant(FIRST_LOOK + DAY)), [changed]) != []
+
+
+async def test_a_time_of_a_clock_that_was_ahead_holds_no_later_one_up(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """Once the clock is set right, what is due by it is done, whether the entry had been watched
+    before or was seen first by the wrong clock; and each time once."""
+    schedule = with_folder(tmp_path / "out", MONTH, NIGHTLY)
+    assert await due_now(context, [MONTH]) == []
+    ahead = later(context, Instant(DUE + 400 * DAY))
+    for entry, due_at in await due_now(ahead, [MONTH, NIGHTLY]):
+        assert await run_entry(ahead, schedule, entry.name, due_at=due_at) is not None
+    now = await at_due(context)
+    assert await due_now(now, [MONTH, NIGHTLY]) == [(MONTH, DUE)]
+    assert await run_entry(now, schedule, "month", due_at=DUE) is not None
+    assert await due_now(now, [MONTH, NIGHTLY]) == []
+    found = await due_now(later(context, Instant(DUE + DAY)), [MONTH, NIGHTLY])
+    assert [entry for entry, _ in found] == [NIGHTLY]
 
 
 async def test_of_two_workers_one_does_it(context: AppContext, tmp_path: Path) -> None:
@@ -244,7 +264,7 @@ async def test_who_has_lost_the_lease_writes_nothing_down(
     slow = replace(schedule, ways={"folder": Suspended()})
     await run_entry(now, slow, "month", due_at=DUE)
     async with now.store.reading() as connection:
-        kept = (await newest_runs(connection))["month"]
+        kept = (await newest_runs(connection, until=ALL))["month"]
     assert (kept.state, kept.tries) == ("done", 2)
     assert len(await delivered(now)) == 2
 
@@ -455,7 +475,7 @@ async def test_what_a_person_asked_for_is_not_said_to_be_tried_again(
 async def newest(context: AppContext) -> tuple[str, str | None, int | None]:
     """State, problem and next try of the newest run."""
     async with context.store.reading() as connection:
-        found: ScheduledRun = (await newest_runs(connection))["month"]
+        found: ScheduledRun = (await newest_runs(connection, until=ALL))["month"]
     return found.state, found.problem, found.until
 
 
