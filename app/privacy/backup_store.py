@@ -5,7 +5,7 @@
     3 add     what was accepted and is not read in that snapshot: rows of the inbox, of which
               a snapshot was begun before; what is read in between is in both, and read once
     4 sync    the copy, and drop what the page cache holds of it
-    5 look    at the copy as the disk has it: its structure, its stamp, its counts
+    5 look    at the copy as the disk has it: its structure, its indexes, its stamp, its counts
     6 name    it, and sync its directory
 
 The source is read through SQLite only, on a connection that cannot write or checkpoint. Its one
@@ -108,13 +108,11 @@ class Contents:
 
 
 @contextmanager
-def copied(
-    source: Path, target: Path, *, progress: Progress, thorough: bool = False
-) -> Iterator[tuple[Path, Contents]]:
+def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
     """A complete copy of `source` under a temporary name beside `target`, and what it holds.
 
-    thorough  the source may be of anybody's making: it is a whole file, and every index is compared
-              with its table, too, which is several times the work
+    Every index is compared with its table, too, when it is made as when it is put back: what is
+    refused then would be no backup.
 
     The caller names it with `put_in_place`, or it is gone when the block ends. Raises
     StoreUnavailable where the source is no sound database of ours or the copy cannot be written.
@@ -125,14 +123,12 @@ def copied(
         for name in COMPANIONS:
             Path(f"{part}{name}").unlink(missing_ok=True)
         os.ftruncate(descriptor, 0)
-        if thorough:
-            _require_whole_pages(source)
         with _unread_beside(source) as inbox:
             _copy(source, part, progress)  # 2
             _add_unread(inbox, part)  # 3
         os.fsync(descriptor)  # 4
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        yield part, _contents_of(part, called=source, thorough=thorough)  # 5
+        yield part, _contents_of(part, called=source)  # 5
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StoreUnavailable(f"the copy {target} cannot be written: {reason}") from error
@@ -157,11 +153,10 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _contents_of(path: Path, *, called: Path, thorough: bool) -> Contents:
-    check = "PRAGMA integrity_check(1)" if thorough else "PRAGMA quick_check(1)"
+def _contents_of(path: Path, *, called: Path) -> Contents:
     try:
         with closing(reading(path)) as database:
-            (found,) = database.execute(check).fetchone()
+            (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 raise StoreUnavailable(f"{called} is damaged: {_one_line(found)}")
             return _contents(database, path)
@@ -343,7 +338,8 @@ def laid_beside(
     Raises ConfigurationError for a backup of the other environment or of a newer program, and
     StoreUnavailable for one that is damaged or none of ours.
     """
-    with copied(backup, database, progress=progress, thorough=True) as (part, contents):
+    _require_whole_pages(backup)
+    with copied(backup, database, progress=progress) as (part, contents):
         _check(contents, environment)
         yield part, contents
 

@@ -229,7 +229,8 @@ def test_damage_anywhere_never_ends_in_a_traceback(
 def test_an_index_that_leaves_a_row_out_is_damage(
     run: Run, tmp_path: Path, backed_up: Path
 ) -> None:
-    """What an index does not have is not found: a refund could be hidden so."""
+    """What an index does not have is not found: a refund could be hidden so. No backup is made of
+    it either: it would be found to be none when it is needed."""
     file = planted(
         backed_up,
         "PRAGMA writable_schema=ON",
@@ -243,6 +244,10 @@ def test_an_index_that_leaves_a_row_out_is_damage(
         "DROP TABLE kept",
     )
     assert "missing from index" in only_sentence(run("restore", str(file), "--force"), 4)
+    shutil.copy(file, tmp_path / "t.db")
+    again = tmp_path / "again.backup"
+    assert "missing from index" in only_sentence(run("backup", str(again)), 4)
+    assert not again.exists()
 
 
 # --- what follows ---------------------------------------------------------------------------------
