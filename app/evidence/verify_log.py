@@ -40,7 +40,7 @@ from app.sealing import (
 from reconcile.instants import format_instant
 from reconcile.transparency.cosignatures import read_cosigner
 from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf_hash
-from reconcile.transparency.order_tree import OrderEntry, OrderTree, order_commitment
+from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 from reconcile.transparency.readings import sealed_reading
 
 OWN: Final = frozenset(("kind", "salt", "order", "of", "nth", "after", "reading"))
@@ -409,6 +409,8 @@ class _Verification:
             self.verified.add(problem, leaf=leaf.number)
         for problem in self._orders.wrong_trees(self._tree.size):
             self.verified.add(problem)
+        for problem in await self._orders.wrong_kept(self._connection, self._tree.size):
+            self.verified.add(problem)
         while self._heads and self._heads[0].size == self._tree.size:  # 3
             await self._check_head(self._heads.popleft())
         while self._left and self._left[0].size == self._tree.size:  # 5
@@ -581,6 +583,7 @@ class OrderCounts:
         """trees: those that were made of the log, the oldest first."""
         self._tree = OrderTree()
         self._trees = deque(trees)
+        self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
         """Count a leaf; why it is not the next one of its order, None where it is."""
@@ -610,6 +613,29 @@ class OrderCounts:
                     f"log's first {counted(tree.size, 'leaf', 'leaves')}: it, or one of them, was "
                     "changed"
                 )
+
+    async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
+        """Why what is kept of the newest tree, from which proofs are made and the next one grows,
+        is not that of the log's first `size` leaves; nothing where that tree is of others."""
+        if self._newest is None or self._newest.size != size:
+            return []
+        self._tree.root()
+        kept: list[str] = []
+        for bits in LEVELS:
+            found = await order_tree_store.kept_groups(
+                connection, bits, range(1 << bits), size=size
+            )
+            kept += ["order_nodes"] if found != self._tree.hashes(bits) else []
+        states = 0
+        async for rows in order_tree_store.kept_states(connection, size=size):
+            states += sum(self._tree.get(bytes(of)) == (leaves, last) for of, leaves, last in rows)
+        kept += ["order_states"] if states != self._tree.count else []
+        return [
+            f"what is kept of the tree of all orders of {format_instant(self._newest.at)} is not "
+            f"that of its leaves: a row of {table} was changed or deleted, and the next tree would "
+            "be wrong"
+            for table in sorted(set(kept))
+        ]
 
     async def wrong_counts(self, connection: Connection) -> list[str]:
         """Why what is kept of orders is not what their leaves give, a sentence for each."""

@@ -140,6 +140,19 @@ async def kept_groups(
     return {place: bytes(found) for place, found in rows if found is not None}
 
 
+_NEWEST_STATES: Final = (
+    "SELECT commitment, leaves, last FROM order_states AS one WHERE size = (SELECT max(size) "
+    "FROM order_states WHERE commitment = one.commitment AND size <= :size)"
+)
+
+
+async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterator[Rows]:
+    """Every order's commitment, leaves and newest leaf's number in the log of that size, as they
+    are kept."""
+    async for rows in stream(connection, _NEWEST_STATES, at_once=AT_ONCE, values={"size": size}):
+        yield rows
+
+
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
 ) -> tuple[OrderEntry, list[tuple[int, Hash]]] | None:

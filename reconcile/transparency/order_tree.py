@@ -157,6 +157,10 @@ class OrderTree:
         self._touched.clear()
         return _folded_groups(self._hashes[upper], range(1 << upper), bits=upper)
 
+    def hashes(self, bits: int) -> Mapping[int, Hash]:
+        """Of each group of a level that has orders, as of the last call of `root`."""
+        return self._hashes[bits]
+
 
 def _folded_groups(hashes: Mapping[int, Hash], places: Iterable[int], *, bits: int) -> Hash:
     return folded(list(_there(hashes, places)), bits=bits)

@@ -370,6 +370,34 @@ class SealingContract:
         assert found.first == 1
         assert "is not the next one of the order that it names" in found.problems[0]
 
+    @pytest.mark.parametrize(
+        ("sql", "table"),
+        [
+            ("UPDATE order_nodes SET hash = (SELECT head FROM log_checkpoints LIMIT 1) "
+             "WHERE level = 16", "order_nodes"),
+            ("DELETE FROM order_nodes WHERE level = 8", "order_nodes"),
+            ("UPDATE order_states SET leaves = leaves + 1", "order_states"),
+            ("DELETE FROM order_states", "order_states"),
+        ],
+    )  # fmt: skip
+    async def test_what_the_next_tree_would_grow_from_is_verified(
+        self, store: Store, sql: str, table: str
+    ) -> None:
+        """A hash that was changed would be sealed in each tree from then on."""
+        await begin(store)
+        for day in (1, 2):
+            await keep(store, *(genuine(f"e{day}-{n}", order=f"order {n * day}") for n in range(9)))
+            await seal(store)
+            assert await seal_orders_if_due(context(store, at=day * DAY_S))
+            await seal(store)
+        await keep(store, genuine("late", order="order 1"))
+        await seal(store)
+        assert (await verify_log(context(store), progress=lambda done, of: None)).problems == []
+        async with store.writing() as connection:
+            await connection.exec_driver_sql(sql)
+        (told,) = (await verify_log(context(store), progress=lambda done, of: None)).problems
+        assert f"a row of {table} was changed or deleted" in told
+
     async def test_a_tree_of_a_clock_that_was_ahead_is_waited_for_by_none(
         self, store: Store
     ) -> None:
