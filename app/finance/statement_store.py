@@ -162,10 +162,11 @@ def _versions(
 
 
 def _moved(kind: str, told: tuple[Any, ...]) -> Moved:
+    """A line that is only a fee has its money as net alone."""
     return Moved(
         kind=kind,
         told=told,
-        money=(told[3], told[4]),
+        money=(told[3], told[6] if kind == "fee" else told[4]),
         settled_at=told[7],
         payout=told[8],
     )

@@ -354,7 +354,8 @@ def _said(rows: Sequence[BookRow]) -> Said:
 
 @frozen
 class Moved:
-    """One movement as a row tells it: all that it says (`told`), and of it currency and gross."""
+    """One movement as a row tells it: all that it says (`told`), and of it currency and gross, of
+    a fee net."""
 
     kind: str
     told: tuple[Any, ...]

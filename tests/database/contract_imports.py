@@ -201,6 +201,18 @@ class ImportContract:
         assert len({row[1].split(".")[0] for row in now}) == 4
         assert {row[1].split(".")[0] for row in before} < {row[1].split(".")[0] for row in now}
 
+    async def test_fees_of_one_payout_in_two_files_are_two_unless_they_are_equal(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """A fee's money is its net: its gross is 0 whatever it costs."""
+        first, second = "p1,O-1,-5.00,,KES,po_1,fee", "p1,O-1,-3.00,,KES,po_1,fee"
+        assert counts(await statement(store, tmp_path, first, at=1)) == (1, 0, 0)
+        assert counts(await statement(store, tmp_path, second, at=2)) == (1, 0, 0)
+        assert counts(await statement(store, tmp_path, second, first, at=3)) == (0, 0, 2)
+        assert sorted(column(await streamed(store, statement_rows), 8)) == [-500, -300]
+        renamed = first.replace("O-1", "O-2")
+        assert counts(await statement(store, tmp_path, renamed, at=4)) == (0, 1, 0)
+
     @pytest.mark.alike
     async def test_a_line_that_names_only_a_payment_has_the_key_of_its_order(
         self, store: Store, tmp_path: Path
