@@ -132,6 +132,17 @@ async def test_bookings_that_look_alike_are_as_many_as_the_file_has(
     assert len(await rows(context.store, "SELECT DISTINCT line FROM bank_lines")) == 4
 
 
+async def test_bookings_without_a_reference_of_the_bank_in_two_files_are_two(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """Two statements of one day, each with a payout of the same amount."""
+    heading = BANK.splitlines(keepends=True)[0]
+    for payout in ("PO-100200", "PO-100201"):
+        line = f"main,2026-01-06,50.00,KES,NONREF,NOTPROVIDED,,{payout}\n"
+        assert counts(await bank(context, tmp_path, heading + line)) == (1, 0, 0)
+        assert counts(await bank(context, tmp_path, heading + line)) == (0, 0, 1)
+
+
 async def test_one_row_that_is_not_clear_keeps_all_others_out(
     context: AppContext, tmp_path: Path
 ) -> None:

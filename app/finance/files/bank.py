@@ -101,8 +101,8 @@ class BankForm:
         )
         minor = attempt(WHOLE_ROW, _signed, amounts, credits, debits)
         booked = attempt("booked_at", self._booked, cells["booked_at"])
-        entries = attempt("entry_reference", _names, cells["entry_reference"])
-        references = attempt("reference", _names, cells["reference"])
+        entries = attempt("entry_reference", _references, cells["entry_reference"])
+        references = attempt("reference", _references, cells["reference"])
         parties = attempt("counterparty", _texts, cells["counterparty"])
         told = attempt("text", _texts, cells["text"])
         days = attempt("booked_at", self._days, booked)
@@ -155,6 +155,22 @@ def _names(cells: Sequence[str]) -> list[str]:
     if max(map(len, found)) > MAX_NAME:
         raise UnclearCell(f"is longer than {MAX_NAME} characters")
     return found
+
+
+_NO_REFERENCE: Final = frozenset({"NONREF", "NOTPROVIDED"})
+"""What SWIFT and ISO 20022 have banks write where there is none; some write the one for the other.
+Taken for a name, it would make one booking of all of an amount and a day."""
+
+
+def reference_in(text: str) -> str:
+    """A reference without blanks around it; empty where what stands there says that there is
+    none."""
+    plain = text.strip()
+    return "" if plain.upper() in _NO_REFERENCE else plain
+
+
+def _references(cells: Sequence[str]) -> list[str]:
+    return [reference_in(each) for each in _names(cells)]
 
 
 def _accounts(cells: Sequence[str]) -> list[str]:

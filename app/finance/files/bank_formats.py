@@ -23,7 +23,7 @@ from typing import Any, Final
 from xml.parsers import expat
 
 from app.finance.files import tables
-from app.finance.files.bank import MAX_TEXT
+from app.finance.files.bank import MAX_TEXT, reference_in
 from app.finance.files.mapping import Fields as FieldsOf
 from app.finance.files.mapping import FileMapping
 from app.finance.files.opening import Check, as_mapped, open_table, start_of
@@ -318,9 +318,9 @@ class _Camt:
             elif tag == "Sts":
                 entry.status = entry.status or value
             elif tag == "AcctSvcrRef":
-                entry.servicer = value
+                entry.servicer = reference_in(value)
             elif tag == "NtryRef":
-                entry.own = value
+                entry.own = reference_in(value)
             elif tag == "AddtlNtryInf":
                 entry.texts.append(value)
         elif above == "Sts":
@@ -335,7 +335,7 @@ class _Camt:
     def _of_details(self, entry: _Entry, tag: str, value: str) -> None:
         above = self._path[-2]
         if above == "Refs" and tag in ("EndToEndId", "InstrId", "TxId", "PmtInfId", "MsgId"):
-            if value != "NOTPROVIDED":
+            if reference_in(value):
                 (entry.end_to_end if tag == "EndToEndId" else entry.texts).append(value)
         elif tag == "Nm" and above in entry.parties:
             entry.parties[above].append(value)
@@ -507,15 +507,14 @@ def _swift_row(
 ) -> tuple[int, Sequence[str]]:
     number, found = entry
     text, name = _information(told)
-    own = "" if found["own"].strip() in ("NONREF", "") else found["own"].strip()
     amount = _signed(found)
     return number, _cells(
         account=account,
         booked_at=_swift_day(found),
         amount=tables.Number(format(amount, "f")),
         currency=currency,
-        entry_reference=(found["bank"] or "").strip(),
-        reference=own,
+        entry_reference=reference_in(found["bank"] or ""),
+        reference=reference_in(found["own"]),
         counterparty=name,
         text=_joined([found["more"] or "", text]),
     )

@@ -161,6 +161,24 @@ def test_mt940(tmp_path: Path) -> None:
     assert {row["account"] for row in found[0]} == {"12345678/0123456789"}
 
 
+@pytest.mark.parametrize("word", ["NONREF", "NOTPROVIDED", "notprovided"])
+def test_a_word_for_no_reference_is_none(tmp_path: Path, word: str) -> None:
+    """Whichever format it is of: bookings of an amount and a day are told apart by their texts."""
+    camt = CAMT.replace("BANK-1", word).replace(">PO-100200</End", f">{word}</End")
+    table = (
+        f"account,booked_at,amount,currency,entry_reference,reference\nm,2026-11-02,1,KES,{word},"
+    )
+    for content, reference in (
+        (camt.replace(">1</NtryRef>", f">{word}</NtryRef>"), ""),
+        (MT940.replace("//BANK-1", f"//{word}"), ""),
+        (MT940.replace("NTRFNONREF//BANK-1", f"NTRF{word}"), ""),
+        (f"{table}{word}\n", ""),
+        (f"{table}PO-1\n", "PO-1"),
+    ):
+        assert told(bank(content, folder=tmp_path))[0][4:6] == ("", reference)
+    assert told(bank(camt, folder=tmp_path))[0][4] == "1"
+
+
 def test_mt940_without_an_envelope_and_in_another_encoding(tmp_path: Path) -> None:
     bare = MT940.split("{4:\n")[1].replace("-}", "-").replace("FEE OF", "GEBÜHR")
     rows, _ = bank(bare.encode("cp1252"), 'encoding = "cp1252"', folder=tmp_path)
