@@ -247,6 +247,24 @@ async def test_a_copy_of_a_preset_is_said_by_its_path(context: AppContext, tmp_p
     assert (done.preset, done.new) == ("till", 4)
 
 
+async def test_a_refund_that_brings_money_is_refused_where_the_signs_of_the_file_mean_something(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """PayPal gives back what the merchant bought himself; it is not taken for money that went."""
+    export = tmp_path / "november.csv"
+    text = sample("paypal_activity").read_text()
+    export.write_text(text.replace('"-100.00","0.00","-100.00"', '"100.00","0.00","100.00"'))
+    request = ImportRequest(path=export, dates="month_first")
+    refused = await import_statement(context, request, source="")
+    assert [(each.row, each.column) for each in refused.problems] == [(4, None)]
+    assert "by its sign money came" in refused.problems[0].sentence
+    plain = tmp_path / "plain.csv"
+    plain.write_text("payment_reference,gross,net,currency,type\np,100.00,100.00,USD,refund\n")
+    await import_statement(context, ImportRequest(path=plain), source="")
+    (line,) = await list_statement(context, reference="p", as_of=None, limit=9)
+    assert line.gross == -10_000
+
+
 async def test_rows_that_were_rejected_are_corrected_and_imported_as_the_same_export(
     context: AppContext, tmp_path: Path
 ) -> None:

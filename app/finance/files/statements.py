@@ -72,6 +72,7 @@ class StatementForm:
             meant=mapping.words.get("type", {}),
             default=mapping.defaults.get("type", "payment"),
         )
+        self._of_preset = mapping.signed
         self._signed = mapping.signed or not mapping.made.keys().isdisjoint(("gross", "net"))
         self._amounts = amounts.Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone)
@@ -134,6 +135,12 @@ class StatementForm:
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
         """Gross, fee and net, none of them missing. Raises UnclearCell."""
+        if self._of_preset and any(map(_brings, kinds, gross, net)):
+            raise tables.UnclearCell(
+                "the row is a refund, and by its sign money came, as of something that you bought: "
+                "leave such rows out with a copy of the preset (under [ignore]), or say there what "
+                "they are (under [words.type])"
+            )
         rows = [_row(*row) for row in zip(kinds, gross, fee, net, strict=True)]
         if not self._signed and any(
             kind == "fee" and row[1] < 0 and not told
@@ -210,6 +217,11 @@ def _subject(kind: str, payment: str | None, key: str | None, payout: str | None
     if kind == "fee" and payout is not None:
         return f"x:{payout}"
     raise tables.UnclearCell("the row names neither a payment nor an order")
+
+
+def _brings(kind: str, gross: int | None, net: int | None) -> bool:
+    """Whether a refund is positive: money that comes, where the signs of a file mean something."""
+    return kind == "refund" and ((net if gross is None else gross) or 0) > 0
 
 
 def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tuple[int, int, int]:
