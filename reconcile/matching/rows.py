@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from reconcile.instants import Instant
+from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import (
     BookKind,
@@ -389,14 +389,31 @@ def paired(
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Whether two rows that differ can only be one movement, told twice.
 
-    A payout that both name decides; else the day of settlement, if both have one. A payment is
-    captured once, so its amount may have been corrected; of refunds, fees and disputes there may
-    be several, and another amount is another movement.
+    A payout that both name decides; else the day of settlement, if both have one, in whatever zone
+    it was read. A payment is captured once, so its amount may have been corrected; of refunds, fees
+    and disputes there may be several, and another amount is another movement.
     """
     if one.kind != "payment" and one.money != other.money:
         return False
     if one.payout is not None and other.payout is not None:
         return one.payout == other.payout
     if one.settled_at is not None and other.settled_at is not None:
-        return calendar.day_of(one.settled_at) == calendar.day_of(other.settled_at)
+        return _of_one_day(one.settled_at, other.settled_at, calendar)
     return True
+
+
+_EAST: Final[Duration] = 14 * HOUR
+"""How far ahead of UTC a zone is at most."""
+
+_QUARTER: Final[Duration] = 15 * MINUTE
+"""Of an hour: by whole ones zones lie apart."""
+
+
+def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
+    """Of the calendar's days. Or a day alone, which has become its first moment, read in one zone
+    first and in another then: as of UTC while no zone was known, or only now."""
+    if calendar.day_of(row) == calendar.day_of(known):
+        return True
+    if not known % DAY:
+        return row == calendar.day(IN_UTC.day_of(known))[0]
+    return not row % DAY and 0 < row - known <= _EAST and not known % _QUARTER

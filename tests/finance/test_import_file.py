@@ -568,3 +568,20 @@ async def test_a_day_of_settlement_is_one_of_the_zone(
     later_on = replace_clock(context)
     found = await list_statement(later_on, reference=None, as_of=None, limit=9)
     assert len(found) == lines
+
+
+@pytest.mark.parametrize("zone", ["Africa/Nairobi", "Europe/Berlin", "America/New_York"])
+async def test_a_statement_of_days_read_again_in_a_zone_tells_of_the_same_money(
+    context: AppContext, path: Path, zone: str
+) -> None:
+    """Two equal refunds on days that follow each other among it."""
+    put(
+        path,
+        "payment_reference,gross,currency,settled_at,type\np1,5.00,KES,2026-10-31,payment\n"
+        "p1,-2.00,KES,2026-10-31,refund\np1,-2.00,KES,2026-11-01,refund\n",
+    )
+    for said, counts in ((None, (3, 0)), (zone, (0, 3)), (zone, (0, 0)), ("UTC", (0, 3))):
+        done = await import_statement(context, ImportRequest(path=path, zone=said), source="s")
+        assert (done.new, done.changed) == counts
+    lines = await list_statement(replace_clock(context), reference=None, as_of=None, limit=9)
+    assert sum(each.gross for each in lines) == 100

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.instants import DAY, EARLIEST, HOUR, TICK, Instant
+from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, TICK, Instant
 from reconcile.matching.rows import Moved, paired
+from reconcile.periods import Calendar
 
 D = EARLIEST + 20_000 * DAY
 
@@ -114,3 +116,33 @@ def test_a_day_of_settlement_ends_with_its_last_moment(settled_at: Instant, same
     """Where not both rows name a payout."""
     row = moved(settled_at=settled_at, payout=None)
     assert paired(told=[row], known=[moved(fee=1)]) == [0 if same else None]
+
+
+@pytest.mark.parametrize(("zone", "settled_at", "same"), [
+    ("Africa/Nairobi", D - 3 * HOUR, True), ("Africa/Nairobi", D - 3 * HOUR - TICK, False),
+    ("Africa/Nairobi", D - 27 * HOUR, False), ("Pacific/Kiritimati", D - 14 * HOUR, True),
+    ("Pacific/Kiritimati", D + 10 * HOUR, False), ("America/New_York", D + 4 * HOUR, True),
+    ("America/New_York", D + 4 * HOUR + TICK, False), ("America/New_York", D + 28 * HOUR, False),
+])  # fmt: skip
+def test_a_day_alone_that_was_read_as_one_of_utc_is_the_same_day_in_a_zone(
+    zone: str, settled_at: Instant, same: bool
+) -> None:
+    """Once the merchant's zone was set: that of its first moment, and no other."""
+    row, known = moved(settled_at=settled_at, payout=None), moved(payout=None)
+    found = paired(told=[row], known=[known], calendar=Calendar(ZoneInfo(zone)))
+    assert found == [0 if same else None]
+
+
+@pytest.mark.parametrize(("settled_at", "same"), [
+    (D - 3 * HOUR, True), (D - 14 * HOUR, True), (D - 15 * HOUR, False), (D + 5 * HOUR, True),
+    (D - 3 * HOUR + 15 * MINUTE, True), (D - 3 * HOUR + MINUTE, False), (D - 27 * HOUR, False),
+])  # fmt: skip
+def test_a_day_alone_that_was_read_in_a_zone_is_the_same_day_of_utc(
+    settled_at: Instant, same: bool
+) -> None:
+    """The other way round, whichever zone that was."""
+    row, known = moved(payout=None), moved(settled_at=settled_at, payout=None)
+    assert paired(told=[row], known=[known]) == [0 if same else None]
+    later = replace(row, settled_at=D + HOUR)
+    if settled_at < D:
+        assert paired(told=[later], known=[known]) == [None]
