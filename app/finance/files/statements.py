@@ -137,9 +137,9 @@ class StatementForm:
         """Gross, fee and net, none of them missing. Raises UnclearCell."""
         if self._of_preset and any(map(_brings, kinds, gross, net)):
             raise tables.UnclearCell(
-                "the row is a refund, and by its sign money came, as of something that you bought: "
-                "leave such rows out with a copy of the preset (under [ignore]), or say there what "
-                "they are (under [words.type])"
+                "the row is a refund, and by its sign money came, as of one that failed, or of "
+                "something that you bought: leave such rows out with a copy of the preset (under "
+                "[ignore]), or say there what they are (under [words.type])"
             )
         rows = [_row(*row) for row in zip(kinds, gross, fee, net, strict=True)]
         if not self._signed and any(
