@@ -394,6 +394,9 @@ _BALANCE: Final = re.compile(
 """Fields 60F, 60M, 62F and 62M: 1!a6!n3!a15d."""
 
 _CODE: Final = re.compile(r"\?(\d\d)")
+_KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
+"""Begins a part of the purpose, in a line of its own (DK, "Anlage 3"); what is broken at the end of
+a line goes on without one."""
 _PURPOSE: Final = (*range(20, 30), *range(60, 64))
 _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
@@ -539,7 +542,8 @@ def _information(told: str) -> tuple[str, str]:
         named = _NAMED.search(flat)
         return told.replace("\n", " "), "" if named is None else named[1].strip()
     fields = [(int(code), text) for code, text in zip(parts[1::2], parts[2::2], strict=True)]
-    purpose = "".join(text for code, text in fields if code in _PURPOSE)
+    lines = [text for code, text in fields if code in _PURPOSE]
+    purpose = "".join(f" {line}" if _KEYWORD.match(line) else line for line in lines)
     return purpose, "".join(text for code, text in fields if code in _NAMES).strip()
 
 

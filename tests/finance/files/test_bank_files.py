@@ -19,6 +19,8 @@ from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import Understanding
 from app.finance.files.mapping import read_mapping
+from reconcile.matching.bank import named_in
+from reconcile.matching.books import match_key
 from tests.finance.files.reading import Found, bank
 
 CAMT = """<?xml version="1.0" encoding="UTF-8"?>
@@ -153,12 +155,21 @@ def test_mt940(tmp_path: Path) -> None:
     found = bank(MT940, folder=tmp_path)
     assert told(found) == [
         (6, "2027-01-02", "500.50", "EUR", "BANK-1", "", "PROVIDER GMBH",
-         "SUPPLEMENT EREF+PO-100200SVWZ+PAYOUT PO-100200 THANKS"),
+         "SUPPLEMENT EREF+PO-100200 SVWZ+PAYOUT PO-100200 THANKS"),
         (10, "2027-01-03", "-1.00", "EUR", "", "", "", "FEE OF DECEMBER"),
         (12, "2027-01-04", "-0.50", "EUR", "BANK-3", "OWN-REF-1", "PROVIDER BV",
          "/NAME/PROVIDER BV/REMI/RETURNED/"),
     ]  # fmt: skip
     assert {row["account"] for row in found[0]} == {"12345678/0123456789"}
+
+
+def test_a_reference_of_mt940_ends_where_the_next_keyword_begins(tmp_path: Path) -> None:
+    """A payout that is named in EREF alone is found by it; also one that the bank broke in two."""
+    lines = "?20EREF+PO-10?210200?22KREF+12?23SVWZ+PAYOUT OF NO?24VEMBER"
+    content = MT940.replace("?20EREF+PO-100200?21SVWZ+PAYOUT PO-1002?2200 THANKS", lines)
+    text = told(bank(content, folder=tmp_path))[0][7]
+    assert text == "SUPPLEMENT EREF+PO-100200 KREF+12 SVWZ+PAYOUT OF NOVEMBER"
+    assert match_key("PO-100200") in named_in([text])
 
 
 @pytest.mark.parametrize("word", ["NONREF", "NOTPROVIDED", "notprovided"])
