@@ -155,7 +155,10 @@ NAMED_WITHIN: Final[Duration] = 90 * DAY
 EARLY: Final[Duration] = DAY
 """A bank may date a transfer a day before the provider does: they keep other hours."""
 
-_WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|]+")
+_WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
+
+_AROUND: Final = ",;:/+?()[]'\"|=*<>."
+"""What stands around a reference that may hold such characters itself, as `PO/2026/11` does."""
 
 
 def named_in(texts: Iterable[str | None]) -> set[str]:
@@ -164,10 +167,11 @@ def named_in(texts: Iterable[str | None]) -> set[str]:
     for text in texts:
         if not text:
             continue
-        words = _WORD.findall(text)[:MOST_WORDS]
+        words = [word.strip(".") for word in _WORD.findall(text)[:MOST_WORDS]]
         for at in range(len(words)):
             for count in range(1, min(WORDS_OF_ONE, len(words) - at) + 1):
                 found.add(match_key(" ".join(words[at : at + count])))
+        found.update(match_key(word.strip(_AROUND)) for word in text.split()[:MOST_WORDS])
         found.add(match_key(text))
     return found
 

@@ -259,6 +259,20 @@ def test_a_short_reference_or_a_year_names_nothing() -> None:
         assert set(stands(found).values()) == {"payout_not_in_bank", "bank_line_unknown"}
 
 
+@pytest.mark.parametrize(("name", "text"), [
+    ("PO-100200", "PAYOUT PO-100200."), ("PO-100200", "REF=PO-100200 OF MAY"),
+    ("PO-100200", "PROVIDER*PO-100200"), ("PO-100200", "<PO-100200>"),
+    ("PO/2026/11", "PAYOUT (PO/2026/11), MAY"), ("PO/2026/11", "/PO/2026/11/"),
+    ("PO.1.2", "NO: PO.1.2."),
+])  # fmt: skip
+def test_a_payout_is_found_whatever_stands_around_its_name(name: str, text: str) -> None:
+    """The bank took a charge, so that the name alone tells which payout it is."""
+    found = leg(paid(name, 500, 10), booked("a", 495, 11, text=text))
+    assert set(stands(found).values()) == {"payout_amount_differs"}
+    other = leg(paid(name, 500, 10), booked("a", 495, 11, text=text.replace(name, f"{name}9")))
+    assert set(stands(other).values()) == {"payout_not_in_bank", "bank_line_unknown"}
+
+
 def test_a_reference_of_another_time_is_another_payout() -> None:
     found = leg(paid("NOV-PAYOUT", 500, 1), booked("a", 500, 49 + 50, text="NOV-PAYOUT"))
     assert "by_reference" not in stands(found).values()
