@@ -176,9 +176,21 @@ def named_in(texts: Iterable[str | None]) -> set[str]:
     return found
 
 
+_YEAR, _MONTH, _DAY = r"(?:19|20)\d\d", r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])"
+
+_DATE: Final = re.compile(
+    rf"{_YEAR}([-./]?){_MONTH}\1{_DAY}|{_DAY}([-./]?){_MONTH}\2{_YEAR}|"
+    rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
+    re.ASCII,
+)
+"""With all its digits: a number of six or seven may begin as a year does."""
+
+
 def telling(key: str) -> bool:
-    """Whether a payout's key is long enough to be looked for in texts."""
-    return len(key) >= (SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST)
+    """Whether a payout's key is long enough to be looked for in texts, and no date: a payout that
+    is called by its day is none that a text of that day names."""
+    least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
+    return len(key) >= least and not _DATE.fullmatch(key)
 
 
 # --- payouts against bank lines -------------------------------------------------------------------

@@ -259,9 +259,29 @@ def test_a_short_reference_or_a_year_names_nothing() -> None:
         assert set(stands(found).values()) == {"payout_not_in_bank", "bank_line_unknown"}
 
 
+@pytest.mark.parametrize(
+    "name", ["2026-10-31", "2026/10/31", "20261031", "31.10.2026", "10/31/2026", "31102026"]
+)
+def test_a_payout_that_is_called_by_its_day_is_found_by_amount_and_date(name: str) -> None:
+    """Other business of that day names the day as well."""
+    found = leg(
+        paid(name, 1_000, 10),
+        booked("a", 1_000, 11, text="SETTLEMENT"),
+        booked("b", -300, 11, text=f"RENT {name}"),
+    )
+    assert stands(found) == {
+        f"pyt_{name}": "by_date_window",
+        "bnk_a.1": "by_date_window",
+        "bnk_b.1": "other_business",
+    }
+    other = leg(paid(f"PO {name}", 1_000, 10), booked("a", 900, 11, text=f"PO {name}"))
+    assert set(stands(other).values()) == {"payout_amount_differs"}
+
+
 @pytest.mark.parametrize(("name", "text"), [
     ("PO-100200", "PAYOUT PO-100200."), ("PO-100200", "REF=PO-100200 OF MAY"),
     ("PO-100200", "PROVIDER*PO-100200"), ("PO-100200", "<PO-100200>"),
+    ("201234", "PAYOUT 201234"), ("2026111", "PAYOUT 2026111"),
     ("PO/2026/11", "PAYOUT (PO/2026/11), MAY"), ("PO/2026/11", "/PO/2026/11/"),
     ("PO.1.2", "NO: PO.1.2."),
 ])  # fmt: skip
