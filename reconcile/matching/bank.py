@@ -63,7 +63,8 @@ class BankLine:
     line_id    names this version of the line
     minor      credit positive, debit negative
     reference  what the payer, or the bank, calls the transfer
-    text       counterparty and remittance information, in which a payout may be named
+    counterparty, text  who paid, and remittance information: OFX has what a transfer is for in
+               either; in both a payout may be named
     """
 
     line_id: str
@@ -265,7 +266,8 @@ class BankLeg:
             for name in given.get(subject_of(line.line_id), ()):
                 if name in by_id:
                     found.append(_Edge(payout=by_id[name], line=line, by_hand=True))
-            keys = named_in((line.reference, line.text)) & by_key.keys()
+            texts = (line.reference, line.counterparty, line.text)
+            keys = named_in(texts) & by_key.keys()
             for payout in (each for key in keys for each in by_key[key]):
                 if _near(payout, line):
                     found.append(_Edge(payout=payout, line=line))

@@ -105,6 +105,10 @@ TABLE: dict[str, tuple[tuple[Payout | BankLine, ...], set[str]]] = {
         (PO, booked("a", 50_000, 12, text="PAYOUT PO- 100200")),
         {"by_reference"},
     ),
+    "the reference stands in the name of who paid": (
+        (PO, booked("a", 50_000, 30, counterparty="PROVIDER PO-100200")),
+        {"by_reference"},
+    ),
     "the reference is the bank's own": (
         (PO, booked("a", 50_000, 12, reference="po 100200")),
         {"by_reference"},
