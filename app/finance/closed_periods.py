@@ -29,11 +29,12 @@ CLOSING_BASIS: Final[Basis] = "captured"
 RULES_BEFORE: Final = "v1"
 """The engine's rules by which months were closed whose closing does not name them."""
 
-MATCHING_FORM: Final = "m3"
+MATCHING_FORM: Final = "m4"
 """The form of the matching and of the report, where they find more than before in equal evidence.
 m2: what went back and no statement takes, won disputes, lines of payments in doubt. m3: rows of one
 order that add up are one story; what groups, decisions and payments join is of one month whole, and
-a line counts in one month."""
+a line counts in one month. m4: a payout is named whatever stands around its name, by whoever paid
+too, and never by a date."""
 
 
 def rules_form(policy: Policy) -> str:
