@@ -28,6 +28,7 @@ from app.access import session_store
 from app.access.operators import note_in_trail, owner
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
+from app.core.text import LEAF, counted
 from app.database.engine import Connection, is_sqlite, sqlite_path
 from app.database.facts import note_server
 from app.database.schema import SUFFIX as MADE
@@ -37,6 +38,7 @@ from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay
 from app.receiving import inbox_file_store, inbox_store
 from app.receiving.context import AppContext
 from app.receiving.store import Store, StoreSettings, open_store
+from app.sealing import log_store
 from reconcile.instants import SECOND, Instant
 
 Result = TypeVar("Result")
@@ -162,12 +164,14 @@ class Followed:
     first     the number of the next one
     may       who may come in by it; where it was compared, only those who could not any more
     gone      who could come in before and is not in it; None where that could not be compared
+    cut       leaves that the log had before, where it does not go on from the last of them; else 0
     """
 
     head: int
     first: int
     may: People
     gone: People | None
+    cut: int = 0
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -184,6 +188,12 @@ class Followed:
             f"Revisions go on at {self.first}; readers of the feed and of notifications need "
             "nothing changed. No login session is left."
         ]
+        if self.cut:
+            lines.append(
+                f"The log that was there had {counted(self.cut, *LEAF)}, of which this one lacks "
+                "the last: it goes on otherwise. Whoever has a later checkpoint than the backup, a "
+                "witness above all, will find that it was written anew; tell them why."
+            )
         may = "are in force again" if self.gone is not None else "are in force"
         for kind, names, undo in (
             ("tokens", self.may.tokens, "tokens revoke"),
@@ -293,6 +303,7 @@ async def follow_on(
         head, first = await _go_on(connection, at=at, replaced=replaced)  # 1
         await session_store.end_everything(connection)  # 2
         may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
+        cut = await _cut(connection, replaced)
         await note_server(connection)  # 4
         await note_in_trail(  # 5
             connection,
@@ -302,7 +313,15 @@ async def follow_on(
             at=at,
             facts={"head": head, "first": first},
         )
-    return Followed(head=head, first=first, may=may, gone=gone)
+    return Followed(head=head, first=first, may=may, gone=gone, cut=cut)
+
+
+async def _cut(connection: Connection, replaced: backup_store.Replaced | None) -> int:
+    if replaced is None or replaced.log is None:
+        return 0
+    size, last = replaced.log
+    here = await log_store.leaves_after(connection, size - 1, limit=1)
+    return 0 if here and bytes(here[0].hash) == last else size
 
 
 async def adopt_inbox(context: AppContext) -> int:

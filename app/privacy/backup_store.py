@@ -294,6 +294,8 @@ _HEAD: Final = (
     "SELECT max(coalesce((SELECT value FROM counters WHERE name='revisions'), 0), "
     "coalesce((SELECT max(seq) FROM revisions), 0))"
 )
+_HAS_LOG: Final = "SELECT count(*) FROM sqlite_master WHERE name='log_leaves'"
+_LOG: Final = "SELECT number + 1, hash FROM log_leaves ORDER BY number DESC LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,10 +308,12 @@ class InForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """What can be read of the database in whose place a backup comes. `head`: its last revision."""
+    """What can be read of the database in whose place a backup comes. `head`: its last revision;
+    `log`: how many leaves its log has, and the hash of the last; None where it has none."""
 
     in_force: InForce
     head: int
+    log: tuple[int, bytes] | None = None
 
 
 @asynccontextmanager
@@ -409,9 +413,12 @@ def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
             tokens = frozenset(connection.execute(tokens_sql, {"now": now}).fetchall())
             operators = frozenset(connection.execute(_OPERATORS).fetchall())
             (head,) = connection.execute(_HEAD).fetchone()
+            (logs,) = connection.execute(_HAS_LOG).fetchone()  # nor the table
+            log = connection.execute(_LOG).fetchone() if logs else None
     except sqlite3.Error:
         return None
-    return Replaced(in_force=InForce(tokens=tokens, operators=operators), head=head)
+    in_force = InForce(tokens=tokens, operators=operators)
+    return Replaced(in_force=in_force, head=head, log=log)
 
 
 def _check(contents: Contents, environment: str | None) -> None:

@@ -284,6 +284,21 @@ def test_revisions_go_on_higher(run: Run, tmp_path: Path, backed_up: Path) -> No
     assert deed["facts"] == {"first": first, "head": 1}
 
 
+def test_a_log_that_goes_on_otherwise_is_told(run: Run, tmp_path: Path) -> None:
+    """Two checkpoints of one size with two heads will be signed: who has the other must know why.
+    Of a log that goes on from where it was nothing is said."""
+    fill(tmp_path, "A")
+    assert run("log", "seal").code == 0
+    assert run("backup", str(tmp_path / "b.db")).code == 0
+    ended = run("restore", str(tmp_path / "b.db"), "--force")
+    assert (ended.code, "The log that was there" in ended.err) == (0, False)
+    fill(tmp_path, "B")
+    assert run("log", "seal").code == 0
+    ended = run("restore", str(tmp_path / "b.db"), "--force")
+    assert ended.code == 0
+    assert "of which this one lacks the last: it goes on otherwise" in ended.err
+
+
 def test_who_may_come_in_again(run: Run, tmp_path: Path) -> None:
     """Tokens and operators whom only the backup lets in are named, and those that are gone."""
     fill(tmp_path, "A")
