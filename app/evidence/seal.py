@@ -320,7 +320,8 @@ def fingerprint_of(public: str) -> str:
 
 
 async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> EvidenceKey:
-    """Sign with a new key from now on. The old one's file, if it is there, is kept beside it.
+    """Sign with a new key from now on. The old one's file, if it is there, is kept beside it; one
+    that a rotation has set aside that was cut short signs of the new key all the same.
 
     Raises ConfigurationError where nothing is signed yet, or the files cannot be written, and
     UsageError for who may not.
@@ -330,8 +331,8 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     known = await known_log(context)
     if known is None:
         raise ConfigurationError([f"{VARIABLE}: the log has no key yet; `tallyhook log key`"])
-    now, before = context.clock.now(), load_key(path)
-    if before is not None:
+    now, before = context.clock.now(), _key_until_now(path, known)
+    if load_key(path) is not None:
         _set_aside(path, now)
     key = made_key(path)
     async with context.store.writing() as connection:
@@ -345,6 +346,19 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
         new = key.public.fingerprint
         await note_in_trail(connection, who, action="key_rotated", subject=new, at=now)
     return key
+
+
+def _key_until_now(path: Path, known: log_store.Identity) -> EvidenceKey | None:
+    """The key that signed until now; None where its file is not there."""
+    for each in (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True)):
+        key = load_key(each)
+        if key is not None and key.public.raw.hex() == known.keys[-1]:
+            return key
+    return None
+
+
+_ASIDE: Final = ".until-"
+"""What the file of an earlier key has behind its name, before the instant."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
@@ -383,15 +397,15 @@ def _raw(text: str) -> bytes:
 def _endorsed(
     known: log_store.Identity, before: EvidenceKey | None, public: PublicKey
 ) -> str | None:
-    """By the key that signed until now, where its file is there; another's is worth nothing."""
-    if before is None or before.public.raw.hex() != known.keys[-1]:
+    """By the key that signed until now, where its file is there."""
+    if before is None:
         return None
     return before.sign(endorsement_text(known.origin, before.public, public)).hex()
 
 
 def _set_aside(path: Path, now: Instant) -> None:
     try:
-        path.rename(path.with_name(f"{path.name}.until-{now}"))
+        path.rename(path.with_name(f"{path.name}{_ASIDE}{now}"))
     except OSError as error:
         raise ConfigurationError(
             [f"{VARIABLE}: the old key cannot be set aside ({error.strerror})"]

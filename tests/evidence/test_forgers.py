@@ -30,6 +30,7 @@ from app.evidence.seal import (
 from app.evidence.verify import FORMAT_1, MANIFEST, VerifyStep, lines_of, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.record_store import add_records
+from app.sealing import log_store
 from reconcile.instants import DAY, SECOND
 from reconcile.transparency.evidence import ledger_of
 from tests.api.driving import driving, environ, event, signed
@@ -431,6 +432,36 @@ async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
     found = verify_evidence(lost, trusted=third.public)
     assert {each.name: each.passed for each in found.steps}["checkpoint"] is None
     assert load_key(path) is not None
+
+
+async def test_a_rotation_that_was_cut_short_is_endorsed_when_it_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old key had been set aside, and the log did not know the new one yet."""
+
+    class Killed(BaseException):
+        """The process ended here."""
+
+    async def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(event("e1"))
+        driver.clock.put(LATER)
+        settings = load_settings(environ(tmp_path))
+        first = await signer_of(driver.context, settings)
+        before = await build(driver, tmp_path)
+        path = key_path(settings)
+        with monkeypatch.context() as patched:
+            patched.setattr(log_store, "add_key", die)
+            with pytest.raises(Killed):
+                await rotate_key(driver.context, path, by=None)
+        driver.clock.put(LATER + DAY)
+        second = await rotate_key(driver.context, path, by=None)
+        after = await build(driver, tmp_path)
+    assert verify_evidence(before, trusted=first.key.public).valid
+    for key in (first.key.public, second.public):
+        assert verify_evidence(after, trusted=key).valid
 
 
 # --- a checkpoint that left the shop --------------------------------------------------------------
