@@ -23,12 +23,17 @@ from app.core.strict_json import parse_written
 MAX_FIELDS: Final = 1_000
 """Fields of one form or query; the largest that a provider sends has about sixty."""
 
+MAX_FORM_BYTES: Final = 256 * 1024
+"""Of one form; the largest that a provider sends has a tenth. A megabyte of escapes takes an eighth
+of a second to be decoded, before anything of it is proven."""
+
 Pairs = list[tuple[bytes, bytes]]
 
 
 def parse_pairs(text: bytes) -> Pairs:
-    """Every name with its value, decoded. More than MAX_FIELDS are as good as none: empty."""
-    if text.count(b"&") >= MAX_FIELDS:
+    """Every name with its value, decoded. More than MAX_FIELDS, or MAX_FORM_BYTES, are as good as
+    none: empty."""
+    if len(text) > MAX_FORM_BYTES or text.count(b"&") >= MAX_FIELDS:
         return []
     entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)
     return [(_decoded(name), _decoded(value)) for name, _, value in entries]
@@ -89,6 +94,13 @@ other delivery is answered."""
 _UNMADE: Final = object()
 
 
+def _has_few_values(text: bytes) -> bool:
+    """Whether a body has no more than MAX_VALUES, and is no row of brackets either, of which it
+    takes long to tell how deep they are. Counting takes no time; those in a text count, too."""
+    brackets = text.count(b"[") + text.count(b"{")
+    return max(text.count(b","), brackets) < MAX_VALUES
+
+
 class Request:
     """All that a signature may cover.
 
@@ -117,7 +129,7 @@ class Request:
         if self._document is _UNMADE:
             self._document = None
             text = self.json_bytes
-            if text.count(b",") < MAX_VALUES:  # counting takes no time; one in a text counts, too
+            if _has_few_values(text):
                 with suppress(Unreadable):
                     self._document = parse_written(text)
         return self._document

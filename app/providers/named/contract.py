@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl
 
 from app.providers.encodings import ENCODINGS
-from app.providers.request import Headers, Refusal, header_values
+from app.providers.request import MAX_FORM_BYTES, Headers, Refusal, header_values
 from reconcile.instants import Duration, Instant, format_duration
 
 from_base64 = ENCODINGS["base64"].decode
@@ -47,7 +47,10 @@ class Header:
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """The fields of a form as sent, bytes that are not UTF-8 kept. ValueError for too many."""
+    """The fields of a form as sent, bytes that are not UTF-8 kept. ValueError for too many, and for
+    a form that is too long."""
+    if len(body) > MAX_FORM_BYTES:
+        raise ValueError("longer than a form of a provider")
     return parse_qsl(
         body.decode("utf-8", "surrogateescape"),
         keep_blank_values=True,

@@ -234,9 +234,9 @@ def test_a_key_of_braintree_signs_once_however_often_it_is_named() -> None:
     """A client token tells every customer the public key; a megabyte that names it often held the
     receiver up for half a minute."""
     sample = samples()["braintree"]
-    body = b"bt_signature=" + b"public%7Cy%26" * 8_000 + b"&bt_payload=" + b"A" * 400_000
+    body = b"bt_signature=" + b"public%7Cy%26" * 8_000 + b"&bt_payload=" + b"A" * 150_000
     began = time.process_time()
     refusal = sample.verifier.verify(sample.request()._replace(body=body), now=NOW)
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 0.2
     assert refusal is not None
     assert "was made with a configured private key" in refusal.sentence
