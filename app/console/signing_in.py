@@ -135,7 +135,8 @@ class SigningIn:
                 return RedirectResponse(where, status_code=303)
             return self._form("sign_in.html", title="Sign in", next=where)
         form = await form_of(request)
-        name = form.get("name", "").strip()
+        # Tries are remembered by it; none that is longer is anybody's.
+        name = form.get("name", "").strip()[: operators.NAME_MAX + 1]
         try:
             if not self._may_try(request, name):
                 raise sessions.SignInRefused

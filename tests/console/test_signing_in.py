@@ -149,6 +149,18 @@ async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) 
     assert len({each.text for each in answers}) == 1
 
 
+async def test_of_a_name_that_is_nobodys_little_is_remembered(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand names of sixteen kilobytes are a lot of memory for strangers to fill."""
+    tried: list[str] = []
+    monkeypatch.setattr(RateLimiter, "take", lambda self, name: tried.append(name) is None)
+    async with console.client(**SAME_SITE) as client:
+        form = {"name": "n" * 15_000, "password": "x", "code": ""}
+        assert (await client.post("/sign-in", data=form)).status_code == 403
+    assert max(map(len, tried)) < 200
+
+
 async def test_who_signed_in_and_that_somebody_failed_to_is_in_the_trail(
     console: RunningConsole,
 ) -> None:
