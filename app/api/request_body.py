@@ -55,10 +55,14 @@ def bearer_token(request: Request) -> str:
 
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
-    """Raises ApiProblem 422 for a query parameter that the address does not take, and for one that
-    is given more than once: a misspelled filter must not be passed over."""
+    """Raises ApiProblem 422 for a query parameter that the address does not take, for one that is
+    given more than once, since a misspelled filter must not be passed over, and for a zero byte, in
+    the path, too: PostgreSQL has none in a text. An order's reference is judged by itself."""
+    for name, value in request.path_params.items():
+        if name != "reference":
+            _refuse_zero_byte(name, value)
     seen: set[str] = set()
-    for name, _ in request.query_params.multi_items():
+    for name, value in request.query_params.multi_items():
         if name not in names:
             there = f"there are: {', '.join(names)}" if names else "there are none"
             # Quoted: it may be anything.
@@ -67,7 +71,13 @@ def only_parameters(request: Request, names: Collection[str]) -> None:
             )
         if name in seen:
             raise ApiProblem(422, "parameter_invalid", f"{name} is given more than once.")
+        _refuse_zero_byte(name, value)
         seen.add(name)
+
+
+def _refuse_zero_byte(name: str, value: str) -> None:
+    if "\0" in value:
+        raise ApiProblem(422, "parameter_invalid", f"{name} has a zero byte (%00).")
 
 
 def word_parameter(request: Request, name: str) -> str | None:

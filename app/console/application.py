@@ -162,6 +162,8 @@ class Application:
             return self._nobody(request, form)
         view = View(console=self._console, person=person, request=request, subject=subject)
         try:
+            if "\0" in subject or any("\0" in each for each in request.query_params.values()):
+                raise UsageError("there is a zero byte (%00) in the address")
             return await show(view)
         except (NotFoundError, UsageError, UnreachableError) as error:
             status = next(code for kind, code in STATUSES.items() if isinstance(error, kind))

@@ -53,6 +53,8 @@ async def form_of(request: Request) -> dict[str, str]:
         )  # fmt: skip
     except ValueError:
         raise UsageError("this is no form of this console") from None
+    if any("\0" in value for _, value in pairs):  # PostgreSQL has none in a text
+        raise UsageError("this is no form of this console")
     return dict(pairs)
 
 

@@ -353,6 +353,8 @@ def _text(value: bytes) -> str:
         text = value.decode()
     except UnicodeDecodeError:
         raise UsageError("this is no form of this console") from None
+    if "\0" in text:
+        raise UsageError("this is no form of this console")
     if len(value) > MAX_FIELD_BYTES:
         raise UsageError(f"a field of the form is longer than {MAX_FIELD_BYTES:,} bytes")
     return text

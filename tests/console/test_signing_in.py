@@ -149,6 +149,16 @@ async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) 
     assert len({each.text for each in answers}) == 1
 
 
+async def test_a_zero_byte_is_a_mistake_of_whoever_sends_it(console: RunningConsole) -> None:
+    """PostgreSQL keeps none in a text: in the log it was a fault of ours, by any stranger."""
+    async with console.client(**SAME_SITE) as client:
+        form = {"name": "a\0", "password": "x", "code": ""}
+        assert (await client.post("/sign-in", data=form)).status_code == 400
+    async with console.signed_in("admin") as client:
+        for path in ("/orders?after=%00", "/orders/%00", "/deliveries?source=%00.json"):
+            assert (await client.get(path)).status_code == 400
+
+
 async def test_of_a_name_that_is_nobodys_little_is_remembered(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
