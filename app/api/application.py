@@ -104,6 +104,7 @@ def build_application(
     application = Starlette(
         routes=[
             Route("/webhooks/{source}", webhooks),
+            Route("/webhooks/{source}/", webhooks),  # as some people register it
             Route("/livez", health.livez),
             Route("/readyz", health.readyz),
             Route("/metrics", health.metrics),

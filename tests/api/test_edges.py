@@ -50,7 +50,7 @@ async def test_the_methods_of_an_order(driver: Driver, method: str, reference: s
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/webhooks/shop/"),
+        ("POST", "/webhooks/shop//"),
         ("POST", "/webhooks/"),
         ("POST", "/webhooks/shop/more"),
         ("GET", "/livez/"),

@@ -198,6 +198,19 @@ async def test_unknown_source(driver: Driver, source: str) -> None:
     assert name.isprintable()
 
 
+async def test_a_slash_at_the_end_is_the_same_address(driver: Driver) -> None:
+    """Whoever registers it so at the provider is served, and what is refused there is recorded."""
+    taken = await driver.client.post("/webhooks/shop/", content=WHOLE, headers=signed(WHOLE))
+    assert (taken.status_code, taken.json()["verdict"]) == (200, "stored")
+    assert (await driver.send(WHOLE)).json()["verdict"] == "duplicate"
+    refused = await driver.client.post("/webhooks/shop/", content=WHOLE)
+    assert refused.status_code == 401
+    unknown = await driver.client.post("/webhooks/nobody/", content=WHOLE)
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "source_unknown")
+    found = driver.rows("SELECT source, verdict FROM rejections ORDER BY verdict")
+    assert found == [("shop", "signature_missing"), ("nobody", "source_unknown")]
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_other_methods(driver: Driver, method: str) -> None:
     """Only POST delivers."""
