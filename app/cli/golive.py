@@ -149,10 +149,12 @@ def sign(
     """State by name what no program can check. Statements are added and never changed."""
     from app.golive import golive
 
-    running.with_context(
-        lambda context, settings: golive.sign(context, item, by=by, note=text), purpose="writing"
-    )
-    printing.note(f"{by} has signed {item}.")
+    async def signing(context: AppContext, settings: Settings) -> str | None:
+        await golive.sign(context, item, by=by, note=text)
+        return await golive.what_a_signature_is_worth(context, item)
+
+    doubt = running.with_context(signing, purpose="writing")
+    printing.note(f"{by} has signed {item}.{f' {doubt}' if doubt else ''}")
 
 
 # --- files to deploy with -------------------------------------------------------------------------

@@ -371,6 +371,22 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
         )
 
 
+async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
+    """Why what a person has stated of an item does not count, or may not: one or two sentences.
+    None where it counts."""
+    found = next(each for each in await last_checklist(context) if each.item == item)
+    if item in CHECKED:
+        return (
+            "It counts where `tallyhook golive` lists the item as to be signed; what that finds "
+            "wrong, or could not try, stays open. Run it to see."
+        )
+    if found.by is not None and not found.by.startswith(PROGRAM):
+        return None
+    if found.state == "passed":
+        return "Nothing rests on that: `tallyhook rehearse` has found it in order."
+    return f"That does not count, since a program finds this out: {found.sentence}"
+
+
 async def unfinished(context: AppContext) -> str | None:
     """Why a live instance should not take money yet, one sentence; None elsewhere, or when the last
     run of the checklist was complete."""

@@ -27,6 +27,7 @@ from app.golive.golive import (
     try_endpoint,
     unfinished,
     webhook_item,
+    what_a_signature_is_worth,
 )
 from app.golive.rehearse import SIGNER
 from app.golive.signoff_store import Judged, Signoff, add_signoff
@@ -139,6 +140,21 @@ async def test_the_sandbox_wants_a_rehearsal(driver: Driver) -> None:
     await sign(driver.context, "rehearsal", by="Ann", note="it will be fine")
     assert (await states(driver.context, CHECKED))["rehearsal"] == "not_run_yet"
     assert "golive" not in (await driver.client.get("/readyz")).json()
+
+
+async def test_who_signs_is_told_what_it_is_worth(live: Driver) -> None:
+    """It counts for what only people know, and for nothing that a program has found wrong."""
+    context = live.context
+    worth = dict[str, str | None]()
+    await rehearsed(context, "rehearsal", "failed")
+    await rehearsed(context, "duplicates", "passed")
+    for item in ITEMS:
+        await sign(context, item, by="Ann", note="it will be fine")
+        worth[item] = await what_a_signature_is_worth(context, item)
+    assert [item for item, why in worth.items() if why is None] == ["idempotency", *STATED]
+    assert "does not count, since a program finds this out: as found." in str(worth["rehearsal"])
+    assert "Nothing rests on that" in str(worth["duplicates"])
+    assert "where `tallyhook golive` lists the item as to be signed" in str(worth["api_keys"])
 
 
 # --- the public endpoint -------------------------------------------------------------------------
