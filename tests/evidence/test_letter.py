@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from app.evidence.letter import _money
+import pytest
+
+from app.evidence.letter import Arrival, LetterFacts, _money, letter
 from app.evidence.verify import unpack
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
@@ -29,6 +31,44 @@ def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
     gone = history(*lost.deliveries, delivery("d9", 5, event("e9", "reversed", 3, payment="p")))
     shown = dict(_money(fold(gone, policy=Policy(), as_of=seconds(9))))
     assert (shown["Reversed"], shown["Left with the shop"]) == (str(left), "KES 0.00")
+
+
+@pytest.mark.parametrize(
+    ("came", "said"),
+    [
+        (
+            [1],
+            ["1 request of", "arrived, at 2026-11-20T10:00:01", "It was judged", "Its signature"],
+        ),
+        ([1, 1], ["2 requests of", "arrived, at 2026-11-20T10:00:01", "Each was", "of 2 of them"]),
+        ([3, 1], ["2 requests of", "arrived, from 2026-11-20T10:00:01", "to 2026-11-20T10:00:03"]),
+    ],
+)
+def test_one_delivery_came_at_one_time(came: list[int], said: list[str]) -> None:
+    """Of a single one nothing is told in the plural, and no span of time."""
+    one = history(delivery("d1", 1, event("e1", "succeeded", payment="p", money=DUE)))
+    arrivals = tuple(
+        Arrival(
+            source="shop",
+            received_at=seconds(n),
+            key="0011223344556677",
+            scheme="hmac-sha256",
+            public=False,
+            signed_at=None,
+        )
+        for n in came
+    )
+    facts = LetterFacts(
+        history=one,
+        revisions=(),
+        arrivals=arrivals,
+        checkpoint="",
+        sealed=0,
+        unsealed=0,
+        key="k",
+    )
+    page = letter(fold(one, policy=Policy(), as_of=seconds(9)), facts)
+    assert [each for each in said if each not in page] == []
 
 
 def test_a_page_that_was_made_in_a_sandbox_says_so(bundles: Bundles) -> None:
