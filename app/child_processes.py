@@ -246,7 +246,8 @@ async def _some(reader: asyncio.StreamReader) -> bytes:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_AGAIN_S: Final = 1.0
-"""Until a console that has ended is started again; twice as long each time, up to MOST_S."""
+"""Until a console that has ended is started again; twice as long each time, up to CONSOLE_MOST_S,
+and as long as at first after one that has run for longer than STEADY_S."""
 
 CONSOLE_MOST_S: Final = 60.0
 
@@ -269,10 +270,13 @@ async def console_beside(*, host: str, port: int) -> AsyncIterator[None]:
 async def _keep(stopping: asyncio.Event, *, host: str, port: int) -> None:
     pause = CONSOLE_AGAIN_S
     while not stopping.is_set():
+        began = monotonic()
         try:
             await _live(stopping, host=host, port=port)
         except OSError as error:  # no memory, no descriptor: perhaps in a moment
             log.error("the console cannot be started", exc_info=error)
+        if monotonic() - began > STEADY_S:
+            pause = CONSOLE_AGAIN_S
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await stopping.wait()

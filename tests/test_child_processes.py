@@ -118,6 +118,28 @@ async def test_one_that_is_being_started_is_told_to_end_once_it_can_be(
     assert started.read_text() == "xs"
 
 
+@pytest.mark.parametrize("steady", [False, True])
+async def test_a_console_that_ran_for_long_is_started_again_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steady: bool
+) -> None:
+    """The pause grows while one ends after the other, and begins anew after a steady run."""
+    started = child(tmp_path, monkeypatch, says=b"")
+    monkeypatch.setattr(child_processes, "CONSOLE_AGAIN_S", 0.001)
+    monkeypatch.setattr(child_processes, "STEADY_S", 0.0 if steady else 60.0)
+    pauses: list[float] = []
+    timeout = asyncio.timeout
+
+    def noting(delay: float) -> asyncio.Timeout:
+        pauses.append(delay)
+        return timeout(delay)
+
+    monkeypatch.setattr(asyncio, "timeout", noting)
+    async with console_beside(host="127.0.0.1", port=1):
+        await soon(lambda: len(started.read_text()) >= 5)
+    short = [pause for pause in pauses if pause < child_processes.CONSOLE_STOP_S]
+    assert short[:4] == [0.001] * 4 if steady else short[:4] == [0.001, 0.002, 0.004, 0.008]
+
+
 async def test_a_console_that_cannot_be_started_is_started_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: StringIO
 ) -> None:
