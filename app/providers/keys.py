@@ -109,6 +109,12 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
         raise ValueError("has no colon; write it as user:password")
     if strict and secret != secret.strip() and not scheme.asymmetric:
         raise ValueError("begins or ends with a blank; remove it")
+    if strict and (beginning := _of_another(secret, profile)):
+        meant = profile.setup.secret
+        raise ValueError(
+            f"begins with {beginning}, as no signing secret of this provider does: it is another of "
+            f"its credentials; write {meant or 'the secret that its webhooks are signed with'}"
+        )
     try:
         value = SECRET_ENCODINGS[encoding](secret)
     except ValueError:
@@ -121,6 +127,12 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
     if len(value) < least:
         raise ValueError(f"is too short: {least} bytes at least, it has {len(value)}")
     return scheme.make(value)
+
+
+def _of_another(secret: str, profile: Profile) -> str | None:
+    """The beginning, as the profile has it, by which it is another credential than a secret."""
+    beginnings = profile.secret.never_begins
+    return next((each for each in beginnings if secret.strip().startswith(each)), None)
 
 
 def scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:

@@ -324,6 +324,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "encoding": Rule(one_of(encodings.SECRET_ENCODINGS), None),
         "least_bytes": Rule(integer(1, 64), 24),
         "key_id": Rule(compiled(paths.compile_place), None),
+        "never_begins": Rule(listed(words), ()),
     },
     "timestamp": {
         "where": Rule(timestamp_place),

@@ -94,12 +94,14 @@ class AccountRule:
 class SecretRule:
     """Section [secret]: how a secret is written where it is configured, and how long it must be.
 
-    key_id  a place: which of the source's named secrets a request means; None: any may match
+    key_id        a place: which of the source's named secrets a request means; None: any may match
+    never_begins  how no secret of the provider begins, and another credential of it does
     """
 
     encoding: str
     least_bytes: int
     key_id: str | None
+    never_begins: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,30 @@ def test_a_secret_that_is_not_good_enough_is_told_and_not_shown(secret: str, tol
 
 
 @pytest.mark.parametrize(
+    ("profile", "secret", "meant"),
+    [
+        ("stripe", "sk_live_", "the endpoint's signing secret (whsec_…"),
+        ("stripe", "rk_test_", "the endpoint's signing secret (whsec_…"),
+        ("paystack", "pk_test_", "the account's own API secret key (sk_live_…"),
+        ("korapay", "pk_live_", "the API secret key (sk_live_…"),
+        ("openai", "sk-proj-", "that of the webhook endpoint"),
+    ],
+)
+def test_another_credential_of_the_provider_is_told_from_its_secret(
+    profile: str, secret: str, meant: str
+) -> None:
+    """It would refuse every delivery; what is meant, and where it is found, is said at the start."""
+    chosen, given = load_profile(profile), secret + "4f1d" * 12
+    with pytest.raises(ConfigurationError) as caught:
+        Source(name="acme", profile=chosen, secrets=["fine-" * 8, given])
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"source acme: secret 2 of 2 begins with {secret.split('_')[0][:3]}")
+    assert meant in problem
+    assert given not in problem
+    Source(name="acme", profile=chosen, secrets=[given], strict=False)  # to look at old requests
+
+
+@pytest.mark.parametrize(
     ("encoding", "secret", "told"),
     [
         ("text", "k" * 23, "too short"),
