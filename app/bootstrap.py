@@ -518,6 +518,7 @@ async def open_service(
             phone_key=phone_key(settings),
             erasure_journal=erasure_journal_path(settings),
             zone=zone_named(settings.timezone) if settings.timezone else None,
+            phone_country=settings.phone_country,
             merchant=settings.merchant,
         )
         parts: list[tuple[str, Part]] = []

@@ -89,6 +89,7 @@ async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator
             phone_key=key,
             erasure_journal=erasure_journal_path(settings),
             zone=zone_named(settings.timezone) if settings.timezone else None,
+            phone_country=settings.phone_country,
             merchant=settings.merchant,
         )
         if purpose in ("working", "writing"):  # to a database that was put back, `restored` sees

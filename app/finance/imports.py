@@ -585,7 +585,7 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    chosen = presets.choose(request, "book", zone=context.zone)
+    chosen = presets.choose(request, "book", unsaid=_unsaid(context))
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
@@ -608,7 +608,7 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    chosen = presets.choose(request, "statement", zone=context.zone)
+    chosen = presets.choose(request, "statement", unsaid=_unsaid(context))
     calendar = Calendar(chosen.mapping.zone or UTC)
     wanted = Wanted(
         path=request.path,
@@ -633,7 +633,7 @@ async def import_bank(
     progress: Progress = lambda done, total: None,
 ) -> Imported:
     """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does."""
-    chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, zone=context.zone)
+    chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, unsaid=_unsaid(context))
     if request.account:
         defaults = {**chosen.mapping.defaults, "account": request.account}
         chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
@@ -647,6 +647,10 @@ async def import_bank(
         sha256=request.sha256,
     )
     return await import_file(context, wanted, by=request.by, progress=progress)
+
+
+def _unsaid(context: AppContext) -> presets.Unsaid:
+    return presets.Unsaid(zone=context.zone, phone_country=context.phone_country or None)
 
 
 def _rejects(request: ImportRequest) -> Path | None:

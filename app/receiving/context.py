@@ -23,6 +23,7 @@ class AppContext:
                      found
     erasure_journal  the file that knows who was erased; None: nobody can be
     zone             in which the merchant counts days and months; None: nobody has said
+    phone_country    the calling code of phone numbers without one; empty: nobody has said
     merchant         the merchant's name, for the pages of reports; empty: nobody has said
     """
 
@@ -32,6 +33,7 @@ class AppContext:
     phone_key: PhoneKey | None = None
     erasure_journal: Path | None = None
     zone: tzinfo | None = None
+    phone_country: str = ""
     merchant: str = ""
 
     @property

@@ -585,3 +585,27 @@ async def test_a_statement_of_days_read_again_in_a_zone_tells_of_the_same_money(
         assert (done.new, done.changed) == counts
     lines = await list_statement(replace_clock(context), reference=None, as_of=None, limit=9)
     assert sum(each.gross for each in lines) == 100
+
+
+@pytest.mark.parametrize(
+    ("setting", "mapping", "phone"),
+    [
+        ("", None, None),
+        ("254", None, "254700000001"),
+        ("254", "255", "255700000001"),
+        ("", "256", "256700000001"),
+    ],
+)
+async def test_national_numbers_are_of_the_mappings_country_else_of_the_setting(
+    context: AppContext, path: Path, setting: str, mapping: str | None, phone: str | None
+) -> None:
+    """Where neither says, the row is a problem that says what to do."""
+    put(path, "reference,amount,currency,phone\nA,1,KES,0700 000 001\n")
+    said = path.with_suffix(".toml")
+    said.write_text("" if mapping is None else f'phone_country = "{mapping}"\n')
+    there = replace(context, phone_country=setting)
+    done = await import_book(there, ImportRequest(path=path, mapping=said))
+    kept = await rows(context.store, "SELECT phone FROM book_lines")
+    assert kept == ([(phone,)] if phone else [])
+    assert told(done) == ([] if phone else [(2, "phone")])
+    assert all("TALLYHOOK_PHONE_COUNTRY" in each.sentence for each in done.problems)

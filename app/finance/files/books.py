@@ -365,6 +365,11 @@ class Vocabulary:
         return self._meaning[plain]
 
 
+_NATIONAL: Final = (
+    ', or phone_country = "254" there, or TALLYHOOK_PHONE_COUNTRY, where they are national'
+)
+
+
 class Phones:
     """Reads cells as E.164 digits."""
 
@@ -382,7 +387,7 @@ class Phones:
             return None
         digits = phone_digits(str(cell), self._country)
         if digits is None:
-            hint = "" if self._country else ', or phone_country = "254" where they are national'
+            hint = "" if self._country else _NATIONAL
             raise tables.UnclearCell(
                 "is not a whole phone number with its country code: correct or clear it, or leave "
                 f'the column out (phone = "" under [columns] in a mapping{hint})'

@@ -337,25 +337,40 @@ class Chosen:
         return opens(path, self.mapping, form.FIELDS, check=check)
 
 
-def choose(request: Asked, kind: PresetKind, *, zone: tzinfo | None) -> Chosen:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsaid:
+    """What counts where a file's mapping does not say it; None: nobody has said.
+
+    zone           of times without one
+    phone_country  the calling code of phone numbers without one
+    """
+
+    zone: tzinfo | None
+    phone_country: str | None = None
+
+    def beside(self, found: Chosen) -> Chosen:
+        """The same, with this where it says nothing."""
+        mapping = replace(
+            found.mapping,
+            zone=self.zone if found.mapping.zone is None else found.mapping.zone,
+            phone_country=found.mapping.phone_country or self.phone_country,
+        )
+        return replace(found, mapping=mapping)
+
+
+def choose(request: Asked, kind: PresetKind, *, unsaid: Unsaid) -> Chosen:
     """The mapping or preset that is said, else the preset that the file looks like, else the usual
-    names of columns. zone: of times without one, where none is declared; None: nobody has said.
+    names of columns.
 
     Raises UsageError or NotFoundError for one that is none, and where several presets fit.
     """
-    return _in_zone(_chosen(request, kind), zone)
+    return unsaid.beside(_chosen(request, kind))
 
 
-def choose_mapping(request: Asked, fields: Fields, *, zone: tzinfo | None) -> Chosen:
+def choose_mapping(request: Asked, fields: Fields, *, unsaid: Unsaid) -> Chosen:
     """As `choose`, for a kind of file that has no presets: the mapping that is said, else the usual
     names of columns."""
-    return _in_zone(Chosen(mapping=_mapping(request, fields)), zone)
-
-
-def _in_zone(found: Chosen, zone: tzinfo | None) -> Chosen:
-    if found.mapping.zone is not None:
-        return found
-    return replace(found, mapping=replace(found.mapping, zone=zone))
+    return unsaid.beside(Chosen(mapping=_mapping(request, fields)))
 
 
 def _chosen(request: Asked, kind: PresetKind) -> Chosen:
