@@ -87,6 +87,8 @@ async def open_checkout(
         result = await _Opening(
             context, client, sound, new_payment=new_payment, author=author
         ).run()
+        if result.created and _is_over(result, now=context.clock.now()):
+            result = replace(result, created=False)  # by an earlier call, whose answer was lost
         if result.state in ("opened", "refused") and not result.created:
             result = by_now(result, await explain_order(context, result.order))
         flight.say(asked, replace(result, created=False))
@@ -369,6 +371,10 @@ def opened_result(
         checkout_url=checkout_url,
         expires_at=opened.expires_at,
     )
+
+
+def _is_over(found: CheckoutResult, *, now: Instant) -> bool:
+    return found.expires_at is not None and found.expires_at <= now
 
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:

@@ -23,9 +23,9 @@ from app.core.errors import StoreUnavailable, UnreachableError
 from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import PendingSession
 from app.receiving.context import AppContext
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from tests.checkout.conftest import Shop
-from tests.checkout.service import LATE, PHONE, answer, drop, opened, service
+from tests.checkout.service import EXPIRES, LATE, PHONE, answer, drop, opened, service
 from tests.waiting import PATIENCE_S
 
 ONCE = RetrySettings(tries=1, try_s=20.0, total_s=60.0)
@@ -58,6 +58,16 @@ async def test_an_unknown_session_is_found_with_the_same_key_and_bytes(shop: Sho
     assert pay.keys == {unknown.key}
     assert len({seen.body for seen in pay.seen}) == 1
     assert await shop.kinds() == ["requested", "unknown", "opened"]
+
+
+async def test_a_session_that_is_found_too_late_is_told_as_expired(shop: Shop) -> None:
+    """Its answer was lost, and comes when its time is over: nobody is to be sent to pay."""
+    async with service(drop, opened()) as pay, pay.client(ONCE) as client:
+        await shop.open(client)
+        shop.clock.put(parse_instant(EXPIRES))
+        found = await shop.open(client)
+    assert (found.state, found.session, found.created) == ("expired", "cs_1", False)
+    assert "ask for a new payment at" in found.sentence
 
 
 async def test_the_request_is_kept_until_it_is_answered_and_no_longer(shop: Shop) -> None:
