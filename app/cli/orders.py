@@ -526,4 +526,10 @@ def redeliver(
         lambda context, settings: notify_shop.redeliver(context, ids or None, by=by),
         purpose="writing",
     )
-    printing.note(f"{counted(count, 'notification')} will be sent again by the service that runs.")
+    if not count:
+        printing.note("None was tried in vain or given up; what waits is sent by itself.")
+        return
+    behind = "" if ids else ", and what waits behind as soon as one is taken"
+    printing.note(
+        f"{counted(count, 'notification')} will be sent again by the service that runs{behind}."
+    )

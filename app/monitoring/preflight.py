@@ -125,7 +125,9 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
         return
     if probe.problem is not None:
         yield must(
-            what, f"It does not answer ({probe.problem}).", "check the address and the firewall"
+            what,
+            f"It does not answer ({probe.problem}).",
+            "see that it runs; check the address and the firewall",
         )
         return
     yield ok(what, f"It answers, with status {probe.status}.")

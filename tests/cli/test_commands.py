@@ -9,6 +9,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,21 @@ def test_orders(run: Run, filled: dict[str, str]) -> None:
     at = shown["timeline"][0]["received_at"]
     then = run("orders", "show", "ORD-1", "--as-of", at, "--format", "json").document
     assert then["as_of"] == at
+
+
+def test_what_is_sent_to_the_shop_again(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
+    """It is told how many were tried in vain, and that those behind them follow; of none, that."""
+    told = [run("notifications", "redeliver").err]
+    row = "INSERT INTO notifications (seq, order_key, since, due_at, tries) VALUES (?, ?, 1, 1, ?)"
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database, database:
+        database.executemany(row, [(1, "ORD-1", 2), (2, "ORD-1", 0)])
+    told += [run("notifications", "redeliver", *words).err for words in ([], ["2"])]
+    assert told == [
+        "None was tried in vain or given up; what waits is sent by itself.\n",
+        "1 notification will be sent again by the service that runs, and what waits behind as soon "
+        "as one is taken.\n",
+        "1 notification will be sent again by the service that runs.\n",
+    ]
 
 
 def test_deliveries(run: Run, filled: dict[str, str]) -> None:
