@@ -101,13 +101,17 @@ def trigger(
     source: Annotated[
         str | None, typer.Option(help="The source whose secret signs. [the only one of PROVIDER]")
     ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="When it happened, such as 2026-11-20T10:00:00Z. [now]")
+    ] = None,
     yes: YesOption = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Send an event of a provider's documented shape, signed with the configured secret.
 
-    In the sandbox alone. The same words send the same event again, with a new signature, as
-    providers do. Exit code 1 where it was refused.
+    In the sandbox alone. The same words make the same event; with --at as well it is sent again as
+    providers do, in the same bytes under a new signature. Else it is dated anew, which makes a
+    second body of its id. Exit code 1 where it was refused.
     """
     from app.providers.examples import Wanted, examples_of, find_example
     from app.providers.profile import load_profile
@@ -126,7 +130,7 @@ def trigger(
     reference = order
     if reference is None and session is None and signer.profile.event.order:
         reference = _new_reference()
-    wanted = Wanted(order=reference, session=session, amount=money)
+    wanted = Wanted(order=reference, session=session, amount=money, at=printing.moment(at, "--at"))
     signed = _signed(signer, settings, example, wanted, address=address)
     printing.note(f"{example.word} of {reference or session or 'no order'} to {address}")
     _post(signed, method=example.method, to=address)

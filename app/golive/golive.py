@@ -384,7 +384,7 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
         return None
     if found.state == "passed":
         return "Nothing rests on that: `tallyhook rehearse` has found it in order."
-    return f"That does not count, since a program finds this out: {found.sentence}"
+    return f"That does not count here. {found.sentence}"
 
 
 async def unfinished(context: AppContext) -> str | None:

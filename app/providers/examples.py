@@ -121,11 +121,13 @@ class Wanted:
 
     order, session  its references; ids are made of them, so that the same words give the same event
     amount          the money that it is about
+    at              when it happened; None: now
     """
 
     order: str | None = None
     session: str | None = None
     amount: Money | None = None
+    at: Instant | None = None
 
 
 def shape_event(
@@ -143,7 +145,7 @@ def shape_event(
         shape.put_reference("session", wanted.session)
     if wanted.amount is not None:
         shape.put_amount(wanted.amount)
-    shape.put_date(now)
+    shape.put_date(now if wanted.at is None else wanted.at)
     shape.put_sandbox()
     shape.put_ids(f"{wanted.order}\n{wanted.session}")
     return shape.request(shape.changes)
@@ -226,10 +228,10 @@ class _Shape:
                 f"{amount.currency} {major_text(amount)}: leave --amount out"
             )
 
-    def put_date(self, now: Instant) -> None:
-        """Let it have happened now."""
+    def put_date(self, at: Instant) -> None:
+        """Let it have happened then."""
         for place in self._carriers["occurred_at"]:
-            written = _date(now, self._leaves[place], self._profile.event.zone)
+            written = _date(at, self._leaves[place], self._profile.event.zone)
             if written is not None:
                 self.changes.setdefault(place, written)
 

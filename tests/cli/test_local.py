@@ -87,6 +87,20 @@ def test_an_event_is_sent_signed(stripe: Run, target: Target) -> None:
     assert json.loads(target.bodies[1])["data"]["object"]["metadata"]["order_id"][:5] == "TEST-"
 
 
+def test_an_event_is_sent_again_in_the_same_bytes_where_its_moment_is_said(
+    stripe: Run, target: Target
+) -> None:
+    """As a provider does, so that it counts as a duplicate; else it is dated anew."""
+    words = ("trigger", "stripe", "payment_intent.succeeded", "--order", "ORD-7")
+    for more in (("--at", "2026-11-20T10:00:00Z"), ("--at", "2026-11-20T10:00:00Z"), ()):
+        assert stripe(*words, *more).code == 0
+    first, second, third = target.bodies
+    assert first == second
+    assert json.loads(first)["id"] == json.loads(third)["id"]
+    assert json.loads(third)["created"] > json.loads(first)["created"] == 1795168800
+    assert "--at: write a day" in stripe(*words, "--at", "soon").err
+
+
 async def test_the_service_takes_what_is_triggered(tmp_path: Path) -> None:
     """Shaped, signed, received, read and folded: the order is paid."""
     from app.bootstrap_sources import compile_sources

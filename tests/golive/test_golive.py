@@ -152,7 +152,7 @@ async def test_who_signs_is_told_what_it_is_worth(live: Driver) -> None:
         await sign(context, item, by="Ann", note="it will be fine")
         worth[item] = await what_a_signature_is_worth(context, item)
     assert [item for item, why in worth.items() if why is None] == ["idempotency", *STATED]
-    assert "does not count, since a program finds this out: as found." in str(worth["rehearsal"])
+    assert "That does not count here. as found." in str(worth["rehearsal"])
     assert "Nothing rests on that" in str(worth["duplicates"])
     assert "where `tallyhook golive` lists the item as to be signed" in str(worth["api_keys"])
 
