@@ -288,25 +288,26 @@ def _units(account: Account, patient: Patient) -> Iterable[_Trial]:
 
 
 def _addresses(account: Account, patient: Patient) -> Iterable[_Trial]:
-    for how, url in _other_addresses(patient):
+    for how, url in _other_addresses(account, patient):
         yield _Trial(
             "other_address",
-            f"It was signed for {how}: a proxy changes the address on its way; say the address "
-            "that the provider was given.",
+            f"It was signed for {how}: a proxy changes the address on its way, or the provider has "
+            "another; let TALLYHOOK_PUBLIC_URL and what is registered there be the same.",
             account,
             replace(patient, url=url),
         )
 
 
-def _other_addresses(patient: Patient) -> Iterable[tuple[str, str]]:
-    split = urlsplit(patient.url)
-    hosts = {split.netloc, *_named_hosts(patient.headers)} - {""}
+def _other_addresses(account: Account, patient: Patient) -> Iterable[tuple[str, str]]:
+    own = account.address if patient.url.startswith("/") else ""
+    split = urlsplit(own + patient.url)
+    hosts = {split.netloc, urlsplit(account.address).netloc, *_named_hosts(patient.headers)} - {""}
     for scheme in ("https", "http"):
         for host in sorted({each for name in hosts for each in _with_ports(name)}):
-            for path in _paths(split):
+            for path, slash in _paths(split):
                 url = urlunsplit((scheme, host, path, split.query, ""))
-                if url != patient.url:
-                    yield f"{scheme}, host {host}", url
+                if url != own + patient.url:
+                    yield f"{scheme}, host {host}{slash}", url
     if split.query:
         yield "the address without its query", urlunsplit(split._replace(query=""))
 
@@ -322,9 +323,12 @@ def _with_ports(host: str) -> list[str]:
     return [bare or host, host, *(f"{bare or host}{port}" for port in PORTS)]
 
 
-def _paths(split: SplitResult) -> list[str]:
+def _paths(split: SplitResult) -> list[tuple[str, str]]:
+    """The path as it came, and with or without a slash at its end, with what is said of that."""
     path = split.path or "/"
-    return [path, path.rstrip("/") if path.endswith("/") else f"{path}/"]
+    if path.endswith("/"):
+        return [(path, ""), (path.rstrip("/"), ", without the slash at the path's end")]
+    return [(path, ""), (f"{path}/", ", with a slash at the path's end")]
 
 
 def _profiles(account: Account, patient: Patient) -> Iterable[_Trial]:

@@ -124,6 +124,21 @@ def _inner_address(folder: Path) -> tuple[Account, list[Account], Patient]:
     return account, [], own_patient(content, stamp, key=key)
 
 
+def _registered_with(
+    address: str,
+) -> Callable[[Path], tuple[Account, list[Account], Patient]]:
+    """What was registered at the provider, where https://shop.example is said to be."""
+
+    def made(folder: Path) -> tuple[Account, list[Account], Patient]:
+        stamp = str(T // SECOND).encode()
+        account = replace(hmac_profile(folder, "{ts}.{url}.{body}"), address="https://shop.example")
+        key = account.secrets[0].encode()  # type: ignore[index]
+        content = b".".join((stamp, address.encode(), BODY))
+        return account, [], own_patient(content, stamp, key=key)
+
+    return made
+
+
 def _other_profile(folder: Path) -> tuple[Account, list[Account], Patient]:
     account = hmac_profile(folder)
     own = replace(account, secrets=[SECRET])
@@ -150,6 +165,18 @@ CASES = [
     Case("milliseconds", _milliseconds, "timestamp_unit", "counts ms"),
     Case("secret encoding", _decoded_secret, "secret_encoding", "read as base64"),
     Case("proxy", _inner_address, "other_address", "http, host inner:8080"),
+    Case(
+        "slash",
+        _registered_with("https://shop.example/webhooks/own/"),
+        "other_address",
+        "https, host shop.example, with a slash at the path's end",
+    ),
+    Case(
+        "port",
+        _registered_with("https://shop.example:8443/webhooks/own"),
+        "other_address",
+        "https, host shop.example:8443:",
+    ),
     Case("profile", _other_profile, "other_profile", "profile checkout"),
 ]
 

@@ -149,7 +149,7 @@ def braintree(source: str, options: Mapping[str, object], secrets: contract.Secr
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:
-        setup.problem("has no secret; give each private key by its public key, as a named secret")
+        setup.problem("has no secret; give each private key in KEYS by its public key")
     setup.conclude()
     return Braintree(keys)
 

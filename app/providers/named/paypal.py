@@ -199,9 +199,9 @@ def paypal(source: str, options: Mapping[str, object], secrets: contract.Secrets
     private_key = setup.part(_PRIVATE_KEY, _rsa_key)
     certificates = setup.named(_read_certificate, _WEBHOOK_ID, _PRIVATE_KEY)
     if _WEBHOOK_ID not in secrets.named:
-        setup.problem(f"has no webhook id; give it as the named secret {_WEBHOOK_ID}")
+        setup.problem(f"has no webhook id; give it in KEYS by the name {_WEBHOOK_ID}")
     if not secrets.named.keys() - {_WEBHOOK_ID, _PRIVATE_KEY}:
-        setup.problem("has no certificate; give each PEM text by its URL, as a named secret")
+        setup.problem("has no certificate; give each PEM text in KEYS by its URL")
     for url in certificates:
         if not _is_allowed(url, hosts):
             setup.problem(f"certificate {url!r} is not at https:// of one of {', '.join(hosts)}")

@@ -123,7 +123,7 @@ def plaid(source: str, options: Mapping[str, object], secrets: Secrets) -> Plaid
     age = setup.age("The token's iat")
     keys = setup.named(_json_web_key)
     if not secrets.named:
-        setup.problem("has no key; give each JWK by its key id, as a named secret")
+        setup.problem("has no key; give each JWK in KEYS by its key id")
     setup.conclude()
     return Plaid(keys, age=age)
 
