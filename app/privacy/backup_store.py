@@ -365,18 +365,25 @@ def found_in(backup: Path) -> Iterator[None]:
         ) from error
 
 
+_IDENTITY: Final = "SELECT value FROM meta WHERE name = 'id'"
+
+
 def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
     """Switch the names. Returns where the database that was there is kept under its new name."""
     _sync_whole(part)
+    with closing(reading(part)) as connection:
+        ((identity,),) = connection.execute(_IDENTITY).fetchall()
     kept = None
     if database.exists():
         kept = _free_name(database.with_name(keep_as))
         _set_aside(database, kept)
     for name in COMPANIONS:
         Path(f"{database}{name}").unlink(missing_ok=True)
-    Made(database).forget()  # the next start notes what is there then
     sync_folder(database)
     put_in_place(part, database)
+    made = Made(database)  # whatever was here before; if this one vanishes, none is made anew
+    made.forget()
+    made.note(identity)
     return kept
 
 

@@ -381,3 +381,26 @@ def test_flipping_is_seen(backed_up: Path) -> None:
     before = backed_up.read_bytes()
     flip(backed_up)
     assert backed_up.read_bytes() != before
+
+
+# --- that there is a database ---------------------------------------------------------------------
+
+
+def test_what_was_restored_and_vanishes_before_its_first_start_is_missed(
+    run: Run, tmp_path: Path, backed_up: Path
+) -> None:
+    """A start would make an empty one in its place, and acknowledge into it."""
+    assert run("restore", str(backed_up), "--force").code == 0
+    (tmp_path / "t.db").unlink()
+    assert "is gone, and t.db.made says that there was one" in run("tokens", "add", "shop").err
+    assert not (tmp_path / "t.db").exists()
+
+
+def test_another_shops_database_may_be_restored_here(
+    run: Run, tmp_path: Path, backed_up: Path
+) -> None:
+    """It is meant, whatever was here before; the next start goes on with it."""
+    change(backed_up, "UPDATE meta SET value='db_other' WHERE name='id'")
+    assert run("restore", str(backed_up), "--force").code == 0
+    assert (tmp_path / "t.db.made").read_text() == "db_other\n"
+    assert run("tokens", "add", "shop").code == 0
