@@ -167,7 +167,8 @@ def emit_up_to(
     """The same for rows of which no more than `limit` were asked for: says so where it is met."""
     emit(rows, columns=columns, form=form)
     if len(rows) == limit:
-        note(f"There may be more than these {limit:,}: raise --limit.")
+        these = "this one" if limit == 1 else f"these {limit:,}"
+        note(f"There may be more than {these}: raise --limit.")
 
 
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:

@@ -125,13 +125,23 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
     return found
 
 
+_OPTIONS: Final = {f"{PREFIX}HOST": "--host", f"{PREFIX}PORT": "--port"}
+"""What commands that listen are told in their words, each their own."""
+
+
+def _meant(name: str, candidates: Sequence[str]) -> str:
+    if name in _OPTIONS:
+        return f"say it to the command: `tallyhook serve {_OPTIONS[name]}`"
+    nearest = difflib.get_close_matches(name, candidates, n=1, cutoff=0.0)[0]
+    return f"the nearest one is {printable(nearest)}"
+
+
 def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool:
     parts = name.removeprefix(PREFIX).split("__")
     source = parts[1] if parts[0] == "SOURCES" and len(parts) == 3 else "<NAME>"
     candidates = [candidate.replace("<NAME>", source) for candidate in known]
     if name not in candidates or "<" in name:
-        nearest = difflib.get_close_matches(name, candidates, n=1, cutoff=0.0)[0]
-        reading.problem(name, f"is not a setting; the nearest one is {printable(nearest)}")
+        reading.problem(name, f"is not a setting; {_meant(name, candidates)}")
         return False
     if source != "<NAME>" and not re.fullmatch(r"[A-Z0-9_-]{1,40}", source, re.ASCII):
         reading.problem(name, "names its source with other than 1 to 40 of A-Z, 0-9, _ and -")

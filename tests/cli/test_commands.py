@@ -152,6 +152,8 @@ def test_deliveries(run: Run, filled: dict[str, str]) -> None:
     cut = run("deliveries", "list", "--limit", "2", "--format", "jsonl")
     assert len(cut.out.splitlines()) == 2
     assert cut.err == "There may be more than these 2: raise --limit.\n"
+    alone = run("deliveries", "list", "--limit", "1", "--format", "jsonl")
+    assert alone.err == "There may be more than this one: raise --limit.\n"
     (one,) = run("deliveries", "list", "--verdict", "unreadable", "--format", "json").document
     assert one["problem"]
     everything = run("deliveries", "list").out

@@ -159,6 +159,7 @@ DANGEROUS = [
     ({"SOURCES__SHOP__SECRET": SECRET}, "the nearest one is TALLYHOOK_SOURCES__SHOP__SECRETS"),
     ({"SOURCES": "{}"}, "SOURCES: is not a setting"),
     ({"ENVIROMENT": "live"}, "the nearest one is TALLYHOOK_ENVIRONMENT"),
+    ({"PORT": "8081"}, "say it to the command: `tallyhook serve --port`"),
     ({"ENVIRONMENT": "live", "SOURCES__SHOP__SECRETS": "whsec_test_" + OTHER}, "a sandbox secret"),
     ({"ENVIRONMENT": "sandbox", **GOOD, **CHECKOUT, "CHECKOUT__TOKEN": "sk_live_" + OTHER},
      "CHECKOUT__TOKEN: holds a live secret in"),
