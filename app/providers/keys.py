@@ -112,8 +112,8 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
     if strict and (beginning := _of_another(secret, profile)):
         meant = profile.setup.secret
         raise ValueError(
-            f"begins with {beginning}, as no signing secret of this provider does: it is another of "
-            f"its credentials; write {meant or 'the secret that its webhooks are signed with'}"
+            f"begins with {beginning}, as no signing secret of this provider does: it is another "
+            f"of its credentials; write {meant or 'the secret that its webhooks are signed with'}"
         )
     try:
         value = SECRET_ENCODINGS[encoding](secret)

@@ -67,7 +67,7 @@ def test_a_secret_that_is_not_good_enough_is_told_and_not_shown(secret: str, tol
 def test_another_credential_of_the_provider_is_told_from_its_secret(
     profile: str, secret: str, meant: str
 ) -> None:
-    """It would refuse every delivery; what is meant, and where it is found, is said at the start."""
+    """It would refuse every delivery; what is meant, and where it is, is said at the start."""
     chosen, given = load_profile(profile), secret + "4f1d" * 12
     with pytest.raises(ConfigurationError) as caught:
         Source(name="acme", profile=chosen, secrets=["fine-" * 8, given])
