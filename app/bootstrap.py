@@ -28,6 +28,7 @@ from app.api.routes import Api, Checkouts
 from app.bootstrap_context import (
     begin_erasure_journal,
     erasure_journal_path,
+    of_merchant,
     phone_key,
     policy_of,
     store_settings,
@@ -45,7 +46,6 @@ from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
 from app.core.schedule import entries_of
-from app.core.zones import zone_named
 from app.evidence.seal import CheckpointSigner
 from app.monitoring.health import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
@@ -517,9 +517,7 @@ async def open_service(
             clock=clock,
             phone_key=phone_key(settings),
             erasure_journal=erasure_journal_path(settings),
-            zone=zone_named(settings.timezone) if settings.timezone else None,
-            phone_country=settings.phone_country,
-            merchant=settings.merchant,
+            **of_merchant(settings),
         )
         parts: list[tuple[str, Part]] = []
         if work == "reading":

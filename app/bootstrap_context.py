@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -88,13 +88,17 @@ async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator
             clock=clock,
             phone_key=key,
             erasure_journal=erasure_journal_path(settings),
-            zone=zone_named(settings.timezone) if settings.timezone else None,
-            phone_country=settings.phone_country,
-            merchant=settings.merchant,
+            **of_merchant(settings),
         )
         if purpose in ("working", "writing"):  # to a database that was put back, `restored` sees
             await begin_erasure_journal(context)
         yield context
+
+
+def of_merchant(settings: Settings) -> dict[str, Any]:
+    """What a context has of the merchant: the zone, the country of phone numbers, the name."""
+    zone = zone_named(settings.timezone) if settings.timezone else None
+    return {"zone": zone, "phone_country": settings.phone_country, "merchant": settings.merchant}
 
 
 async def policy_of(store: Store, settings: Settings, *, clock: Clock, serving: bool) -> Policy:

@@ -109,18 +109,15 @@ def trigger(
 ) -> None:
     """Send an event of a provider's documented shape, signed with the configured secret.
 
-    In the sandbox alone. The same words make the same event; with --at as well it is sent again as
-    providers do, in the same bytes under a new signature. Else it is dated anew, which makes a
-    second body of its id. Exit code 1 where it was refused.
+    In the sandbox alone. The same words, --at among them, send the same bytes again, signed anew,
+    as providers do; without --at a second body of its id. Exit code 1 where it was refused.
     """
-    from app.providers.examples import Wanted, examples_of, find_example
+    from app.providers.examples import Wanted, find_example
     from app.providers.profile import load_profile
 
     load_profile(provider)
     if event is None:
-        known = examples_of(provider)
-        rows = [{"event": each.word, "name": each.name, "source": each.source} for each in known]
-        printing.emit(rows, columns=("event", "name", "source"), form=form)
+        _list_events(provider, form)
         return
     example = find_example(provider, event)
     name, settings, signer = _signer(provider, source)
@@ -139,6 +136,14 @@ def trigger(
             "Events of this provider count only after it was asked, and it does not know of this "
             "one: the order stays pending."
         )
+
+
+def _list_events(provider: str, form: printing.Format) -> None:
+    from app.providers.examples import examples_of
+
+    known = examples_of(provider)
+    rows = [{"event": each.word, "name": each.name, "source": each.source} for each in known]
+    printing.emit(rows, columns=("event", "name", "source"), form=form)
 
 
 def _sends_its_secret(signer: Source) -> bool:
