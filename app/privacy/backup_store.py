@@ -379,11 +379,11 @@ def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
         _set_aside(database, kept)
     for name in COMPANIONS:
         Path(f"{database}{name}").unlink(missing_ok=True)
+    made = Made(database)
+    made.forget()  # where this is cut short, the next start notes what is there then
     sync_folder(database)
     put_in_place(part, database)
-    made = Made(database)  # whatever was here before; if this one vanishes, none is made anew
-    made.forget()
-    made.note(identity)
+    made.note(identity)  # if this one vanishes, no empty one is made
     return kept
 
 
