@@ -23,6 +23,7 @@ from app.checkout.request import (
     CheckoutDeniedError,
     CheckoutRequest,
     CheckoutRequestError,
+    OrderCanceledError,
     PaymentNotOverError,
 )
 from app.core.errors import NotFoundError
@@ -251,6 +252,8 @@ class Checkouts:
             return problem(409, "payment_differs", str(error), before=before, asked=now)
         except PaymentNotOverError as error:
             return self._not_over(error)
+        except OrderCanceledError as error:
+            return problem(409, "order_canceled", str(error))
         except CheckoutDeniedError as error:
             return problem(503, "service_denies_us", str(error), headers=RETRY_AFTER)
         except CheckoutBusyError as error:

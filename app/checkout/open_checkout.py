@@ -30,6 +30,7 @@ from app.checkout.payment import (
 from app.checkout.request import (
     CheckoutRequest,
     Opened,
+    OrderCanceledError,
     PaymentNotOverError,
     SessionRefused,
     SoundRequest,
@@ -73,9 +74,9 @@ async def open_checkout(
     new_payment  the earlier payment is over and the customer tries again: another key. Asked for
                  twice, it finds the new one
 
-    Raises CheckoutRequestError, CheckoutConflictError and PaymentNotOverError (nothing was sent),
-    UnreachableError when the service does not take our credentials or the store fails. Calls for
-    one order wait for each other; those that ask the same share one answer.
+    Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError and OrderCanceledError
+    (nothing was sent), UnreachableError when the service does not take our credentials or the store
+    fails. Calls for one order wait for each other; those that ask the same share one answer.
     """
     requires = client.settings.form.requires
     sound = checked(request, live=context.store.environment == "live", requires=requires)  # (1)
@@ -183,13 +184,16 @@ class _Opening:
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
         """An order that the customer has paid in another way must not be paid once more, be it that
-        no payment of it was started here, or that nobody knows what the service did."""
+        no payment of it was started here, or that nobody knows what the service did. Raises
+        OrderCanceledError for one that the shop has canceled, and that is not paid."""
         order = self._request.order
         try:
             ledger = await explain_order(self._context, order)
         except NotFoundError:
             return None
         sentence = paid_sentence(ledger)
+        if sentence is None:
+            check_wanted(ledger)
         if sentence is None or not self._is_price(ledger):
             return None
         key = None if payment is None else payment.key
@@ -379,10 +383,12 @@ def _is_over(found: CheckoutResult, *, now: Instant) -> bool:
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
     """That the session there was is open, or was refused, is no answer where the order's money has
-    come, nor the first where the session's time is over."""
+    come, nor the first where the session's time is over. Raises OrderCanceledError where the shop
+    has canceled the order, and no money has come."""
     paid = paid_sentence(ledger)
     if paid is not None:
         return replace(found, state="paid", sentence=paid)
+    check_wanted(ledger)
     ended = found.expires_at is not None and ledger.as_of >= found.expires_at
     if not ended and (ledger.outcome != "expired" or found.state != "opened"):
         return found
@@ -411,6 +417,18 @@ def paid_sentence(ledger: Ledger) -> str | None:
         f"Order {ledger.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
         f"is {ledger.outcome}. No new payment was started."
     )
+
+
+def check_wanted(ledger: Ledger) -> None:
+    """Raises OrderCanceledError where the shop has canceled the order: it would owe back whatever
+    comes for it."""
+    canceled = ledger.case.filed.canceled
+    if canceled is not None:
+        raise OrderCanceledError(
+            f"Order {ledger.order} was canceled by the shop at {format_instant(canceled.at)}: what "
+            "came for it would be owed back. Nothing was sent; place a new order, with a reference "
+            "of its own."
+        )
 
 
 def deadline_of(ledger: Ledger) -> Instant | None:

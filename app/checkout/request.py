@@ -4,7 +4,8 @@ can be wrong with being asked, each sentence for the shop's people.
     UsageError
     ├── CheckoutRequestError   the request itself; `problems` has every sentence
     ├── CheckoutConflictError  the order already has another payment; `before` and `asked`
-    └── PaymentNotOverError    a new payment, while the earlier one can still bring money
+    ├── PaymentNotOverError    a new payment, while the earlier one can still bring money
+    └── OrderCanceledError     the shop has canceled the order
     UnreachableError
     ├── CheckoutDeniedError    the service refuses our token or knows no such address
     └── CheckoutBusyError      too many calls at this moment
@@ -73,6 +74,10 @@ class PaymentNotOverError(UsageError):
     def __init__(self, sentence: str, *, ask_again_at: Instant | None = None) -> None:
         super().__init__(sentence)
         self.ask_again_at = ask_again_at
+
+
+class OrderCanceledError(UsageError):
+    """The shop has canceled the order: what came for it would be owed back. Nothing was sent."""
 
 
 class CheckoutDeniedError(UnreachableError):

@@ -22,6 +22,7 @@ _OF_200: Final[Mapping[str, State]] = {
 _OF_409: Final[Mapping[str, State]] = {
     "payment_differs": "differs",
     "payment_not_over": "not_over",
+    "order_canceled": "refused",
 }
 
 

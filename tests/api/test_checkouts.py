@@ -101,6 +101,39 @@ async def test_two_hundred_calls_at_once_make_one_request(tmp_path: Path) -> Non
     assert len(pay.seen) == 1
 
 
+async def cancel(driver: Driver) -> None:
+    """The shop tells that it has canceled the order."""
+    told = {"amount": "1500.00", "currency": "KES", "canceled_at": "2026-11-20T09:00:00Z"}
+    assert (await driver.api("PUT", "/orders/ORD-1", json=told)).status_code == 200
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("new_payment", [False, True])
+async def test_no_payment_of_an_order_that_the_shop_has_canceled(
+    tmp_path: Path, begun: bool, new_payment: bool
+) -> None:
+    """Nothing is sent, and a session that is open is not given again: what came would be owed
+    back."""
+    async with shop(tmp_path, opened(), opened("cs_2")) as (driver, pay):
+        if begun:
+            assert (await start(driver)).status_code == 201
+            declined = event("e1", "declined", session={"reference": "cs_1"})
+            assert (await driver.send(declined)).status_code == 200
+        await cancel(driver)
+        refused = await start(driver, new_payment=new_payment)
+    assert code(refused) == (409, "order_canceled")
+    assert "at 2026-11-20T09:00:00Z" in refused.json()["detail"]
+    assert len(pay.seen) == begun
+
+
+async def test_a_paid_order_that_was_canceled_is_called_paid(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, _pay):
+        await start(driver)
+        await driver.send(event("e1"))
+        await cancel(driver)
+        assert (await start(driver)).json()["status"] == "paid"
+
+
 @pytest.mark.parametrize(
     ("said", "status"),
     [

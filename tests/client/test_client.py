@@ -171,6 +171,7 @@ def test_a_feed_that_cannot_be_read_is_told(
         (202, {"status": "unknown"}, "unknown"),
         (409, {"code": "payment_differs", "detail": "It differs."}, "differs"),
         (409, {"code": "payment_not_over", "detail": "Not yet."}, "not_over"),
+        (409, {"code": "order_canceled", "detail": "It was canceled."}, "refused"),
         (422, {"code": "request_invalid", "problems": [{"sentence": "No."}]}, "refused"),
         (422, {}, "refused"),
     ],
@@ -193,7 +194,8 @@ def test_what_became_of_a_payment(status: int, body: dict[str, Any], state: str)
         "new_payment": False,
     }
     if state == "refused":
-        assert started.sentence == ("No." if body else "it answered 422")
+        said = body.get("detail") or ("No." if body else "it answered 422")
+        assert started.sentence == said
 
 
 @pytest.mark.parametrize(
