@@ -46,7 +46,8 @@ ANSWERED: dict[str, tuple[list[bytes], list[int], bool]] = {
     "a length with zeros": ([post(b"{}", length=b"002")], [401], False),
     "in chunks": ([CHUNKED + b"%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"], [200], False),
     "of an unknown source": ([post(b"{}", path="/webhooks/nobody")], [404], False),
-    "with a slash behind it": ([post(b"{}", path="/webhooks/shop/")], [404], False),
+    "with a slash behind it": ([genuine(event("evt_15"), path="/webhooks/shop/")], [200], False),
+    "with two slashes behind it": ([post(b"{}", path="/webhooks/shop//")], [404], False),
     "with a query": ([genuine(event("evt_12"), path="/webhooks/shop?a=b")], [200], False),
     "spelled otherwise": ([genuine(event("evt_13"), path="/webhooks/%73hop")], [200], False),
     "with a whole address": (

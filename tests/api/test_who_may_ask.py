@@ -21,6 +21,7 @@ TOLD = {"amount": "1500.00", "currency": "KES"}
 
 PUBLIC = {
     "/webhooks/{source}",  # by its signature
+    "/webhooks/{source}/",
     "/livez",
     "/readyz",
     "/metrics",

@@ -32,7 +32,7 @@ async def test_two_hundred_calls_at_two_receivers_make_one_request(url: str) -> 
 
     async def slow(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.3)
-        await opened()(writer)
+        await opened(expires_at=LATE)(writer)
 
     patient = RetrySettings(try_s=PATIENCE_S, total_s=PATIENCE_S)
     async with (
