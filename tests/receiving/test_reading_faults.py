@@ -69,7 +69,9 @@ class Store:
         assert (function, aside, limit) == (next_suspects, False, 1)
         return self.suspects[:1]
 
-    async def next_rows(self, *, limit: int, most_bytes: int, brought: bool) -> list[Unread]:
+    async def next_rows(
+        self, *, limit: int, most_bytes: int, brought: bool = False
+    ) -> list[Unread]:
         """What is there."""
         assert not brought
         self.asked.append((limit, most_bytes))
