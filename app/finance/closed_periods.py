@@ -33,8 +33,9 @@ MATCHING_FORM: Final = "m4"
 """The form of the matching and of the report, where they find more than before in equal evidence.
 m2: what went back and no statement takes, won disputes, lines of payments in doubt. m3: rows of one
 order that add up are one story; what groups, decisions and payments join is of one month whole, and
-a line counts in one month. m4: a payout is named whatever stands around its name, by whoever paid
-too, and never by a date."""
+a line counts in one month. m4: parts of a payment are settled each, a line is of a payment or of
+what went back of its own source, one of another payment's dispute is told; a payout is named
+whatever stands around its name, by whoever paid too, and never by a date."""
 
 
 def rules_form(policy: Policy) -> str:

@@ -73,6 +73,7 @@ class StatementForm:
             default=mapping.defaults.get("type", "payment"),
         )
         self._of_preset = mapping.signed
+        self._fee_signed = mapping.signed or "fee" in mapping.made
         self._signed = mapping.signed or not mapping.made.keys().isdisjoint(("gross", "net"))
         self._amounts = amounts.Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone)
@@ -141,10 +142,17 @@ class StatementForm:
                 "something that you bought: leave such rows out with a copy of the preset (under "
                 "[ignore]), or say there what they are (under [words.type])"
             )
-        rows = [_row(*row) for row in zip(kinds, gross, fee, net, strict=True)]
+        told = list(zip(kinds, gross, fee, net, strict=True))
+        if not self._fee_signed and any(_gives_more(*row) for row in told):
+            raise tables.UnclearCell(
+                "the fee is negative and not both gross and net are told, so that more would be "
+                "paid out than came: write a fee that costs as positive, or turn the sign round "
+                'in a mapping (subtract = ["Fee"] under [amounts.fee])'
+            )
+        rows = [_row(*row) for row in told]
         if not self._signed and any(
-            kind == "fee" and row[1] < 0 and not told
-            for kind, row, told in zip(kinds, rows, fee, strict=True)
+            kind == "fee" and row[1] < 0 and not written
+            for kind, row, written in zip(kinds, rows, fee, strict=True)
         ):
             raise tables.UnclearCell(
                 "the row is a fee with a positive amount, and nobody has said whether it costs or "
@@ -222,6 +230,12 @@ def _subject(kind: str, payment: str | None, key: str | None, payout: str | None
 def _brings(kind: str, gross: int | None, net: int | None) -> bool:
     """Whether a refund is positive: money that comes, where the signs of a file mean something."""
     return kind == "refund" and ((net if gross is None else gross) or 0) > 0
+
+
+def _gives_more(kind: str, gross: int | None, fee: int | None, net: int | None) -> bool:
+    """Whether a payment's fee is negative, and nothing else in the row says that it is meant so:
+    many files write what costs as negative."""
+    return kind == "payment" and fee is not None and fee < 0 and None in (gross, net)
 
 
 def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tuple[int, int, int]:

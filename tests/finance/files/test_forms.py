@@ -190,6 +190,8 @@ def money(row: dict[str, Any]) -> tuple[str, ...]:
     ("100.00,2.00,102.00,KES,,,refund", ("-100.00", "2.00", "-102.00")),
     ("0.00,3.00,-3.00,KES,,,fee", ("0.00", "3.00", "-3.00")),
     ("-100.00,15.00,-115.00,KES,,,dispute", ("-100.00", "15.00", "-115.00")),
+    ("100.00,-3.00,103.00,KES,,,", ("100.00", "-3.00", "103.00")),  # a rebate, told by all three
+    ("-100.00,-3.00,,KES,,,refund", ("-100.00", "-3.00", "-97.00")),
     ("100.00,0.00,100.00,KES,,,dispute", ("100.00", "0.00", "100.00")),
 ])  # fmt: skip
 def test_gross_fee_and_net_are_completed_and_what_leaves_is_negative(
@@ -209,6 +211,8 @@ def test_gross_fee_and_net_are_completed_and_what_leaves_is_negative(
     (",,0.00,3.00,,KES,,,fee", None, "neither a payment nor an order"),
     ("p,o,1.00,,,KES,,,sale", "type", "none of payment"),
     ("p,o,1.00,x,,KES,,,", "fee", "not an amount"),
+    ("p,o,100.00,-3.00,,KES,,,", None, "more would be paid out than came"),
+    ("p,o,,-3.00,97.00,KES,,,", None, "more would be paid out than came"),
 ])  # fmt: skip
 def test_a_row_of_a_statement_that_is_not_clear_is_left_out(
     row: str, column: str | None, said: str, tmp_path: Path
@@ -217,6 +221,13 @@ def test_a_row_of_a_statement_that_is_not_clear_is_left_out(
     assert [each["payment_reference"] for each in rows] == ["p0"]
     assert [problem[:2] for problem in problems] == [(3, column)]
     assert said in problems[0][2]
+
+
+def test_a_mapping_turns_the_sign_of_fees_round(tmp_path: Path) -> None:
+    """Where a file writes what costs as negative."""
+    said = '[amounts.fee]\nsubtract = ["fee"]'
+    rows, problems = statement(f"{STATEMENT}p,o,100.00,-3.00,,KES,,,\n", said, folder=tmp_path)
+    assert (money(rows[0]), problems) == (("100.00", "3.00", "97.00"), [])
 
 
 def test_a_fee_may_be_of_a_payout_alone(tmp_path: Path) -> None:
