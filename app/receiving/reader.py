@@ -133,6 +133,7 @@ class Reader:
         try:
             while not (self._stopping and not self._draining):
                 self._store.accepted.clear()
+                ending = self._stopping  # what comes during a look is seen by the next one
                 try:
                     if not await self._store.turn.take():
                         self._began = self._released = False
@@ -145,7 +146,7 @@ class Reader:
                     pause = TRY_AGAIN_S
                 if pause:
                     self._store.drained.set()
-                if pause and self._stopping:
+                if pause and ending:
                     break
                 await self._pause(pause)
             await self._end()

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -483,3 +484,26 @@ async def test_how_long_who_has_patience_waits_and_who_has_none(
     async with asyncio.timeout(10):
         assert await behind_s(every, patient=patient) == 1
     assert asked == [EVERYTHING]
+
+
+async def test_what_came_while_it_looked_for_the_last_time_is_read_before_it_ends(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delivery is accepted after a look that found nothing, and the service ends at once."""
+    store = reading.store
+    store.turns = [True] * 3
+
+    async def told_to_end_just_then(context: Any) -> None:
+        store.rows = [row_of(1)]
+        reading.reader.stop()
+
+    async def append(ready: Any) -> list[Any]:
+        store.rows = []
+        store.appended.append(len(ready))
+        return []
+
+    monkeypatch.setattr(store, "append", append)
+    holding = reading.held.holding._replace(release_left=told_to_end_just_then)
+    monkeypatch.setattr(reading.reader, "_reading", replace(reading.context, holding=holding))
+    await reading.reader.run()
+    assert store.appended == [1]
