@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import structlog
 
@@ -95,10 +96,21 @@ async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator
         yield context
 
 
-def of_merchant(settings: Settings) -> dict[str, Any]:
-    """What a context has of the merchant: the zone, the country of phone numbers, the name."""
-    zone = zone_named(settings.timezone) if settings.timezone else None
-    return {"zone": zone, "phone_country": settings.phone_country, "merchant": settings.merchant}
+class OfMerchant(TypedDict):
+    """What a context has of the merchant; `AppContext` says what each is."""
+
+    zone: tzinfo | None
+    phone_country: str
+    merchant: str
+
+
+def of_merchant(settings: Settings) -> OfMerchant:
+    """It, as the settings say it."""
+    return {
+        "zone": zone_named(settings.timezone) if settings.timezone else None,
+        "phone_country": settings.phone_country,
+        "merchant": settings.merchant,
+    }
 
 
 async def policy_of(store: Store, settings: Settings, *, clock: Clock, serving: bool) -> Policy:

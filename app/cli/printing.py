@@ -65,14 +65,9 @@ def local_sentence(
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
     """A row for people: a moment as the zone's clocks show it, of a day alone that day."""
-    from app.core.zones import local_text
+    from app.core.zones import local_moment as shown
 
-    return {
-        **row,
-        name: local_text(f"on {row[name]}", zone, named=True)
-        .removeprefix("on ")
-        .removeprefix("at "),
-    }
+    return {**row, name: shown(parse_instant(row[name]), zone)}
 
 
 def _is_day(text: str) -> bool:

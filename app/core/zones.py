@@ -132,6 +132,15 @@ def _told(text: str, zone: tzinfo, *, named: bool) -> str:
     )
 
 
+def local_moment(at: Instant, zone: tzinfo) -> str:
+    """A moment to the minute as the zone's clocks show it, and what the zone is called then; of a
+    midnight there the day alone."""
+    local = wall_clock(at, zone)
+    if local % DAY == 0:
+        return _words(local, day=True, aloud=False)
+    return f"{_words(local, day=False, aloud=False)} {_name(at, zone)}"
+
+
 def _name(at: Instant, zone: tzinfo) -> str:
     """What people call a zone at a moment."""
     return moment_of(at).astimezone(zone).tzname() or str(zone)

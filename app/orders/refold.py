@@ -174,7 +174,7 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
     latest = context.clock.now()  # what is dated beyond it is of a clock that was ahead
     later = {order: at for order, at in said_at.items() if now < at <= latest}
     ledgers = {
-        order: None if order in later else _folded(context, history, now=now)
+        order: None if order in later else _folded(context, history, as_of=said_at[order])
         for order, history in histories.items()
     }
     writer, pace = context.store.writer, pace or Pace(first=len(ledgers), most=len(ledgers))
@@ -319,8 +319,8 @@ async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
         return await claim_orders(connection, now=now, limit=limit, until=now + CLAIM)
 
 
-def _folded(context: AppContext, history: History, *, now: Instant) -> Ledger | None:
-    return fold_or_log(history, policy=context.policy, as_of=history.instant_at(now))
+def _folded(context: AppContext, history: History, *, as_of: Instant) -> Ledger | None:
+    return fold_or_log(history, policy=context.policy, as_of=as_of)
 
 
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
@@ -366,7 +366,7 @@ def with_holds(
 def _folded_held(
     context: AppContext, history: History, instead_of: Publication
 ) -> Publication | None:
-    ledger = _folded(context, history, now=context.clock.now())
+    ledger = _folded(context, history, as_of=history.instant_at(context.clock.now()))
     if ledger is None or instead_of.revision is None:
         return None
     return decided(ledger, instead_of.revision.before, rules=instead_of.rules)

@@ -127,17 +127,16 @@ def _note_orders(found: Erased, wanted: _Wanted, references: Iterable[str]) -> N
 async def _look(connection: Connection, found: Erased, progress: Callable[[int], None]) -> None:
     looking = _Looking(found.phones)
     found.held = {digits: set() for digits in found.phones}
-    async for texts in erase_store.delivery_texts(connection):
-        for each in texts:
-            for digits in looking.held_in(each):
-                found.held[digits].add(each.id)
-        progress(len(texts))
     found.wholes = {digits: set() for digits in found.phones}
-    async for texts in erase_store.whole_texts(connection):
-        for each in texts:
-            for digits in looking.held_in(each):
-                found.wholes[digits].add(each.id)
-        progress(len(texts))
+    for read, held in (
+        (erase_store.delivery_texts, found.held),
+        (erase_store.whole_texts, found.wholes),
+    ):
+        async for texts in read(connection):
+            for each in texts:
+                for digits in looking.held_in(each):
+                    held[digits].add(each.id)
+            progress(len(texts))
 
 
 class _Wanted:

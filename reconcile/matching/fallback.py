@@ -20,7 +20,7 @@ from reconcile.matching.funds import Capture, Funds, Left, funds_of
 from reconcile.matching.group import Deciding
 from reconcile.matching.parts import are_parts
 from reconcile.matching.rows import BookRow, StatementRow, lines_of, subject_of
-from reconcile.matching.settling import of_one_source
+from reconcile.matching.settling import by_source
 from reconcile.money import Money
 
 # --- which lines fit each other by amount and date alone, where a rule allows that ----------------
@@ -238,18 +238,18 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
     for payment, names in lines.items():
         of = {rest.captures[name]: name for name in captures[payment]}
         named = [rest.lines[name] for name in names]
-        fitting, rows, _ = of_one_source(list(of), named, terms=deciding.terms)
-        if not rows:
-            continue
-        taken = rest.take_captures([of[each] for each in fitting])
-        told = rest.take_lines([row.line_id for row in rows])
-        if are_parts(taken):
-            taken, told = deciding.settling.join_parts(taken, told, kind="by_payment")
-        if taken and told:
-            deciding.settling.join(taken, told, kind="by_payment")
-        else:
-            rest.captures |= {of[each]: each for each in taken}
-            rest.lines |= {row.line_id: row for row in told}
+        for fitting, rows in by_source(list(of), named, terms=deciding.terms):
+            if not fitting:
+                continue
+            taken = rest.take_captures([of[each] for each in fitting])
+            told = rest.take_lines([row.line_id for row in rows])
+            if are_parts(taken):
+                taken, told = deciding.settling.join_parts(taken, told, kind="by_payment")
+            if taken and told:
+                deciding.settling.join(taken, told, kind="by_payment")
+            else:
+                rest.captures |= {of[each]: each for each in taken}
+                rest.lines |= {row.line_id: row for row in told}
 
 
 # --- by group ------------------------------------------------------------------------------------

@@ -235,10 +235,8 @@ class Settling:
 
     def _loose(self, rest: Open, rows: list[StatementRow]) -> None:
         """Lines that name the order only."""
-        _, rows, strange = of_one_source(rest.captures, rows, terms=self._terms)
-        rest.lines += strange
-        if len(rest.captures) == 1 and rows:
-            self._join_of_key(rest, rest.captures, rows)
+        if len(rest.captures) == 1:
+            self._join_by_source(rest, rest.captures, rows)
             return
         for sums, lines in _by(rows, lambda row: (row.currency, row.gross)).items():
             alike = [each for each in rest.captures if (each.currency, each.minor) == sums]
@@ -248,7 +246,7 @@ class Settling:
         self, rest: Open, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
         """What may be of each other by their sources, each apart from the others."""
-        for fitting, lines in _by_source(captures, rows, terms=self._terms):
+        for fitting, lines in by_source(captures, rows, terms=self._terms):
             if fitting:
                 self._join_of_key(rest, fitting, lines)
             else:
@@ -482,24 +480,7 @@ class Settling:
         return without(unused, parts)
 
 
-def of_one_source(
-    captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
-) -> tuple[list[Capture], list[StatementRow], list[StatementRow]]:
-    """Captures and lines of which each may be of one of the others, by their sources; and the lines
-    that are of another source."""
-    lines: list[StatementRow] = []
-    strange: list[StatementRow] = []
-    for row in rows:
-        fits = any(terms.settles(row.source, each.source) for each in captures)
-        (lines if fits else strange).append(row)
-    told = {row.source for row in lines}
-    fitting = [
-        each for each in captures if any(terms.settles(source, each.source) for source in told)
-    ]
-    return fitting, lines, strange
-
-
-def _by_source(
+def by_source(
     captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
 ) -> list[tuple[list[Capture], list[StatementRow]]]:
     """The lines, with the captures that they may be of by their sources: apart from each other

@@ -22,6 +22,7 @@ from app.evidence import bundle
 from app.evidence.keys import EvidenceKey, PublicKey, load_key
 from app.evidence.prove_sealed import prove_growth
 from app.evidence.seal import (
+    CheckpointSigner,
     read_checkpoint,
     rotate_key,
     signed_checkpoint,
@@ -33,7 +34,7 @@ from app.orders.record_store import add_records
 from app.sealing import log_store
 from reconcile.instants import DAY, SECOND
 from reconcile.transparency.evidence import ledger_of
-from tests.api.driving import driving, environ, event, signed
+from tests.api.driving import Driver, driving, environ, event, signed
 from tests.evidence.conftest import Bundles, Forge, build, changed, forged_with
 from tests.evidence.world import LATER, record
 from tests.reconcile.build import T
@@ -406,16 +407,20 @@ def test_an_earlier_key_takes_more_than_the_bundles_word(
     assert "checkpoint" in first_lines(found)
 
 
+async def signed_first(driver: Driver, folder: Path) -> tuple[CheckpointSigner, bytes, Path]:
+    """The log's first signer, a bundle that it has signed, and where its key lies."""
+    await driver.send(event("e1"))
+    driver.clock.put(LATER)
+    settings = load_settings(environ(folder))
+    signer = await signer_of(driver.context, settings)
+    return signer, await build(driver, folder), key_path(settings)
+
+
 async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
     """The old key signed that the new one follows: whoever trusts either takes a new bundle, whose
     checkpoint may still be the old key's. Where the old one's file was lost, nobody signed that."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        await driver.send(event("e1"))
-        driver.clock.put(LATER)
-        settings = load_settings(environ(tmp_path))
-        first = await signer_of(driver.context, settings)
-        before = await build(driver, tmp_path)
-        path = key_path(settings)
+        first, before, path = await signed_first(driver, tmp_path)
         second = await rotate_key(driver.context, path, by=None)
         driver.clock.put(LATER + DAY)
         after = await build(driver, tmp_path)
@@ -446,12 +451,7 @@ async def test_a_rotation_that_was_cut_short_is_endorsed_when_it_is_made_again(
         raise Killed
 
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        await driver.send(event("e1"))
-        driver.clock.put(LATER)
-        settings = load_settings(environ(tmp_path))
-        first = await signer_of(driver.context, settings)
-        before = await build(driver, tmp_path)
-        path = key_path(settings)
+        first, before, path = await signed_first(driver, tmp_path)
         with monkeypatch.context() as patched:
             patched.setattr(log_store, "add_key", die)
             with pytest.raises(Killed):

@@ -507,3 +507,13 @@ async def test_what_came_while_it_looked_for_the_last_time_is_read_before_it_end
     monkeypatch.setattr(reading.reader, "_reading", replace(reading.context, holding=holding))
     await reading.reader.run()
     assert store.appended == [1]
+
+
+async def test_what_another_reader_has_left_held_is_looked_for_when_the_turn_comes_back(
+    reading: Reading,
+) -> None:
+    """Once at the beginning, not at each look, and once more after another had the turn."""
+    reading.store.turns = [True, True, False, True, RuntimeError("the end")]
+    with pytest.raises(RuntimeError, match="the end"):
+        await reading.reader.run()
+    assert reading.held.left == 2

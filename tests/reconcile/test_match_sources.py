@@ -117,15 +117,17 @@ def test_parts_of_two_sources_are_not_added_up() -> None:
     ((1_500, 1_500), ((1_500, ""), (1_500, TILL)),
      [("ambiguous", 1_500, SOURCE), ("ambiguous", 1_500, TILL)]),
 ])  # fmt: skip
-@pytest.mark.parametrize("payment", [None, "pay_1"])
+@pytest.mark.parametrize(("payment", "order"), [(None, True), ("pay_1", True), ("pay_1", False)])
 def test_a_payment_is_settled_by_a_line_of_its_own_source(
     captured: tuple[int, int],
     lines: tuple[tuple[int, str], ...],
     missed: list[tuple[str, int, str]],
     payment: str | None,
+    order: bool,
 ) -> None:
-    """Lines name the order alone, or a payment reference that both sources have used."""
-    assert missed_of(captured, lines, payment=payment) == missed
+    """Lines name the order alone, or a payment reference that both sources have used, with the
+    order or without."""
+    assert missed_of(captured, lines, payment=payment, order=order) == missed
 
 
 def test_a_line_of_the_amount_of_another_source_is_none_of_that() -> None:
@@ -137,7 +139,11 @@ def test_a_line_of_the_amount_of_another_source_is_none_of_that() -> None:
 
 
 def missed_of(
-    captured: tuple[int, int], lines: tuple[tuple[int, str], ...], *, payment: str | None
+    captured: tuple[int, int],
+    lines: tuple[tuple[int, str], ...],
+    *,
+    payment: str | None,
+    order: bool = True,
 ) -> list[tuple[str, int, str | None]]:
     """What is told of an order that was paid so through both, and of these lines."""
     made = case(minor=captured[0])
@@ -145,7 +151,8 @@ def missed_of(
     made.pays(payment=payment, more=(till,)).books(minor=sum(captured))
     for gross, source in lines:
         made.settles(gross=gross, fee=0)
-        made.lines[-1] = replace(made.lines[-1], payment=payment, source=source)
+        named = made.lines[-1].order if order else None
+        made.lines[-1] = replace(made.lines[-1], payment=payment, order=named, source=source)
     found = decided(made, rules=MatchRules(), coverage=BOTH)[0]
     breaks = [(e.cause, e.money.minor, e.subject) for e in found if isinstance(e, Break)]
     return sorted(breaks, key=str)
