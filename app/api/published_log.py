@@ -72,6 +72,7 @@ class PublishedLog:
         return JSONResponse(
             {
                 "log": known.origin,
+                "earlier": [{"log": each.origin, "leaves": each.size} for each in known.earlier],
                 "keys": keys,
                 "checkpoint": f"{PLACE}/checkpoint",
                 "cosigned": f"{PLACE}/cosigned",

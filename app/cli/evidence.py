@@ -257,6 +257,34 @@ def key(
     )
 
 
+@log_group.command("rename")
+def rename(
+    reason: Annotated[str, typer.Option(help="Why; for the trail.")],
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
+) -> None:
+    """Have the log go on under a new origin, after a restore of which others know later leaves.
+
+    No service may run. Checkpoints that were signed stay valid under the origin that they name;
+    witnesses and partners are to be told the new one.
+    """
+    from app.evidence.seal import rename_log
+
+    known = running.with_context(
+        lambda context, settings: rename_log(context, by=by, reason=reason), purpose="alone"
+    )
+    before = known.earlier[-1]
+    if form is not printing.Format.table:
+        told = {"log": known.origin, "before": before.origin, "leaves": before.size}
+        printing.document(told, form)
+        return
+    print(known.origin)
+    printing.note(
+        f"Checkpoints of up to {counted(before.size, *LEAF)} have the origin {before.origin}. Give "
+        "the operators of the witnesses what `tallyhook log key` prints."
+    )
+
+
 @log_group.command("seal")
 def seal() -> None:
     """Seal what waits now, and look for rows that nothing has marked; `serve` does it by itself."""

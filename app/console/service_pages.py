@@ -139,6 +139,9 @@ async def log_document(view: View) -> Document:
         "leaves": sealed,
         "waiting": unsealed,
         "origin": None if known is None else known.origin,
+        "earlier": []
+        if known is None
+        else [{"origin": each.origin, "leaves": each.size} for each in known.earlier],
         "signing_keys": []
         if known is None
         else [

@@ -244,6 +244,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "erased": "erased personal data",
     "restored_without_erasures": "put back a backup without its erasures",
     "key_rotated": "began a new evidence key",
+    "log_renamed": "had the log go on under a new origin",
     "operator_added": "added an operator",
     "operator_disabled": "disabled an operator",
     "operator_invited": "invited an operator",

@@ -251,6 +251,11 @@ def _log(dossier: Dossier) -> dict[str, Any]:
     return {
         "keys": list(sealed.keys),
         "endorsements": list(sealed.endorsements),
+        **(
+            {"origins": [{"log": name, "leaves": size} for name, size in sealed.origins]}
+            if sealed.origins
+            else {}
+        ),
         "leaves": list(leaves),
         "unsealed": list(sealed.unsealed),
         "order": sealed.order and {

@@ -451,6 +451,9 @@ async def _sealed(
         unsealed=unsealed,
         keys=() if known is None else known.keys,
         endorsements=() if known is None else known.endorsements,
+        origins=()
+        if known is None or not known.earlier
+        else tuple((origin, known.size_as(origin)) for origin in known.origins),
         order=found.order,
         readings=found.readings,
         tree=found.tree,

@@ -267,6 +267,8 @@ class SealedParts:
 
     checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
     unsealed    ids of what has no leaf under that head
+    origins     every origin of the log, in the log's order, and of how many leaves it was; none
+                where it has had one alone
     keys        every public key that has signed for the log, in hex, the newest last
     endorsements of each of them what the one before it signed of it, in hex; None where nothing
     order       how leaves name the order; None where none does that anybody can tell
@@ -279,6 +281,7 @@ class SealedParts:
     unsealed: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     endorsements: tuple[str | None, ...] = ()
+    origins: tuple[tuple[str, int | None], ...] = ()
     order: OrderName | None = None
     readings: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
     tree: InTree | None = None

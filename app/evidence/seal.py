@@ -34,13 +34,20 @@ from typing import Final
 import structlog
 
 from app.access.operators import note_in_trail, permitted
-from app.core.errors import ConfigurationError
+from app.core.errors import ConfigurationError, NotFoundError
 from app.core.ids import new_id, new_salts, new_secret
 from app.database.engine import Connection
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
 from app.receiving.context import AppContext
 from app.receiving.pace import Pace
-from app.sealing import leaf_store, log_queue_store, log_store, order_store, order_tree_store
+from app.sealing import (
+    departure_store,
+    leaf_store,
+    log_queue_store,
+    log_store,
+    order_store,
+    order_tree_store,
+)
 from reconcile.instants import DAY, Instant
 from reconcile.transparency import cosignatures, merkle, order_tree
 
@@ -289,12 +296,58 @@ async def _begun(
 ) -> tuple[log_store.Identity, EvidenceKey | None]:
     key = key or made_key(path)
     now = context.clock.now()
-    origin = f"tallyhook.{context.store.environment}/{new_id('', now)[-12:]}"
+    origin = _new_origin(context.store.environment, now)
     async with context.store.writing() as connection:
         await log_store.begin_log(connection, origin=origin, public=key.public.raw.hex(), now=now)
         known = await log_store.identity(connection)  # another process may have been first
     assert known is not None
     return known, key
+
+
+def _new_origin(environment: str | None, now: Instant) -> str:
+    return f"tallyhook.{environment}/{new_id('', now)[-12:]}"
+
+
+async def go_on_as_another(
+    connection: Connection, *, environment: str | None, at: Instant
+) -> str | None:
+    """Go on under a new origin, which is returned, and ask witnesses as of a log that they do not
+    know; None where no log has begun. Nobody may seal meanwhile.
+
+    After a restore the log may go on otherwise than others have seen it. Two checkpoints of one
+    origin, of which neither began with the other, are what whoever writes a log anew would sign.
+    """
+    known = await log_store.identity(connection)
+    if known is None:
+        return None
+    origin = _new_origin(environment, at)
+    await log_store.rename_log(connection, known, origin=origin)
+    await departure_store.forget_witnesses(connection)
+    return origin
+
+
+async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
+    """The same by itself, with an entry in the trail. Opened `alone`. Returns which log it is now.
+
+    Raises NotFoundError where no log has begun, and UsageError for who may not.
+    """
+    now = context.clock.now()
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="log_renamed")
+        origin = await go_on_as_another(connection, environment=context.store.environment, at=now)
+        known = await log_store.identity(connection)
+        if origin is None or known is None:
+            raise NotFoundError("nothing is sealed yet, so the log has no origin to change")
+        await note_in_trail(
+            connection,
+            who,
+            action="log_renamed",
+            subject=origin,
+            at=now,
+            reason=reason,
+            facts={"before": known.earlier[-1].origin, "leaves": known.earlier[-1].size},
+        )
+    return known
 
 
 def made_key(path: Path) -> EvidenceKey:
@@ -373,34 +426,44 @@ def endorsed_chain(
 ) -> list[PublicKey]:
     """The last keys of a log, of which each was endorsed by the one before it; the newest last.
 
-    keys  oldest first; endorsements  of each key, in hex; None, or anything else: not endorsed
+    keys  oldest first; endorsements  of each key, in hex: a signature for each origin that the log
+    had by then; None, or anything else: not endorsed
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):
         said = endorsements[place] if place < len(endorsements) else None
         before = keys[place - 1]
-        if said is None or not before.verifies(
-            _raw(said), endorsement_text(origin, before, keys[place])
-        ):
+        text = endorsement_text(origin, before, keys[place])
+        if not any(before.verifies(each, text) for each in _signatures(said)):
             break
         chain.insert(0, before)
     return chain
 
 
-def _raw(text: str) -> bytes:
+MAX_ORIGINS: Final = 100
+"""Signatures of one endorsement that are looked at: one for each restore by which a log forked."""
+
+
+def _signatures(text: str | None) -> list[bytes]:
+    """The 64-byte signatures that stand one behind the other, in hex; none in any other text."""
     try:
-        return bytes.fromhex(text)
+        raw = bytes.fromhex((text or "")[: 2 * 64 * MAX_ORIGINS])
     except ValueError:
-        return b""
+        return []
+    return [raw[at : at + 64] for at in range(0, len(raw), 64)]
 
 
 def _endorsed(
     known: log_store.Identity, before: EvidenceKey | None, public: PublicKey
 ) -> str | None:
-    """By the key that signed until now, where its file is there."""
+    """By the key that signed until now, where its file is there, under each origin of the log: a
+    bundle's proofs may lead to a checkpoint of an earlier one."""
     if before is None:
         return None
-    return before.sign(endorsement_text(known.origin, before.public, public)).hex()
+    return "".join(
+        before.sign(endorsement_text(origin, before.public, public)).hex()
+        for origin in known.origins[-MAX_ORIGINS:]
+    )
 
 
 def _set_aside(path: Path, now: Instant) -> None:

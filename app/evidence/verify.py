@@ -294,6 +294,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
     return [
         *_sealed_unproven(bundle, left),
         NOT_ANEW,
+        _forks(log),
         _cosigners(bundle),
         *_said_unproven(bundle, deliveries),
         _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
@@ -362,6 +363,14 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
             len(deliveries)),
         _of(len({*found.several} & {*bare}), several, len(deliveries)),
     ]  # fmt: skip
+
+
+def _forks(log: dict[str, Any]) -> str:
+    """Where the log went on under another origin, after a backup was put back: what was sealed
+    since the backup under the one before is not in it."""
+    ended = [each for each in log.get("origins", ()) if each["leaves"] is not None]
+    said = ", ".join(f"{each['log']} after {each['leaves']:,} leaves" for each in ended)
+    return f"what was sealed under an earlier origin of the log, {said}" if said else ""
 
 
 def _cosigners(bundle: Bundle) -> str:

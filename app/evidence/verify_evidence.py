@@ -526,8 +526,7 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
         theirs = seal.read_checkpoint(kept.note)
     except seal.NotACheckpoint as error:
         raise verify.Wrong(str(error)) from None
-    if ours.origin != theirs.origin:
-        raise verify.Wrong(f"the kept checkpoint is of another log, {theirs.origin}")
+    _check_origin(bundle, ours, theirs)
     earlier, later = sorted((ours, theirs), key=lambda each: each.size)
     if kept.path is None and earlier.size != later.size:
         return None, (
@@ -555,6 +554,23 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
         "The checkpoint that you kept is signed with a key that this bundle does not prove to be "
         f"the shop's: compare it with the keys that you have from the shop. By its hashes {said}"
     )
+
+
+def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Checkpoint) -> None:
+    """Whether a checkpoint names the bundle's log, now or before. Raises Wrong."""
+    sizes = {each["log"]: each["leaves"] for each in bundle.document("log.json").get("origins", ())}
+    if theirs.origin not in {ours.origin, *sizes}:
+        raise verify.Wrong(
+            f"the kept checkpoint is of another log, {theirs.origin}; where the shop's log goes on "
+            "under that origin, ask for this bundle anew"
+        )
+    ended = sizes.get(theirs.origin)
+    if ended is not None and theirs.size > ended:
+        raise verify.Wrong(
+            f"as {theirs.origin} the bundle's log had {counted(ended, *LEAF)} when a backup was "
+            f"put back, and the kept checkpoint is of {theirs.size:,}: what came between is not in "
+            "this log"
+        )
 
 
 def _cosigned(

@@ -134,7 +134,7 @@ class Tree:
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         """kept: a checkpoint that was kept elsewhere."""
-        self._origin = known.origin
+        self._known = known
         self._keys = [keys.PublicKey(bytes.fromhex(each)) for each in known.keys]
         self._kept = kept
         self._tail, self._frontier = Tail(0, {}), Frontier()
@@ -154,9 +154,9 @@ class Tree:
         self._frontier.append(leaf)
         self.made.update(self._tail.append(leaf))
 
-    def signed(self, note: str) -> bool:
-        """Whether one of the log's keys signed a note."""
-        return any(seal.note_holds(note, name=self._origin, public=key) for key in self._keys)
+    def signed(self, note: str, *, origin: str) -> bool:
+        """Whether one of the log's keys signed a note under this origin."""
+        return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
         """Kept hashes that are not those of the new tiles: first leaf beneath, and a sentence."""
@@ -180,7 +180,8 @@ class Tree:
             said = seal.read_checkpoint(head.note)
         except seal.NotACheckpoint:
             return f"{name} is no signed note any more: it was changed"
-        if not self.signed(head.note) or said.origin != self._origin:
+        origin = self._known.origin_at(head.size)
+        if not self.signed(head.note, origin=origin) or said.origin != origin:
             return f"{name} is not signed by a key of this log: it was changed"
         if (said.size, said.head) != (head.size, head.head):
             return f"{name} was signed with another size or head than it is kept with"
@@ -209,7 +210,8 @@ class Tree:
         )
 
     def _is_cosigned(self, left: departure_store.Departure) -> bool:
-        body = seal.Checkpoint(origin=self._origin, size=left.size, head=left.head).body()
+        origin = self._known.origin_at(left.size)
+        body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
         try:
             return (
                 witnesses.cosigned_at(f"{body}\n{left.line}\n", read_cosigner(left.way)) is not None
@@ -220,6 +222,9 @@ class Tree:
     def wrong_keep(self) -> str | None:
         """Why the log of as many leaves as there are now is not the kept checkpoint's."""
         if self._kept is None or self._kept.size != self.size:
+            return None
+        had = self._known.size_as(self._kept.origin)
+        if had is not None and self.size > had:  # told once, with the kept checkpoint
             return None
         if self._kept.head == self._frontier.head():
             return None
@@ -317,7 +322,10 @@ async def verify_log(
         kept = None if against is None else _kept_elsewhere(against, known)
         trees = await order_tree_store.all_trees(connection)
         verification = _Verification(connection, Tree(known, kept=kept), trees, tell=tell)
-        return await verification.run(against, kept, progress=progress)
+        verified = await verification.run(progress=progress)
+        if against is not None and kept is not None:  # 6
+            verification.check_keep(against, kept, known)
+        return verified
 
 
 def _kept_elsewhere(note: str, known: log_store.Identity) -> seal.Checkpoint:
@@ -325,7 +333,7 @@ def _kept_elsewhere(note: str, known: log_store.Identity) -> seal.Checkpoint:
         kept = seal.read_checkpoint(note)
     except seal.NotACheckpoint as error:
         raise UsageError(f"{error}; name a file that `tallyhook log checkpoint` printed") from error
-    if kept.origin != known.origin:
+    if kept.origin not in known.origins:
         raise UsageError(f"that checkpoint is of {kept.origin}, and this log is {known.origin}")
     return kept
 
@@ -350,13 +358,7 @@ class _Verification:
         self._whole = True
         self.verified = VerifiedLog(tell=tell)
 
-    async def run(
-        self,
-        note: str | None,
-        kept: seal.Checkpoint | None,
-        *,
-        progress: Callable[[int, int], None],
-    ) -> VerifiedLog:
+    async def run(self, *, progress: Callable[[int, int], None]) -> VerifiedLog:
         """Verify layer by layer."""
         size, after = await log_queue_store.log_size(self._connection), 0
         await self._more_heads(0)
@@ -374,8 +376,6 @@ class _Verification:
             for problem in await self._orders.wrong_counts(self._connection):
                 self.verified.add(problem)
         await self._check_unsealed()  # 4
-        if note is not None and kept is not None:  # 6
-            self._check_keep(note, kept)
         return self.verified
 
     async def _check_rows(self, leaves: Sequence[leaf_store.Leaf]) -> None:
@@ -491,9 +491,17 @@ class _Verification:
                     self.verified.add(f"the whole body {digest} was changed")
         self.verified.waiting = await log_queue_store.count_unsealed(self._connection)
 
-    def _check_keep(self, note: str, kept: seal.Checkpoint) -> None:
-        if not self._tree.signed(note):
+    def check_keep(self, note: str, kept: seal.Checkpoint, known: log_store.Identity) -> None:
+        """Whether a checkpoint that was kept elsewhere is one of this log's."""
+        if not self._tree.signed(note, origin=kept.origin):
             self.verified.add("the kept checkpoint is not signed by a key of this log")
+        elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
+            self.verified.add(
+                f"as {kept.origin} this log has {counted(had, *LEAF)}, and the kept checkpoint is "
+                f"of {kept.size:,}: a backup was put back since, and what came between is not in "
+                "this log",
+                leaf=had,
+            )
         elif self._whole and kept.size > self._tree.size:
             self.verified.add(
                 f"the log has {counted(self._tree.size, *LEAF)}, and the kept checkpoint is of "

@@ -61,8 +61,9 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "log_damaged": "no proof can be made for it, since hashes of the log are missing: `tallyhook "
     "log verify`",
     "log_is_shorter": "it has cosigned more leaves than this log has: the log was cut off, or put "
-    "back from a backup, or another installation signs with its key",
-    "log_is_another": "it has cosigned another log than this one: the log was written anew",
+    "back from a backup (`tallyhook log rename`), or another installation signs with its key",
+    "log_is_another": "it has cosigned another log than this one: the log was written anew, or put "
+    "back from a backup (`tallyhook log rename`)",
 }
 """Why a witness cosigns nothing, and what to do, by code."""
 

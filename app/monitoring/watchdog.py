@@ -406,8 +406,8 @@ async def _witnesses(watched: Watched) -> Alarm | None:
         return Alarm(
             reason="witness_contradicts",
             sentence=f"A witness has cosigned another log than this one ({told}): `tallyhook log "
-            "verify` says what does not fit. Unless a backup was put back, whoever has the key has "
-            "written the log anew.",
+            "verify` says what does not fit. Unless a backup was put back (`tallyhook log rename` "
+            "then), whoever has the key has written the log anew.",
             since=min(Instant(each.since or 0) for each in against),
         )
     asked = [each.since or each.cosigned_at for each in own.values() if each]

@@ -32,13 +32,14 @@ from app.core.text import LEAF, counted
 from app.database.engine import Connection, is_sqlite, sqlite_path
 from app.database.facts import note_server
 from app.database.schema import SUFFIX as MADE
+from app.evidence import seal
 from app.orders import published_store
 from app.privacy import backup_store
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_store
 from app.receiving.context import AppContext
 from app.receiving.store import Store, StoreSettings, open_store
-from app.sealing import log_store
+from app.sealing import log_queue_store, log_store
 from reconcile.instants import SECOND, Instant
 
 Result = TypeVar("Result")
@@ -157,6 +158,44 @@ class People:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedLog:
+    """What became of the transparency log.
+
+    leaves   that the backup's log has; 0 where none has begun
+    cut      leaves of the log that was there, where the backup's does not have the last of them; 0
+    renamed  the origin under which it goes on then; None: it has the one that it had
+    sure     whether it could be told that it goes on from where it was
+    """
+
+    leaves: int
+    cut: int = 0
+    renamed: str | None = None
+    sure: bool = True
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"leaves": self.leaves, "renamed": self.renamed, "compared": self.sure}
+
+    def sentences(self) -> list[str]:
+        """For a person."""
+        have = counted(self.leaves, *LEAF)
+        if self.renamed is not None:
+            return [
+                f"The log that was there had {counted(self.cut, *LEAF)}, and the backup's, of "
+                f"{have}, lacks the last of them: it goes on under another origin, {self.renamed}. "
+                "Give the operators of its witnesses what `tallyhook log key` prints, and whoever "
+                "has kept a later checkpoint the reason."
+            ]
+        if self.sure or not self.leaves:
+            return []
+        return [
+            f"Whether the log went on after the backup's last checkpoint ({have}) cannot be told "
+            "here. Where it did, it must not go on under the same origin: run `tallyhook log "
+            "rename --reason TEXT` before anything is started."
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
     """What was done to a restored database before its first start.
 
@@ -164,14 +203,14 @@ class Followed:
     first     the number of the next one
     may       who may come in by it; where it was compared, only those who could not any more
     gone      who could come in before and is not in it; None where that could not be compared
-    cut       leaves that the log had before, where it does not go on from the last of them; else 0
+    log       what became of the log
     """
 
     head: int
     first: int
     may: People
     gone: People | None
-    cut: int = 0
+    log: FollowedLog
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -180,6 +219,7 @@ class Followed:
             "compared": self.gone is not None,
             "in_force": self.may.document(),
             "gone": None if self.gone is None else self.gone.document(),
+            "log": self.log.document(),
         }
 
     def sentences(self) -> list[str]:
@@ -188,12 +228,7 @@ class Followed:
             f"Revisions go on at {self.first}; readers of the feed and of notifications need "
             "nothing changed. No login session is left."
         ]
-        if self.cut:
-            lines.append(
-                f"The log that was there had {counted(self.cut, *LEAF)}, of which this one lacks "
-                "the last: it goes on otherwise. Whoever has a later checkpoint than the backup, a "
-                "witness above all, will find that it was written anew; tell them why."
-            )
+        lines += self.log.sentences()
         may = "are in force again" if self.gone is not None else "are in force"
         for kind, names, undo in (
             ("tokens", self.may.tokens, "tokens revoke"),
@@ -296,32 +331,50 @@ async def follow_on(
     1 numbers    revisions go on beyond every number that was ever given
     2 sessions   every session and invitation ends; people sign in anew
     3 people     who may come in by what was restored is compared with who could before
-    4 server     which server, and which of its timelines, is noted: `doctor` asks for this else
-    5 audit      what was done, by whom
+    4 log        it gets another origin, where it goes on otherwise than the one that was there
+    5 server     which server, and which of its timelines, is noted: `doctor` asks for this else
+    6 audit      what was done, by whom
     """
     async with store.writing() as connection:
         head, first = await _go_on(connection, at=at, replaced=replaced)  # 1
         await session_store.end_everything(connection)  # 2
         may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
-        cut = await _cut(connection, replaced)
-        await note_server(connection)  # 4
-        await note_in_trail(  # 5
+        log = await _log(connection, replaced, environment=store.environment, at=at)  # 4
+        await note_server(connection)  # 5
+        await note_in_trail(  # 6
             connection,
             owner(),
             action="restored",
             subject="database",
             at=at,
-            facts={"head": head, "first": first},
+            facts={"head": head, "first": first} | ({"log": log.renamed} if log.renamed else {}),
         )
-    return Followed(head=head, first=first, may=may, gone=gone, cut=cut)
+    return Followed(head=head, first=first, may=may, gone=gone, log=log)
 
 
-async def _cut(connection: Connection, replaced: backup_store.Replaced | None) -> int:
-    if replaced is None or replaced.log is None:
-        return 0
+async def _log(
+    connection: Connection,
+    replaced: backup_store.Replaced | None,
+    *,
+    environment: str | None,
+    at: Instant,
+) -> FollowedLog:
+    """The log goes on from where it was: it has the last leaf of the one that was there. Where it
+    has not, leaves beyond it may have been signed under its origin, and others may know of them."""
+    known = await log_store.identity(connection)
+    if known is None:
+        return FollowedLog(leaves=0)
+    leaves = await log_queue_store.log_size(connection)
+    if replaced is None or not any(known.origin in each for each in replaced.names):
+        return FollowedLog(leaves=leaves, sure=False)
+    if replaced.log is None:
+        return FollowedLog(leaves=leaves)
     size, last = replaced.log
     here = await log_store.leaves_after(connection, size - 1, limit=1)
-    return 0 if here and bytes(here[0].hash) == last else size
+    if known.origin in replaced.names and here and bytes(here[0].hash) == last:
+        return FollowedLog(leaves=leaves)
+    renamed = await seal.go_on_as_another(connection, environment=environment, at=at)
+    return FollowedLog(leaves=leaves, cut=size, renamed=renamed)
 
 
 async def adopt_inbox(context: AppContext) -> int:

@@ -296,6 +296,7 @@ _HEAD: Final = (
 )
 _HAS_LOG: Final = "SELECT count(*) FROM sqlite_master WHERE name='log_leaves'"
 _LOG: Final = "SELECT number + 1, hash FROM log_leaves ORDER BY number DESC LIMIT 1"
+_NAMES: Final = "SELECT value FROM meta WHERE name IN ('log origin', 'log earlier origins')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,12 +309,17 @@ class InForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """What can be read of the database in whose place a backup comes. `head`: its last revision;
-    `log`: how many leaves its log has, and the hash of the last; None where it has none."""
+    """What can be read of the database in whose place a backup comes.
+
+    head   its last revision
+    log    how many leaves its log has, and the hash of the last; None where it has none
+    names  every origin that its log has had, in texts that hold them
+    """
 
     in_force: InForce
     head: int
     log: tuple[int, bytes] | None = None
+    names: tuple[str, ...] = ()
 
 
 @asynccontextmanager
@@ -422,10 +428,11 @@ def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
             (head,) = connection.execute(_HEAD).fetchone()
             (logs,) = connection.execute(_HAS_LOG).fetchone()  # nor the table
             log = connection.execute(_LOG).fetchone() if logs else None
+            names = tuple(row[0] for row in connection.execute(_NAMES))
     except sqlite3.Error:
         return None
     in_force = InForce(tokens=tokens, operators=operators)
-    return Replaced(in_force=in_force, head=head, log=log)
+    return Replaced(in_force=in_force, head=head, log=log, names=names)
 
 
 def _check(contents: Contents, environment: str | None) -> None:

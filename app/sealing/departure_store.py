@@ -200,6 +200,11 @@ async def claim_witness(
     return rows.first() is not None
 
 
+async def forget_witnesses(connection: AsyncConnection) -> None:
+    """Know nothing of any: of a log under another origin they know nothing either."""
+    await connection.execute(text("DELETE FROM log_witnesses"))
+
+
 async def change_witness(connection: AsyncConnection, state: WitnessState) -> None:
     """Note what became of asking it."""
     await connection.execute(

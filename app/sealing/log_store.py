@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -21,7 +22,7 @@ from app.database.statements import (
     statement,
 )
 from app.sealing.leaf_store import LEAF_SELECT, Leaf
-from app.sealing.log_queue_store import Found
+from app.sealing.log_queue_store import Found, log_size
 from app.sealing.order_store import OrderBook
 from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
@@ -194,28 +195,64 @@ async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierOrigin:
+    """An origin that the log had before: of its checkpoints of up to `size` leaves."""
+
+    origin: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """The log's origin, and the public keys that have signed for it in hex, the newest last.
 
+    earlier       the origins before this one, the oldest first: see `rename_log`
     endorsements  for each key what the one before it signed of it, in hex; None where nothing
     """
 
     origin: str
+    earlier: tuple[EarlierOrigin, ...] = ()
     keys: tuple[str, ...]
     endorsements: tuple[str | None, ...]
+
+    @property
+    def origins(self) -> list[str]:
+        """All of them, the oldest first."""
+        return [*(each.origin for each in self.earlier), self.origin]
+
+    def origin_at(self, size: int) -> str:
+        """The one in checkpoints of so many leaves."""
+        return next((each.origin for each in self.earlier if size <= each.size), self.origin)
+
+    def size_as(self, origin: str) -> int | None:
+        """How many leaves there were when an earlier origin ended; None of the one that is now."""
+        return next((each.size for each in self.earlier if each.origin == origin), None)
+
+
+_ORIGIN: Final = "log origin"
+_EARLIER: Final = "log earlier origins"
+"""Rows of meta. The second: pairs of origin and size in JSON."""
 
 
 async def identity(connection: AsyncConnection) -> Identity | None:
     """Which log this is; None before it has begun."""
-    origin = await connection.scalar(text("SELECT value FROM meta WHERE name='log origin'"))
+    rows = await connection.execute(
+        text("SELECT name, value FROM meta WHERE name IN (:origin, :earlier)"),
+        {"origin": _ORIGIN, "earlier": _EARLIER},
+    )
+    said: dict[str, str] = {row[0]: row[1] for row in rows}
     found = await connection.execute(
         text("SELECT public, endorsement FROM log_keys ORDER BY number")
     )
-    if origin is None:
+    if _ORIGIN not in said:
         return None
     keys = found.all()
     return Identity(
-        origin=origin,
+        origin=said[_ORIGIN],
+        earlier=tuple(
+            EarlierOrigin(origin=origin, size=size)
+            for origin, size in json.loads(said.get(_EARLIER, "[]"))
+        ),
         keys=tuple(row[0] for row in keys),
         endorsements=tuple(row[1] for row in keys),
     )
@@ -225,13 +262,32 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
     """Say once which log this is. Nothing happens where another process was first."""
     done = await connection.execute(
         text(
-            "INSERT INTO meta (name, value) VALUES ('log origin', :origin) "
+            "INSERT INTO meta (name, value) VALUES (:name, :origin) "
             "ON CONFLICT DO NOTHING RETURNING name"
         ),
-        {"origin": origin},
+        {"name": _ORIGIN, "origin": origin},
     )
     if done.first() is not None:
         await add_key(connection, public=public, now=now)
+
+
+async def rename_log(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
+    """Checkpoints of more leaves than there are now get another origin. Nobody may seal beside it:
+    a signer has the origin that it was opened with."""
+    size = await log_size(connection)
+    earlier = (*known.earlier, EarlierOrigin(origin=known.origin, size=size))
+    await connection.execute(
+        text(
+            "INSERT INTO meta (name, value) VALUES (:origin, :now), (:earlier, :before) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        ),
+        {
+            "origin": _ORIGIN,
+            "now": origin,
+            "earlier": _EARLIER,
+            "before": json.dumps([(each.origin, each.size) for each in earlier]),
+        },
+    )
 
 
 async def add_key(

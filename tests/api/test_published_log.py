@@ -10,7 +10,7 @@ from app.bootstrap_evidence import signer_of
 from app.config.load import load_settings
 from app.evidence.keys import read_public_key
 from app.evidence.prove_sealed import newest_checkpoint
-from app.evidence.seal import read_checkpoint, seal_all, verified_checkpoint
+from app.evidence.seal import read_checkpoint, rename_log, seal_all, verified_checkpoint
 from app.evidence.verify_log import verify_log
 from app.sealing.departure_store import Departure, add_departure
 from reconcile.instants import MINUTE, Instant
@@ -92,6 +92,20 @@ async def test_what_witnesses_have_cosigned_is_shown_with_their_signatures(tmp_p
             await add_departure(connection, left)
         shown = await driver.client.get(told["cosigned"])
     assert shown.text == head.note + line
+
+
+async def test_earlier_origins_are_shown(tmp_path: Path) -> None:
+    """Whoever kept a checkpoint of before a restore finds which log it is of now."""
+    async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
+        await driver.send(event("e1"))
+        await sealed(driver, tmp_path)
+        before = (await driver.client.get(f"{PLACE}/")).json()
+        assert before["earlier"] == []
+        head = await newest_checkpoint(driver.context)
+        await rename_log(driver.context, by=None, reason="a backup was put back")
+        after = (await driver.client.get(f"{PLACE}/")).json()
+    assert after["earlier"] == [{"log": before["log"], "leaves": head.size}]
+    assert after["log"] != before["log"]
 
 
 async def test_before_anything_is_sealed_there_is_nothing(tmp_path: Path) -> None:

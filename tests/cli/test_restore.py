@@ -284,19 +284,73 @@ def test_revisions_go_on_higher(run: Run, tmp_path: Path, backed_up: Path) -> No
     assert deed["facts"] == {"first": first, "head": 1}
 
 
-def test_a_log_that_goes_on_otherwise_is_told(run: Run, tmp_path: Path) -> None:
-    """Two checkpoints of one size with two heads will be signed: who has the other must know why.
-    Of a log that goes on from where it was nothing is said."""
+def origin(run: Run) -> str:
+    """The log's, as its newest checkpoint has it."""
+    assert run("log", "seal").code == 0
+    found: str = run("log", "checkpoint").out.split("\n")[0]
+    return found
+
+
+def test_a_log_that_forks_gets_another_origin(run: Run, tmp_path: Path) -> None:
+    """Else two checkpoints of one size with two heads would be signed in one name. Of a log that
+    goes on from where it was nothing is said."""
+    backup = str(tmp_path / "b.db")
     fill(tmp_path, "A")
-    assert run("log", "seal").code == 0
-    assert run("backup", str(tmp_path / "b.db")).code == 0
-    ended = run("restore", str(tmp_path / "b.db"), "--force")
-    assert (ended.code, "The log that was there" in ended.err) == (0, False)
+    first = origin(run)
+    assert run("backup", backup).code == 0
+    for _ in range(2):
+        ended = run("restore", backup, "--force")
+        assert (ended.code, "origin" in ended.err) == (0, False), ended
+    assert origin(run) == first
     fill(tmp_path, "B")
-    assert run("log", "seal").code == 0
-    ended = run("restore", str(tmp_path / "b.db"), "--force")
+    assert origin(run) == first
+    ended = run("restore", backup, "--force")
     assert ended.code == 0
-    assert "of which this one lacks the last: it goes on otherwise" in ended.err
+    assert "lacks the last of them: it goes on under another origin, tallyhook." in ended.err
+    second = origin(run)
+    assert second != first
+    assert second in ended.err
+    checked = run("log", "verify")
+    assert (checked.code, "all fit" in checked.out) == (0, True), checked
+    (entry, *_) = run("audit", "list", "--action", "restored", "--format", "json").document
+    assert entry["facts"]["log"] == second
+    # Once more, and again with nothing sealed since: what the first origin signed has ended there.
+    for _ in range(2):
+        told = run("restore", backup, "--force", "--format", "json").document["log"]
+        assert told["compared"]
+        assert told["renamed"] not in (None, first, second)
+        second = told["renamed"]
+    assert origin(run) == second
+
+
+@pytest.mark.parametrize("instead", [None, b"damaged" * 100, "new"])
+def test_where_it_cannot_be_told_whether_the_log_forked_that_is_said(
+    run: Run, tmp_path: Path, instead: bytes | str | None
+) -> None:
+    """The database is lost, cannot be read, or is another one; `log rename` is then by hand."""
+    backup, database = str(tmp_path / "b.db"), tmp_path / "t.db"
+    how = ["--force"]
+    fill(tmp_path, "A")
+    first = origin(run)
+    assert run("backup", backup).code == 0
+    for file in tmp_path.glob("t.db*"):
+        file.unlink()
+    if instead == "new":
+        fill(tmp_path, "B")
+        assert origin(run) != first
+        how += ["--without-erasures", "--reason", "it was another shop's"]
+    elif isinstance(instead, bytes):
+        database.write_bytes(instead)
+    ended = run("restore", backup, *how)
+    assert ended.code == 0, ended
+    assert "after the backup's last checkpoint (" in ended.err
+    assert "run `tallyhook log rename --reason TEXT`" in ended.err
+    renamed = run("log", "rename", "--reason", "the disk was lost")
+    assert renamed.code == 0, renamed
+    assert f"leaves have the origin {first}." in renamed.err
+    assert renamed.out.strip() == run("log", "key", "--format", "json").document["log"]
+    (entry,) = run("audit", "list", "--action", "log_renamed", "--format", "json").document
+    assert (entry["reason"], entry["facts"]["before"]) == ("the disk was lost", first)
 
 
 def test_who_may_come_in_again(run: Run, tmp_path: Path) -> None:

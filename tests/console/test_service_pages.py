@@ -15,7 +15,7 @@ from app.bootstrap_golive import examine
 from app.config.load import load_settings
 from app.console.service_pages import ITEM_TITLES, problem_sentence
 from app.console.words import ACTIONS, NOTIFICATIONS, prose_in
-from app.evidence.seal import Sealer, seal_all
+from app.evidence.seal import Sealer, rename_log, seal_all
 from app.golive.golive import ITEMS
 from app.monitoring.preflight import Check
 from app.orders.notify_shop import STATES
@@ -253,6 +253,21 @@ async def test_a_new_evidence_key_is_begun_by_an_admin_with_the_password(
     assert console.driver.rows("SELECT who FROM audit WHERE action = 'key_rotated'") == [
         ("a admin",)
     ]
+
+
+async def test_the_log_tells_its_earlier_origins(console: RunningConsole) -> None:
+    settings = load_settings(environ(console.driver.path.parent))
+    await seal_all(console.context, await signer_of(console.context, settings), sweep=True)
+    async with console.signed_in("admin") as client:
+        before = (await client.get("/log.json")).json()
+        plain = shown((await client.get("/log")).text)
+        renamed = await rename_log(console.context, by="a admin", reason="a backup was put back")
+        told = (await client.get("/log.json")).json()
+        page = shown((await client.get("/log")).text)
+    assert (before["earlier"], "Earlier origins" in plain) == ([], False)
+    leaves = renamed.earlier[0].size
+    assert told["earlier"] == [{"origin": before["origin"], "leaves": leaves}]
+    assert f"{before['origin']} {leaves} leaves" in " ".join(page.split())
 
 
 PUBLISHED = "SELECT 1 FROM revisions WHERE order_key = 'ORD-9'"

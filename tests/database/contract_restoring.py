@@ -4,6 +4,7 @@ that is the migrations' own."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,8 @@ from app.access.operators import register_operator, retire_operator, trail
 from app.access.tokens import issue_token, withdraw_token
 from app.core.errors import StrangeSchema
 from app.database import schema
+from app.evidence.seal import rename_log, seal_all
+from app.evidence.verify_log import verify_log
 from app.monitoring.health import refusal
 from app.orders.published_store import (
     AHEAD,
@@ -22,13 +25,14 @@ from app.orders.published_store import (
 )
 from app.orders.read_feed import read_feed, read_from
 from app.orders.refold import refold_until_quiet
-from app.privacy.backup import Followed, after_restore
+from app.privacy.backup import Followed, FollowedLog, after_restore
 from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay
 from app.receiving.store import Store
 from app.sealing.log_queue_store import count_unsealed
+from app.sealing.log_store import begin_log
 from reconcile.instants import SECOND
-from tests.database.builders import arrival, context, keep, rows, said, seal, tamper
+from tests.database.builders import SIGNER, arrival, context, keep, rows, said, seal, tamper
 from tests.reconcile.build import T
 
 SECONDS = T // SECOND
@@ -213,6 +217,35 @@ class RestoringContract:
         await publish_orders(store, "C")
         (found,) = await read_feed(context(store), after=place, limit=10, wait_s=0)
         assert found.order == "C"
+
+    async def test_the_log_goes_on_under_another_origin(self, store: Store) -> None:
+        """Twice, if it must. Each origin is that of checkpoints up to its size; the log fits."""
+        assert (await put_back(store)).log == FollowedLog(leaves=0)
+        async with store.writing() as connection:
+            public = SIGNER.key.public.raw.hex()
+            await begin_log(connection, origin=SIGNER.origin, public=public, now=T)
+        await publish_orders(store, "A")
+        await seal(store)
+        signer, sizes = SIGNER, []
+        for number, order in enumerate("BC"):
+            followed = await put_back(store)
+            assert (followed.log.sure, followed.log.renamed) == (False, None)
+            assert _words(followed, "run `tallyhook log rename --reason TEXT`")
+            known = await rename_log(context(store, at=number), by=None, reason="it forked")
+            assert known.origins[:-1] == [SIGNER.origin, signer.origin][: number + 1]
+            sizes.append(known.earlier[-1].size)
+            assert sizes[-1] == followed.log.leaves
+            signer = replace(SIGNER, origin=known.origin)
+            await publish_orders(store, order)
+            await seal_all(context(store), signer)
+        checked = await verify_log(context(store), progress=lambda done, of: None)
+        assert checked.checkpoints == 3
+        assert not [each for each in checked.problems if "checkpoint" in each]
+        middle = known.earlier[1].origin
+        for size, origin in ((1, SIGNER.origin), (sizes[0], SIGNER.origin),
+                             (sizes[0] + 1, middle), (sizes[1], middle),
+                             (sizes[1] + 1, signer.origin)):  # fmt: skip
+            assert known.origin_at(size) == origin
 
     # --- people ----------------------------------------------------------------------------------
 

@@ -1,0 +1,185 @@
+"""A log that forked, as after a restore, goes on under another origin: what was signed before holds
+as it did, witnesses cosign what follows, and what was lost is told as that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.bootstrap_evidence import key_path, signer_of
+from app.config.load import load_settings
+from app.core.errors import NotFoundError
+from app.evidence.keys import EvidenceKey, load_key
+from app.evidence.prove_sealed import newest_checkpoint, prove_growth
+from app.evidence.seal import read_checkpoint, rename_log, rotate_key, signed_checkpoint
+from app.evidence.verify import unpack
+from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
+from app.evidence.verify_log import VerifiedLog, verify_log
+from reconcile.instants import SECOND, Instant
+from tests.api.driving import environ
+from tests.database.builders import tamper
+from tests.evidence.test_witnesses import (
+    ONE,
+    TWO,
+    House,
+    checked,
+    first_lines,
+    house,
+    step,
+    verified,
+)
+
+
+def signing_key(own: House) -> EvidenceKey:
+    key = load_key(key_path(load_settings(environ(own.folder))))
+    assert key is not None
+    return key
+
+
+def lost_checkpoint(own: House, note: str, *, more: int = 5) -> str:
+    """A checkpoint of more leaves that was signed, and that the log does not know of any more."""
+    said = read_checkpoint(note)
+    lost = replace(said, size=said.size + more, head=b"\x07" * 32)
+    return signed_checkpoint(signing_key(own), lost)
+
+
+async def against(own: House, note: str) -> VerifiedLog:
+    return await verify_log(own.context, against=note, progress=lambda done, of: None)
+
+
+def kept(archive: bytes, note: str, *hashes: str) -> VerifiedBundle:
+    path = tuple(bytes.fromhex(each) for each in hashes) or None
+    return verify_evidence(archive, kept=KeptCheckpoint(note=note, path=path))
+
+
+async def forked(own: House) -> str:
+    """A log of which witnesses have cosigned leaves that it does not have. Returns its newest
+    checkpoint."""
+    await own.sealed("e1")
+    await own.asked()
+    note = (await newest_checkpoint(own.context)).note
+    lost = read_checkpoint(lost_checkpoint(own, note))
+    for witness in own.witnesses:
+        witness.seen[lost.origin] = (lost.size, lost.head)
+    await own.sealed("e2")
+    return note
+
+
+async def renamed(own: House) -> None:
+    await rename_log(own.context, by=None, reason="a backup was put back")
+
+
+async def test_witnesses_cosign_again(tmp_path: Path) -> None:
+    async with house(tmp_path, ONE, TWO) as own:
+        first = await forked(own)
+        before = await own.bundle("ORD-e1")
+        await own.asked()
+        assert await own.problems() == ["log_is_shorter"] * 2
+        assert (await own.alarm() or ("",))[0] == "witness_contradicts"
+
+        await renamed(own)
+        assert await own.alarm() is None
+        await own.sealed("e3")
+        await own.asked()
+        assert await own.problems() == [None, None]
+        assert await own.alarm() is None
+        size = await own.size()
+        assert [witness.asked[-1] for witness in own.witnesses] == [(0, size)] * 2
+        newest = read_checkpoint((await newest_checkpoint(own.context)).note)
+        after, again = await own.bundle("ORD-e3"), await own.bundle("ORD-e1")
+        assert (await checked(own.context)).problems == []
+        keys = [witness.key for witness in own.witnesses]
+    origin = read_checkpoint(first).origin
+    assert newest.origin != origin
+    for archive, log in ((before, origin), (again, origin), (after, newest.origin)):
+        found = verified(archive, *keys)
+        assert found.valid, found.steps
+        assert read_checkpoint(unpack(archive)["checkpoint.txt"].decode()).origin == log
+    lost = "what was sealed under an earlier origin of the log, "
+    assert lost not in first_lines(verified(before, *keys))
+    for archive in (again, after):
+        assert f"{lost}{origin} after " in first_lines(verified(archive, *keys))
+
+
+async def test_kept_checkpoints_hold_up_to_where_the_origin_ended(tmp_path: Path) -> None:
+    """Of the log itself, and of a bundle of after."""
+    async with house(tmp_path) as own:
+        first = await forked(own)
+        last = (await newest_checkpoint(own.context)).note
+        lost = lost_checkpoint(own, last)
+        await renamed(own)
+        await own.sealed("e3")
+        after = await own.bundle("ORD-e3")
+        ours = read_checkpoint(unpack(after)["checkpoint.txt"].decode())
+        for note in (first, last, (await newest_checkpoint(own.context)).note):
+            assert (await against(own, note)).problems == [], note
+        (problem,) = (await against(own, lost)).problems
+        ended = read_checkpoint(last)
+        assert problem.startswith(f"as {ended.origin} this log has {ended.size} leaves, and the")
+        assert "a backup was put back since" in problem
+        growth = await prove_growth(own.context, old=ended.size, new=ours.size)
+    same = kept(after, last, *growth["path"])
+    assert step(same, "kept_checkpoint")[0] is True
+    assert same.valid
+    passed, sentence = step(kept(after, lost, *growth["path"]), "kept_checkpoint")
+    assert (passed, "when a backup was put back" in sentence) == (False, True)
+
+
+async def test_one_of_another_log_is_still_refused(tmp_path: Path) -> None:
+    async with house(tmp_path) as own:
+        note = await forked(own)
+        await renamed(own)
+        await own.sealed("e3")
+        after = await own.bundle("ORD-e3")
+        other = replace(read_checkpoint(note), origin="tallyhook.sandbox/other")
+        signed = signed_checkpoint(signing_key(own), other)
+    passed, sentence = step(kept(after, signed), "kept_checkpoint")
+    assert (passed, "of another log" in sentence) == (False, True)
+
+
+async def test_a_checkpoint_has_the_origin_of_its_size(tmp_path: Path) -> None:
+    """One in the other's name was put in."""
+    async with house(tmp_path) as own:
+        last = read_checkpoint(await forked(own))
+        await renamed(own)
+        await own.sealed("e3")
+        newest = read_checkpoint((await newest_checkpoint(own.context)).note)
+        key = signing_key(own)
+        for said, origin in ((newest, last.origin), (last, newest.origin)):
+            note = signed_checkpoint(key, replace(said, origin=origin))
+            sql = f"UPDATE log_checkpoints SET note = '{note}' WHERE size = {said.size}"
+            await tamper(own.context.store, "log_checkpoints", sql)
+            (problem,) = (await checked(own.context)).problems
+            assert "is not signed by a key of this log" in problem
+            sql = sql.replace(note, signed_checkpoint(key, said))
+            await tamper(own.context.store, "log_checkpoints", sql)
+            assert (await checked(own.context)).problems == []
+
+
+async def test_a_later_key_is_endorsed_for_what_an_earlier_origin_signed(tmp_path: Path) -> None:
+    """The bundle's proofs lead to a cosigned checkpoint of before, its manifest is the new key's.
+    Who trusts the old key need not take the new one on the bundle's word."""
+    async with house(tmp_path, ONE) as own:
+        await forked(own)
+        await renamed(own)
+        settings = load_settings(environ(tmp_path))
+        old = (await signer_of(own.context, settings)).key.public
+        own.driver.clock.put(Instant(own.driver.clock.now() + SECOND))
+        await rotate_key(own.context, key_path(settings), by=None)
+        await own.sealed("e3")
+        archives = [await own.bundle("ORD-e1"), await own.bundle("ORD-e3")]
+    for archive in archives:
+        found = verify_evidence(archive, trusted=old)
+        assert found.valid, found.steps
+        assert step(found, "checkpoint")[0] is True
+    assert "which signed that the same key follows it" in step(
+        verify_evidence(archives[0]), "checkpoint"
+    )[1]  # fmt: skip
+
+
+async def test_a_log_that_has_not_begun_has_no_origin_to_change(tmp_path: Path) -> None:
+    async with house(tmp_path) as own:
+        with pytest.raises(NotFoundError, match="nothing is sealed yet"):
+            await renamed(own)
