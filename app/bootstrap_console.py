@@ -24,7 +24,7 @@ import uvicorn
 
 from app.access.proposal import Proposal
 from app.access.sessions import somebody_can_sign_in
-from app.bootstrap import watched
+from app.bootstrap import gate_limits, watched
 from app.bootstrap_context import open_context
 from app.bootstrap_elsewhere import (
     MOST_S,
@@ -38,7 +38,7 @@ from app.bootstrap_elsewhere import (
 from app.bootstrap_evidence import key_path, merchant_of
 from app.bootstrap_golive import check_now, examine
 from app.bootstrap_privacy import erasing_kind, proposals_of
-from app.bootstrap_serving import SignallessServer
+from app.bootstrap_serving import SignallessServer, sweep_connections
 from app.bootstrap_sources import accounts, compile_sources
 from app.child_processes import leave_signals_to_parent
 from app.config.settings import Settings
@@ -74,13 +74,18 @@ from app.privacy.erase import ErasureRequest, erase, propose_erasure
 from app.privacy.erase_finding import Erasure
 from app.privacy.erase_rules import ErasureRules
 from app.providers.source import Source
+from app.receiving.connection_limits import ConnectionLimits
 from app.receiving.context import AppContext
+from app.receiving.guard import guarded
 from reconcile.reporting.closing import Blocker
 
 log = structlog.get_logger()
 
 SHUTDOWN_S: Final = 3
 """Seconds that requests under way have to finish when the console is told to stop."""
+
+UPLOAD_S: Final = 300.0
+"""Seconds in which a whole request must be here: 32 MiB of a file take so long at 1 Mbit/s."""
 
 
 def check_reachable(settings: Settings, *, host: str) -> None:
@@ -240,8 +245,10 @@ async def serve_console(
             port=bound.getsockname()[1],
             work=work_elsewhere(settings),
         )
+        limits = ConnectionLimits(replace(gate_limits(settings), receive_deadline_s=UPLOAD_S))
         config = uvicorn.Config(
             build_console(console),
+            http=guarded(limits),
             ws="none",
             lifespan="on",
             log_config=None,
@@ -253,10 +260,14 @@ async def serve_console(
         )
         server = SignallessServer(config)
         end = _end_when_told(server, parent, console.live)
-        watching = asyncio.create_task(_end_when_replaced(context, end))
+        beside = [
+            asyncio.create_task(_end_when_replaced(context, end)),
+            asyncio.create_task(sweep_connections(limits)),
+        ]
         log.info("the console is open", host=host, port=bound.getsockname()[1])
         await server.serve(sockets=[bound])
-        watching.cancel()
+        for task in beside:
+            task.cancel()
         if context.store.poison is not None:
             raise UnreachableError(context.store.poison)
 

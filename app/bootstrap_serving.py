@@ -75,7 +75,7 @@ async def serve(
         beside = [
             asyncio.create_task(_stop_when_broken(service, server)),
             asyncio.create_task(_announce(server, settings)),
-            asyncio.create_task(_guard(service.connection_limits)),
+            asyncio.create_task(sweep_connections(service.connection_limits)),
         ]
         if console is not None:
             await stack.enter_async_context(console_beside(host=console[0], port=console[1]))
@@ -127,7 +127,7 @@ def _stop(service: Service, server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-async def _guard(connection_limits: ConnectionLimits) -> None:
+async def sweep_connections(connection_limits: ConnectionLimits) -> None:
     """Once a second: close connections that do not get on, and tell of log lines left out."""
     loop = asyncio.get_running_loop()
     while True:

@@ -6,9 +6,10 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -35,13 +36,16 @@ asyncio.run(main())
 
 
 @contextmanager
-def parent(folder: Path, port: int) -> Iterator[tuple[Started, Callable[[], None]]]:
+def parent(
+    folder: Path, port: int, **settings: str
+) -> Iterator[tuple[Started, Callable[[], None]]]:
     """A process with a console beside it, and what tells it to end."""
     own = environment() | {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{folder / 't.db'}",
         "PYTHONPATH": str(Path(__file__).parents[2]),
         MORE_SPARES: "2",
+        **settings,
     }
     theirs, ours = os.pipe()
     words = [sys.executable, "-c", PARENT, str(port), str(theirs)]
@@ -96,6 +100,30 @@ def test_a_console_comes_again_and_ends_with_its_parent(tmp_path: Path) -> None:
         assert process.wait(PATIENCE_S) == 0
         assert not answers(port)
     assert b"the console ended, and is started again" in (tmp_path / "log").read_bytes()
+
+
+@pytest.mark.slow
+def test_its_connections_are_held_to_the_limits(tmp_path: Path) -> None:
+    """A head without an end, a request that could be taken for two, and one connection too many
+    are refused as the receiver refuses them, and people go on."""
+    port = free_port()
+    with parent(tmp_path, port, TALLYHOOK_MAX_CONNECTIONS_PER_ADDRESS="4"):
+        until(lambda: answers(port), otherwise=(tmp_path / "log").read_text)
+        address = ("127.0.0.1", port)
+        head = b"GET /sign-in HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+        for sent, status in (
+            (head + b"a: " + b"x" * 200_000, b"431"),
+            (head + b"host: other\r\n\r\n", b"400"),
+        ):
+            with socket.create_connection(address, timeout=PATIENCE_S) as connection:
+                connection.sendall(sent)
+                assert connection.recv(100).split(b" ")[1] == status
+        with ExitStack() as stack:
+            for _ in range(4):
+                stack.enter_context(socket.create_connection(address, timeout=PATIENCE_S))
+            one_more = stack.enter_context(socket.create_connection(address, timeout=PATIENCE_S))
+            assert b"too_many_connections" in one_more.recv(1_000)
+        until(lambda: answers(port))
 
 
 @pytest.mark.slow
