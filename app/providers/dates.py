@@ -92,7 +92,7 @@ def _unix(unit: Duration) -> Date:
 
 def _any(value: Any, name: str, zone: str) -> Instant:
     if type(value) is str and not _NUMBER.fullmatch(value):
-        return _iso(value, name, zone)
+        return (_day_first if "/" in value else _iso)(value, name, zone)
     digits = len(str(value).partition(".")[0])
     return _since_epoch(value, name, SECOND if digits <= _SECONDS_DIGITS else MILLISECOND)
 

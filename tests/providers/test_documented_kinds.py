@@ -91,6 +91,7 @@ DOCUMENTED: Final[dict[str, str]] = {
     "paystack": """
         refund.pending refund.processing refund.needs-attention refund.processed refund.failed
         charge.dispute.create charge.dispute.remind charge.dispute.resolve:declined
+        transfer.reversed
         charge.dispute.resolve:merchant-accepted charge.dispute.resolve:auto-accepted
     """,
     "peach_checkout": "RF:000.000.000 RF:800.100.152 RV:000.000.000 RV:800.100.152 CB:000.000.000",
@@ -102,6 +103,7 @@ DOCUMENTED: Final[dict[str, str]] = {
         refund.created:pending refund.created:processed refund.created:failed
         refund.processed:processed refund.failed:failed refund.speed_changed:pending
         refund.speed_changed:processed refund.created:pending:false refund.created:processed:false
+        refund.arn_updated:processed refund.arn_updated:processed:false
         refund.processed:processed:false refund.failed:failed:false
         refund.speed_changed:processed:false payment.dispute.created payment.dispute.under_review
         payment.dispute.action_required payment.dispute.won payment.dispute.lost
