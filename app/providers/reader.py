@@ -243,10 +243,12 @@ class Reader:
         self._phone, self._country = Field(profile.customer.phone), profile.customer.country
         self._environment = Field(profile.environment.where)
         self._names_environments = bool(profile.environment.where)
-        self._environments = {
+        self._environments: dict[str, str | None] = {
             profile.environment.sandbox: "sandbox",
             profile.environment.live: "live",
         }
+        if profile.environment.either is not None:
+            self._environments[profile.environment.either] = None
         self._paid = Price(amounts, amount=amounts.payment, currency=amounts.payment_currency)
         self._given_back = Price(amounts, amount=amounts.refund, currency=amounts.refund_currency)
         self._refunded_total = Price(
@@ -455,11 +457,10 @@ class Reader:
         if value is None:
             return UNSTATED if self._names_environments else None
         word = str(value).lower() if type(value) is bool else value
-        known = self._environments.get(word) if type(word) is str else None
-        if known is None:
+        if type(word) is not str or word not in self._environments:
             words = " nor ".join(self._environments)
             raise Unreadable(f"{self._environment.name} is neither {words}")
-        return known
+        return self._environments[word]
 
 
 def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) -> bool:

@@ -374,6 +374,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "where": Rule(locations, ()),
         "sandbox": Rule(text, "sandbox"),
         "live": Rule(text, "live"),
+        "either": Rule(text, None),
     },
     "amounts": {
         "unit": Rule(one_of(reader.AMOUNT_UNITS), None),

@@ -529,6 +529,11 @@ def _nothing_moves_money(values: Values) -> Iterable[Mistake]:
 def _environments_differ(values: Values) -> Iterable[Mistake]:
     if values["environment"]["sandbox"] == values["environment"]["live"]:
         yield Mistake("environment.live", "must differ from environment.sandbox")
+    if values["environment"]["either"] in (
+        values["environment"]["sandbox"],
+        values["environment"]["live"],
+    ):
+        yield Mistake("environment.either", "must differ from environment.sandbox and .live")
 
 
 def _form_has_its_field(values: Values) -> Iterable[Mistake]:

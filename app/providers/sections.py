@@ -193,11 +193,15 @@ class CustomerRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
-    """Section [environment]: where the environment stands and the provider's words for the two."""
+    """Section [environment]: where the environment stands and the provider's words for the two.
+
+    either  the word of events that never say it: they count in both
+    """
 
     where: Locations
     sandbox: str
     live: str
+    either: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

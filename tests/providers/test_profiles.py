@@ -92,7 +92,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         acknowledgement={"status": 500},
         event={"id": [], "kind": 7, "order": "json:a..b"},
         amounts={"payment": "json:amount"},
-        environment={"sandbox": "same", "live": "same"},
+        environment={"sandbox": "same", "live": "same", "either": "same"},
         claims={"paid": "payed"},
         phones={"x": 1},
     )
@@ -112,6 +112,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         "event.order",
         "amounts.payment_currency",
         "environment.live",
+        "environment.either",
         'claims."paid"',
         "phones",
     }

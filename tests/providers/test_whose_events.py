@@ -298,6 +298,19 @@ def test_an_event_that_does_not_say_its_environment_is_told() -> None:
     assert not other.read(b'{"event": "payment.failed"}', digest="d" * 64).unstated
 
 
+def test_a_chargeback_of_mollie_counts_though_it_says_no_mode() -> None:
+    """In live and in the sandbox, at the receiver and when it is read; a payment without its mode
+    does not."""
+    source = Source(name="m", profile=load_profile("mollie"), secrets=["k" * 24])
+    entity = {"amount": {"currency": "EUR", "value": "10.00"}, "paymentId": "tr_1"}
+    event = {"id": "event_1", "type": "chargeback.received", "entityId": "chb_1"}
+    for resource, unstated in (("chargeback", False), ("payment", True)):
+        embedded = {"_embedded": {"entity": {"resource": resource, **entity}}}
+        body = json.dumps({**event, **embedded}).encode()
+        for said in (source.belonging(body, headers=[]), source.read(body, digest="d" * 64)):
+            assert (said.environment, said.unstated) == (None, unstated)
+
+
 def test_orders_of_its_own_meet_no_others() -> None:
     """Their name has the source before it, which no other source's event can say."""
     own = Source(name="till", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
