@@ -40,7 +40,7 @@ class Reads(Protocol):
         """What a genuine body says. Raises Unreadable."""
         ...
 
-    def read_answer(self, kept: bytes, *, digest: str) -> Event:
+    def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
         """What the provider answered when it was asked back. Raises Unreadable."""
         ...
 
@@ -57,7 +57,9 @@ def read_bytes_again(
     assert delivery.body is not None
     try:
         if is_answer(delivery.headers):
-            answer = source.read_answer(delivery.body, digest=delivery.digest)
+            answer = source.read_answer(
+                delivery.body, digest=delivery.digest, environment=environment
+            )
             return Reread(delivery=delivery, event=answer)
         reading = _reading(source, delivery, delivery.body)
     except Unreadable as unreadable:

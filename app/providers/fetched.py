@@ -65,6 +65,11 @@ class AnswerReader:
         self._payment = fields.compile_locations(rule.payment)
         self._session = fields.compile_locations(rule.session)
         self._order = fields.compile_locations(rule.order)
+        self._environment = fields.compile_locations(rule.environment) if rule.environment else None
+        self._environments = {
+            profile.environment.sandbox: "sandbox",
+            profile.environment.live: "live",
+        }
         self._movement = fields.compile_locations(rule.movement)
         self._capture = fields.compile_locations(rule.capture)
         self._dated_as_event = rule.dated_as_event
@@ -82,10 +87,11 @@ class AnswerReader:
         self._states_amount = bool(rule.amount)
         self._unit = reader.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
-    def read(self, kept: bytes, *, digest: str) -> Event:
+    def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
         """The event of one kept answer. Raises Unreadable.
 
-        digest  SHA-256 of the kept bytes, 64 hex digits
+        digest       SHA-256 of the kept bytes, 64 hex digits
+        environment  which this instance serves; None: answers of either are read
         """
         document = parse(kept)
         about = document["asked_about"]
@@ -102,6 +108,7 @@ class AnswerReader:
                 **references,
             )
         facts = self._facts(document["answer"], digest)
+        self._check_environment(facts, environment)
         kind = fields.required_text(self._kind(facts), "the answer's kind")
         claim: ClaimKind = self._claims.meaning(kind)
         references |= self._own_references(claim, facts, references)
@@ -149,6 +156,17 @@ class AnswerReader:
         if order is not None:
             references["order"] = fields.order_named(order, self._source, own=self._own_orders)
         return references
+
+    def _check_environment(self, facts: fields.Facts, environment: str | None) -> None:
+        """Raises Unreadable where the answer is of the other environment, in live also where it
+        does not say: what a key of the sandbox is answered is no real money."""
+        if self._environment is None or environment is None:
+            return
+        word = fields.as_text(self._environment(facts), "the answer's environment")
+        if word is None and environment != "live":
+            return
+        if word is None or self._environments.get(word) != environment:
+            raise Unreadable(f"the answer does not say that it is of {environment}")
 
     def _facts(self, answer: str, digest: str) -> fields.Facts:
         body = answer.encode()

@@ -401,6 +401,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "payment": Rule(locations, ()),
         "session": Rule(locations, ()),
         "order": Rule(locations, ()),
+        "environment": Rule(locations, ()),
         "movement": Rule(locations, ()),
         "capture": Rule(locations, ()),
         "occurred_at": Rule(locations, ()),

@@ -236,6 +236,7 @@ class FetchBackRule:
     kind … currency   locations in the answer; no `amount`: the request fixed it, nobody else could
     occurred_at       where the answer is the event itself; written as the event's own date
     dated_as_event    the answer is dated as the event that was asked about
+    environment       in the words of section [environment]: an answer of the other one is none
     refund            the amount of a refund or dispute, where it is not `amount`
     claims            the answer's words; empty: the profile's own
     """
@@ -255,6 +256,7 @@ class FetchBackRule:
     payment: Locations
     session: Locations
     order: Locations
+    environment: Locations
     movement: Locations
     capture: Locations
     occurred_at: Locations

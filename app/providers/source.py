@@ -307,14 +307,15 @@ class Source:
         payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
         return self._reader.respond_by(payload, headers=headers, url=url)
 
-    def read_answer(self, kept: bytes, *, digest: str) -> Event:
+    def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
         """What the provider answered when it was asked back. Raises Unreadable.
 
         kept  what `answers.keep_answer` made; digest: its SHA-256, 64 hex digits
+        environment  which this instance serves; None: answers of either are read
         """
         if self._answers is None:
             raise Unreadable("the profile no longer says how to read what its provider answers")
-        return self._answers.read(kept, digest=digest)
+        return self._answers.read(kept, digest=digest, environment=environment)
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """The headers with which the provider itself would send `body`, with the newest secret.
@@ -383,8 +384,8 @@ class ProfileReader:
         """What a body says. Raises Unreadable with one sentence."""
         return self._reader.read(body, digest=digest, headers=headers, url=url)
 
-    def read_answer(self, kept: bytes, *, digest: str) -> Event:
+    def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
         """What the provider answered when it was asked back. Raises Unreadable."""
         if self._answers is None:
             raise Unreadable("the profile does not say how to read what its provider answers")
-        return self._answers.read(kept, digest=digest)
+        return self._answers.read(kept, digest=digest, environment=environment)

@@ -135,7 +135,8 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         due.event, question=asked.question.told, status=status, answer=asked.answer.body
     )
     digest = hashlib.sha256(kept).hexdigest()
-    event, problem = _read(confirmer.sources[due.event.source], kept, digest)
+    source = confirmer.sources[due.event.source]
+    event, problem = _read(source, kept, digest, context.store.environment)
     if event is None and due.tries:
         return None  # kept once, to be looked at; not every hour
     async with context.store.reading() as connection:
@@ -162,9 +163,11 @@ def _answers(status: int) -> bool:
     return 200 <= status < 300 or status in NOT_FOUND
 
 
-def _read(source: Source, kept: bytes, digest: str) -> tuple[Event | None, str | None]:
+def _read(
+    source: Source, kept: bytes, digest: str, environment: str | None
+) -> tuple[Event | None, str | None]:
     try:
-        return source.read_answer(kept, digest=digest), None
+        return source.read_answer(kept, digest=digest, environment=environment), None
     except Unreadable as unreadable:
         return None, str(unreadable)
 

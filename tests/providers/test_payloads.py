@@ -3,7 +3,8 @@
 tests/app/providers/payloads/<profile>.jsonl, one JSON object a line, each with a `name`:
 
 A payload    `body` (an object or a text), `headers`, `url`, `method` where they matter, `events`,
-             `environment` where stated, `unstated` where it should be and is not, `source`: the page or test that shows this shape.
+             `environment` where stated, `unstated` where it should be and is not, `source`: the
+             page or test that shows this shape.
              An event has kind and claim, and event_id, standing (`said`), order, session, payment,
              movement, capture, money, order_money and refunded_total (`1500.00/KES`), occurred_at
              and reason. What is not written must be absent, but for the event_id, which is then not

@@ -18,9 +18,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
+from app.providers.fetched import keep_answer
 from app.providers.fingerprints import key_identities
 from app.providers.profile import list_profiles, load_profile, shipped_profiles, show_profile
 from app.providers.source import Source
+from reconcile.ledger.events import Event
 from tests.providers.builders import CHECKOUT, MINIMAL, NOW, SECRET, body_of, toml
 from tests.providers.samples import private_key
 
@@ -309,6 +311,44 @@ def test_a_chargeback_of_mollie_counts_though_it_says_no_mode() -> None:
         body = json.dumps({**event, **embedded}).encode()
         for said in (source.belonging(body, headers=[]), source.read(body, digest="d" * 64)):
             assert (said.environment, said.unstated) == (None, unstated)
+
+
+@pytest.mark.parametrize(
+    ("profile", "answer", "words"),
+    [
+        (
+            "mollie_classic",
+            {"mode": ..., "status": "paid", "metadata": {"order_id": "O"}},
+            ("test", "live"),
+        ),
+        (
+            "mercadopago",
+            {"live_mode": ..., "status": "approved", "external_reference": "O"},
+            (False, True),
+        ),
+    ],
+)
+def test_an_answer_of_the_other_environment_is_none(
+    profile: str, answer: dict[str, Any], words: tuple[Any, Any]
+) -> None:
+    """In live one that does not say is none either: a key of the sandbox is answered about payments
+    of nobody's money."""
+    source = Source(name="s", profile=load_profile(profile), secrets=["k" * 24])
+    asked = Event(source="s", event_id="e", digest="0" * 64, kind="payment", claim="pending")
+    (member,) = (name for name, value in answer.items() if value is ...)
+    sandbox, live = words
+
+    def claim(said: Any, environment: str | None) -> str | None:
+        body = json.dumps({**answer, "id": "p", member: said}).encode()
+        kept = keep_answer(asked, question="GET", status=200, answer=body)
+        with suppress(Unreadable):
+            return source.read_answer(kept, digest="1" * 64, environment=environment).claim
+        return None
+
+    paid = "succeeded"
+    assert [claim(each, "live") for each in (sandbox, live, None)] == [None, paid, None]
+    assert [claim(each, "sandbox") for each in (sandbox, live, None)] == [paid, None, paid]
+    assert [claim(each, None) for each in (sandbox, live, None)] == [paid, paid, paid]
 
 
 def test_orders_of_its_own_meet_no_others() -> None:

@@ -81,6 +81,25 @@ async def test_a_true_payment_of_another_order_pays_for_nothing_else(
             assert paid["outcome"] == "succeeded"
 
 
+async def test_an_answer_of_the_other_environment_is_none(asking: Any) -> None:
+    """Where the answer says of which it is: one that a key of the other is given moves no money,
+    and is kept as unreadable to be looked at."""
+    says = PROFILE.replace(
+        "[fetch_back.headers]", 'environment = "json:mode"\n[fetch_back.headers]'
+    )
+    paid = {"state": "COMPLETE", "order": "ORD-9", "amount": 700}
+    provider = Provider({**paid, "mode": "live"})
+    async with asking(provider, says) as driver:
+        await told(driver, PAID)
+        unread = "SELECT problem FROM deliveries WHERE headers LIKE ':fetched%'"
+        await soon(lambda: driver.rows(unread))
+        assert driver.rows(unread) == [("the answer does not say that it is of sandbox",)]
+        assert await outcome(driver) == "pending"
+        provider.answers = [{**paid, "mode": "sandbox"}]
+        driver.clock.put(driver.clock.now() + HOUR)
+        await until(driver, "succeeded")
+
+
 async def test_a_payment_that_the_provider_does_not_know_moves_no_money(asking: Any) -> None:
     """Asked several times, since some are slow to know; then the word is void and time decides."""
     provider = Provider(404)
