@@ -166,6 +166,7 @@ class Source:
     """A name, a profile and its secrets (newest first, or by key id), compiled once.
 
     asks                    whether the provider is asked about events before they count
+    answers_with_event      whether it is asked for the event itself by its id, which stays as it is
     acknowledgement_status  the HTTP status the provider wants to hear
     methods                 the HTTP methods that it sends, or asks with
     handshake               what the provider asks before it sends; None where it asks nothing
@@ -212,6 +213,8 @@ class Source:
         self._answers = (
             AnswerReader(name, profile, own_orders=own_orders) if profile.fetch_back else None
         )
+        asked = () if profile.fetch_back is None else profile.fetch_back.url
+        self.answers_with_event = bool(asked) and all("{id}" in url for url in asked)
         self.own_orders = own_orders
         self.asks = profile.confirm is not None
         self._address = address

@@ -128,6 +128,17 @@ async def test_asking_survives_a_restart_and_a_repeated_answer_is_kept_once(aski
         assert fetched == [("stored",), ("stored",)]
 
 
+async def test_an_event_that_is_asked_for_by_its_id_is_asked_for_once(asking: Any) -> None:
+    """It will say the same for ever; a payment that is asked for goes on."""
+    by_id = PROFILE.replace("/payments/{payment}", "/events/{id}")
+    provider = Provider({"state": "PENDING"})
+    async with asking(provider, by_id) as driver:
+        await told(driver, PAID)
+        await questions(driver, provider, 1)
+        await waiting(driver, 0)
+        assert await outcome(driver) == "pending"
+
+
 async def test_what_is_said_again_is_asked_again(asking: Any) -> None:
     """A provider that says no more than that something changed says it in the same words twice."""
     ping = PROFILE.replace("{json:id}:{json:state}", "{json:id}").replace(
