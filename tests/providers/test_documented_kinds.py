@@ -46,6 +46,7 @@ DOCUMENTED: Final[dict[str, str]] = {
         payment_refund_declined payment_returned dispute_received dispute_evidence_required
         dispute_evidence_submitted dispute_evidence_acknowledged_by_scheme dispute_accepted
         dispute_canceled dispute_expired dispute_lost dispute_resolved dispute_won
+        dispute_resolved:rapid_dispute_resolution
         dispute_arbitration_sent_to_scheme dispute_arbitration_won dispute_arbitration_lost
         issuing_dispute_closed issuing_dispute_submitted
     """,
