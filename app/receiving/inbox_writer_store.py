@@ -86,8 +86,9 @@ class InboxWriter:
         self._read_up_to((await self._inbox.progress()).position)
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """Returns once a row that holds these is durable. Raises as `Writer.commit` does, and
-        StoreUnavailable while too much is not read yet."""
+        """Returns once a row that holds these is durable, and the database is still there to read
+        it into. Raises as `Writer.commit` does, and StoreUnavailable while too much is not read
+        yet."""
         if self.size > self._max_bytes:
             raise StoreUnavailable(
                 f"more than {counted(self._max_bytes, 'byte')} of deliveries are not read yet "
@@ -96,9 +97,10 @@ class InboxWriter:
             )
         size = sum(len(item.body) for item in items)
         # To delete takes room, too: after a commit that was not made, the next one keeps only.
-        full = self.writer.trouble is not None
-        deleted = None if full else self._next_deleted(max(size, DELETED_BYTES))
+        keeps_only = self.writer.trouble is not None or not self.may_delete()
+        deleted = None if keeps_only else self._next_deleted(max(size, DELETED_BYTES))
         seq, size = await self.writer.commit(_keep, items, deleted)
+        self._database.check_place()
         self._forget(deleted)
         self._wrote_at = monotonic()
         if not self._shared:
@@ -152,6 +154,7 @@ class InboxWriter:
         if not self.may_delete():
             return
         progress = await self._inbox.progress()
+        self._database.check_place()  # it is the position of the file that is there
         if not self.may_delete():  # a reader has ended meanwhile
             return
         self._read_up_to(progress.position)

@@ -54,16 +54,15 @@ def log_deleted(path: Path) -> None:
 def test_a_file_that_vanishes_is_noticed(
     tmp_path: Path, what: Callable[[Path], None], file: str
 ) -> None:
-    """The service ends, and says which file. After the inbox was lost nothing is acknowledged; what
-    is acknowledged after the database was lies in the inbox."""
+    """The service ends, and says which file; nothing more is acknowledged."""
     with serving(tmp_path) as process, load(process.port) as driver:
         driver.until(50)
         what(tmp_path / file)
         told = len(driver.ledger.answers)
         driver.until(100_000)  # until nobody answers
         assert process.code() == UNREACHABLE
-    if file == "t.db.inbox":  # each connection may still be told of what was committed before
-        assert len(driver.ledger.acknowledged) <= told + CONNECTIONS
+    # Each connection may still be told of what was committed before.
+    assert len(driver.ledger.acknowledged) <= told + CONNECTIONS
     assert driver.ledger.statuses() <= {200, 503}
     name = f"{file}-wal" if what is log_deleted else file
     assert f"{name} {'was replaced' if what is replaced else 'is gone'}".encode() in process.log

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.core.errors import StoreUnavailable
+from app.core.errors import StorePoisoned, StoreUnavailable
 from app.receiving import inbox_writer_store
 from app.receiving.framing import Received
 from app.receiving.inbox_store import Backlog, Progress, delete_up_to, put_counter
@@ -35,6 +35,7 @@ class Files:
         self.counters: list[tuple[str, int]] = []
         self.checkpoints = [True]
         self.fault: StoreUnavailable | None = None
+        self.gone: Callable[[], bool] = lambda: False
 
     async def commit(self, function: Callable[..., Any], *words: Any) -> Any:
         """Note it."""
@@ -55,8 +56,10 @@ class Files:
         return self.checkpoints.pop(0)
 
     def check_place(self) -> None:
-        """Looked at."""
+        """Looked at, until the database is gone."""
         self.places += 1
+        if self.gone():
+            raise StorePoisoned("gone")
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int]], int]:
         return self.rows, self.tidied
@@ -111,7 +114,7 @@ async def test_what_is_unread_where_several_receive() -> None:
     writer = writer_of(files, shared=True)
     await writer.load()
     await writer.keep([item(5)])
-    assert (writer.records, writer.size, files.looks, files.places) == (7, 700, 0, 1)
+    assert (writer.records, writer.size, files.looks, files.places) == (7, 700, 0, 2)
     assert (files.kept, files.deleted) == ([(1, None)], [])
 
 
@@ -189,7 +192,7 @@ async def test_where_nothing_comes_rows_go_by_themselves(
     assert files.deleted == ([2] if deletes else [])
     assert writer.records == 5
     await writer._look()
-    assert (files.deleted, files.places) == ([2] if deletes else [], 2)
+    assert (files.deleted, files.places) == ([2] if deletes else [], 5)
 
 
 async def test_four_mebibytes_of_them_at_a_time(seconds: list[float]) -> None:
@@ -219,6 +222,41 @@ async def test_nothing_while_no_reader_has_made_sure(
     assert (files.deleted, writer.records, files.looks) == ([], 7, len(when))
     await writer._look()
     assert (files.deleted, writer.records) == ([3], 0)
+
+
+async def test_nothing_beside_what_is_kept_either_while_no_reader_has_made_sure() -> None:
+    """What was seen to be read before that stays until then."""
+    files = Files()
+    files.rows, files.position = ROWS, 3
+    writer = writer_of(files)
+    await writer.load()
+    for may in (False, True):
+        writer.may_delete = lambda may=may: may  # type: ignore[misc]
+        await writer.keep([item(1)])
+    assert files.kept == [(1, None), (1, 3)]
+
+
+async def test_the_position_of_another_database_is_not_believed(seconds: list[float]) -> None:
+    """One that took the place of ours while it was asked for: nothing counts as read by it."""
+    files = Files()
+    files.rows = ROWS
+    writer = writer_of(files)
+    await writer.load()
+    asked, files.position = files.looks, 3
+    files.gone = lambda: files.looks > asked
+    with pytest.raises(StorePoisoned):
+        await writer._look()
+    assert (files.deleted, writer.records) == ([], 7)
+
+
+async def test_what_is_kept_beside_a_database_that_is_gone_is_not_acknowledged() -> None:
+    """Though the inbox has it."""
+    files = Files()
+    writer = writer_of(files)
+    files.gone = lambda: True
+    with pytest.raises(StorePoisoned):
+        await writer.keep([item(1)])
+    assert files.kept == [(1, None)]
 
 
 async def test_nothing_is_left_of_what_an_erasure_names(seconds: list[float]) -> None:
