@@ -303,8 +303,9 @@ async def restore(
                 async with open_store(settings, purpose="alone") as store:  # 3
                     erased = await erase_again(store)  # 4
                     replaced = backup_store.replaced_by(database, now=now)
+                    # By another history of the file the backup may have read beyond its numbers.
                     await store.writer.commit(
-                        inbox_store.adopt_if_other, inbox_file_store.identity_at(database)
+                        inbox_store.adopt, inbox_file_store.identity_at(database)
                     )
                     followed = await follow_on(store, at=now, replaced=replaced)  # 5
             keep_as = f"{database.name}.replaced-{now // SECOND}"

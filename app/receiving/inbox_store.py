@@ -285,13 +285,6 @@ def adopt(connection: PlainConnection, identity: str | None) -> None:
     put_counter(connection, POSITION, 0)
 
 
-def adopt_if_other(connection: PlainConnection, identity: str | None) -> None:
-    """Go on with the file that is there: from where it was read, where it is the one that was read;
-    else from its beginning."""
-    if identity is None or identity != fact(connection, IDENTITY):
-        adopt(connection, identity)
-
-
 # --- suspects ------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,9 @@ import pytest
 
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.orders.set_aside import HOLDING
-from app.privacy.backup import adopt_inbox, back_up
+from app.core.clock import SystemClock
+from app.privacy.backup import adopt_inbox, back_up, restore
+from app.privacy.replay_erasures import Replayed
 from app.receiving import inbox_writer_store
 from app.receiving.append_store import Ready
 from app.receiving.inbox_file_store import InboxFile, path_of
@@ -313,6 +315,50 @@ async def test_a_backup_has_what_was_accepted_and_not_read(
         assert await read(store) == ["e1", "e2", "e3"]
         assert await rows(store, "SELECT count(*) FROM inbox") == [(0,)]
     shutil.copy(copy, tmp_path / "again.db")
+
+
+async def test_a_restore_reads_all_of_the_inbox_that_is_there(
+    url: str, path: Path, tmp_path: Path
+) -> None:
+    """By another history of the same file the backup had read beyond its numbers: the machine was
+    put back to what it was before the backup, and served from there."""
+    async with opened(url):
+        pass
+    for each in (path, path_of(path)):
+        shutil.copy(each, tmp_path / f"before-{each.name}")
+    backup = tmp_path / "copy.db"
+    async with opened(url) as store:
+        await take(store, "e1", "e2", "e3")
+        await read(store)
+        await back_up(
+            url, backup, environment="sandbox", replace=False, progress=lambda done, total: None
+        )
+    for each in (path, path_of(path)):
+        shutil.copy(tmp_path / f"before-{each.name}", each)
+    async with opened(url) as store:
+        await take(store, "e4", "e5")
+    await put_back(url, backup)
+    async with opened(url) as store:
+        await take(store, "e6")
+        assert await read(store) == ["e1", "e2", "e3", "e4", "e5", "e6"]
+        assert await read(store) == ["e1", "e2", "e3", "e4", "e5", "e6"]
+
+
+async def put_back(url: str, backup: Path) -> None:
+    """Restore a backup in the database's place, of which nobody was erased."""
+
+    async def nobody(store: Store) -> Replayed:
+        return Replayed()
+
+    await restore(
+        url,
+        backup,
+        environment="sandbox",
+        replace=True,
+        clock=SystemClock(),
+        erase_again=nobody,
+        progress=lambda done, total: None,
+    )
 
 
 def holding(path: Path, text: str) -> list[str]:

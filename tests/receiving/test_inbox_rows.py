@@ -22,7 +22,6 @@ from app.receiving.inbox_store import (
     Unread,
     _in_database,
     adopt,
-    adopt_if_other,
     ask_to_tidy,
     count_set_aside,
     count_try,
@@ -178,24 +177,18 @@ def test_counters_and_facts(plain: Plain) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "there", "fact_", "position"),
-    [
-        ("a", "a", "a", 9),
-        ("a", "b", "b", 0),
-        (None, "b", "b", 0),
-        ("a", None, None, 9),
-        (None, None, None, 9),
-    ],
+    ("known", "there", "position"),
+    [("a", "a", 0), ("a", "b", 0), (None, "b", 0), ("a", None, 9), (None, None, 9)],
 )
 def test_a_file_that_is_gone_on_with(
-    plain: Plain, known: str | None, there: str | None, fact_: str | None, position: int
+    plain: Plain, known: str | None, there: str | None, position: int
 ) -> None:
-    """From where it was read, where it is that one; another from its beginning. Where there is
-    none, the one that will be made is."""
+    """From its beginning, be it the one that was read or another. Where there is none, the one
+    that will be made is."""
     adopt(plain, known)
     put_counter(plain, POSITION, 9)
-    adopt_if_other(plain, there)
-    assert (fact(plain, IDENTITY), counter(plain, POSITION)) == (fact_, position)
+    adopt(plain, there)
+    assert (fact(plain, IDENTITY), counter(plain, POSITION)) == (there, position)
 
 
 def test_a_suspect_has_its_tries_and_is_set_aside(plain: Plain) -> None:
