@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -35,6 +36,24 @@ LOCK_MS: Final = 10_000
 IDLE_MS: Final = 60_000
 """How long a transaction may lie idle before the server ends it, and with it its locks."""
 
+KEEPALIVE: Final = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+}
+"""By which the server knows within some ten seconds that a machine of ours is gone without a word.
+Until then that one has its locks: nobody else reads the inbox."""
+
+SILENCE_MS: Final = 30_000
+"""After which we know the same of the server: else who asked it would wait for hours."""
+
+_NOTICED: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS),
+)
+
 
 def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) -> AsyncEngine:
     """The engine of the connection that writes. `check` is given a cursor of each new one.
@@ -62,6 +81,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
+        notice_silence(connection)
         cursor = connection.cursor()
         check(cursor)
         _take_place(cursor, purpose)
@@ -74,7 +94,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
 def reading_engine(url: str, *, readers: int) -> AsyncEngine:
     """The engine of connections that only read, each transaction on one snapshot."""
     settings = {**_limits(0), "application_name": "tallyhook reading"}
-    return create_async_engine(
+    engine = create_async_engine(
         url,
         pool_size=readers,
         max_overflow=0,
@@ -83,6 +103,16 @@ def reading_engine(url: str, *, readers: int) -> AsyncEngine:
         execution_options={"postgresql_readonly": True},
         connect_args=_arguments(settings, answer_s=None),
     )
+    event.listen(engine.sync_engine, "connect", lambda connection, _: notice_silence(connection))
+    return engine
+
+
+def notice_silence(connection: Any) -> None:
+    """Have a connection broken off whose server is gone without a word."""
+    ours = connection.driver_connection._transport.get_extra_info("socket")
+    if ours.family != socket.AF_UNIX:
+        for level, option, value in _NOTICED:
+            ours.setsockopt(level, option, value)
 
 
 def _limits(statement_ms: int) -> dict[str, str]:
@@ -94,7 +124,11 @@ def _limits(statement_ms: int) -> dict[str, str]:
 
 
 def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str, Any]:
-    return {"timeout": CONNECT_S, "command_timeout": answer_s, "server_settings": settings}
+    return {
+        "timeout": CONNECT_S,
+        "command_timeout": answer_s,
+        "server_settings": settings | KEEPALIVE,
+    }
 
 
 _ALONE: Final = "SELECT pg_try_advisory_lock($1)"

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.orders.set_aside import HOLDING
-from app.core.clock import SystemClock
 from app.privacy.backup import adopt_inbox, back_up, restore
 from app.privacy.replay_erasures import Replayed
 from app.receiving import inbox_writer_store

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from app.database.postgresql import SILENCE_MS, notice_silence
 from app.database.statements import run
 from app.orders.set_aside import HOLDING
 from app.receiving.inbox_store import keep_row, rows_after
@@ -81,6 +85,35 @@ async def test_one_reads_and_another_takes_over(url: str) -> None:
         await soon(lambda: readers[1]._began)
         readers[1].stop()
         await second
+
+
+async def test_a_machine_that_is_gone_without_a_word_does_not_keep_others_from_reading(
+    url: str,
+) -> None:
+    """The server asks ours, whether it reads or writes, whether it is there: after five seconds of
+    silence, three times within six. On a socket of files it says so, and has no need to."""
+    sql = "SELECT reset_val FROM pg_settings WHERE name LIKE 'tcp_keepalives%' ORDER BY name"
+    async with several(url) as (store, _):
+        assert [row[0] for row in await rows(store, sql)] == ["3", "5", "2"]
+        async with store.writing() as connection:
+            found = await connection.execute(text(sql))
+            assert [row[0] for row in found] == ["3", "5", "2"]
+
+
+@pytest.mark.parametrize(("family", "asks"), [(socket.AF_INET, 1), (socket.AF_UNIX, 0)])
+async def test_a_server_that_is_gone_without_a_word_is_given_up(
+    family: socket.AddressFamily, asks: int
+) -> None:
+    """After half a minute, by whoever asks it something or waits for its answer."""
+    with socket.socket(family) as ours:
+        transport = SimpleNamespace(get_extra_info=lambda name: ours)
+        driver = SimpleNamespace(_transport=transport)
+        notice_silence(SimpleNamespace(driver_connection=driver))
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == asks
+        if asks:
+            names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_USER_TIMEOUT)
+            found = [ours.getsockopt(socket.IPPROTO_TCP, name) for name in names]
+            assert found == [5, 2, SILENCE_MS]
 
 
 async def until_stored(store: Store, count: int) -> None:
