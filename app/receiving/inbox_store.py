@@ -126,7 +126,7 @@ class Unread(NamedTuple):
 
 class Suspect(NamedTuple):
     """One record that is read alone. tries: how often that has begun and not ended well; orders:
-    those that are held because of it."""
+    those that are held because of it, or would be, as far as they are known."""
 
     seq: int
     tries: int
@@ -324,11 +324,15 @@ def uncount_try(connection: PlainConnection, one: Suspect) -> None:
     connection.ask("UPDATE suspects SET tries=tries-1 WHERE seq=?", (one.seq,))
 
 
+def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
+    """Those that it speaks of, and that are held where it is set aside."""
+    connection.ask("UPDATE suspects SET orders=? WHERE seq=?", ("\n".join(orders), one.seq))
+
+
 def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
     """Read it no more until a person says so. orders: those that are held meanwhile."""
-    connection.ask(
-        "UPDATE suspects SET aside=1, orders=? WHERE seq=?", ("\n".join(orders), one.seq)
-    )
+    connection.ask("UPDATE suspects SET aside=1 WHERE seq=?", (one.seq,))
+    note_orders(connection, one, orders=orders)
 
 
 def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
@@ -337,7 +341,8 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
 
 
 def orders_waiting(connection: PlainConnection) -> set[str]:
-    """Orders that are held because of suspects that are not read yet, of however many."""
+    """Orders that are held because of suspects that are not read yet, of however many, or may be
+    soon."""
     rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
     return {order for (orders,) in rows for order in orders.split("\n")}
 

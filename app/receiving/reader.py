@@ -39,6 +39,7 @@ from app.receiving.inbox_store import (
     count_try,
     counter,
     next_suspects,
+    note_orders,
     put_counter,
     suspect,
     uncount_try,
@@ -223,6 +224,10 @@ class Reader:
 
     async def _read_alone(self, one: Suspect, item: Item) -> None:
         ready = _ready(self._reading, one, [item])
+        if one.tries and not one.orders:  # whoever sets it aside may not read it: see `hold`
+            orders = await self._reading.holding.orders_of(self._reading.context, ready.arrivals)
+            await self._store.writer.commit(note_orders, one, orders=orders)
+            one = one._replace(orders=orders)
         try:
             await _append(self._reading, [ready])
         except (StoreUnavailable, StorePoisoned):

@@ -22,8 +22,8 @@ from app.receiving import caught_up, reader
 from app.receiving.append_store import Ready
 from app.receiving.caught_up import must_have_read
 from app.receiving.framing import DamagedRow, Received, framed, items_in
-from app.receiving.inbox_store import BEAT, put_counter
-from app.receiving.reader import ReaderContext, read_some
+from app.receiving.inbox_store import BEAT, put_counter, suspect
+from app.receiving.reader import Reader, ReaderContext, read_some
 from reconcile.instants import DAY, HOUR, SECOND, Instant
 from tests.api.driving import Driver, driving, event, of_order, reader_of
 from tests.database.builders import arrival, received, rejection, said
@@ -337,6 +337,40 @@ async def test_one_under_which_three_readers_died_is_read_no_more(tmp_path: Path
         assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
         assert driver.rows("SELECT tries, aside FROM suspects") == [(3, 1)]
         assert await driver.ready()
+
+
+async def test_orders_of_one_under_which_three_readers_died_are_held(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """Where each could still tell whose it is. It may say that money went back."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
+        await driver.send(event("e1"))
+        await read_some(reading(driver))
+        assert (await driver.api("GET", "/orders/ORD-1")).json()["fulfillable"]
+        await driver.send(event("e2", "refunded"))
+        store = driver.service.store
+        standing_still.setattr(Reader, "_round", nothing)
+        standing_still.setattr(reader, "_append", dies)
+        rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
+        await store.writer.commit(suspect, rows)
+        for _ in range(3):
+            with pytest.raises(Died):
+                await Reader(reading(driver))._read_suspect()
+        assert await Reader(reading(driver))._read_suspect() == 1
+        assert driver.rows("SELECT aside, orders FROM suspects") == [(1, "ORD-1")]
+        held = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert not held["fulfillable"]
+        assert "held_back" in [finding["code"] for finding in held["findings"]]
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+async def dies(*_: Any) -> None:
+    """In the place of what appends."""
+    raise Died
 
 
 async def test_a_damaged_row_is_kept_and_holds_up_nobody(tmp_path: Path) -> None:

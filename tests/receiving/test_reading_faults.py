@@ -58,11 +58,11 @@ class Store:
         """Given back."""
         self.released += 1
 
-    async def commit(self, function: Callable[..., Any], *words: Any) -> Any:
+    async def commit(self, function: Callable[..., Any], *words: Any, **named: Any) -> Any:
         """Note it; a beginning is the first one."""
         if self.commit_fault is not None:
             raise self.commit_fault
-        self.committed.append((function.__name__, *words))
+        self.committed.append((function.__name__, *words, *named.values()))
         return 1
 
     async def on_snapshot(self, function: Any, *, aside: bool, limit: int) -> list[Suspect]:
@@ -322,6 +322,20 @@ async def test_one_that_is_read_alone_is_tried_and_released(reading: Reading) ->
     assert (reading.store.appended, reading.held.done) == ([1], [("released", ["B"])])
     reading.store.suspects = []
     assert await reading.reader._read_suspect() == 0
+
+
+@pytest.mark.parametrize(("tries", "noted"), [(0, []), (1, ["A"]), (2, ["A"])])
+async def test_one_that_has_failed_before_says_first_whose_it_is(
+    reading: Reading, tries: int, noted: list[str]
+) -> None:
+    """Whoever sets it aside after the next end does not read it; where it is read, they are let
+    go."""
+    suspect = alone(tries=tries)._replace(orders=[])
+    reading.store.suspects = [suspect]
+    assert await reading.reader._read_suspect() == 1
+    notes = [("note_orders", suspect, noted)] if noted else []
+    assert reading.store.committed == [("count_try", suspect), *notes]
+    assert reading.held.done == [("released", noted)]
 
 
 @pytest.mark.parametrize(
