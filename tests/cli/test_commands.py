@@ -19,10 +19,12 @@ import pytest
 from app.cli import main
 from app.core.clock import SystemClock
 from app.orders import prove, refold
+from app.receiving.framing import framed
 from reconcile.instants import DAY
 from reconcile.ledger.fold import fold
 from tests.api.driving import SECRET, driving, environ, event, of_order
 from tests.copied import copy_of
+from tests.database.builders import arrival, received, said
 from tests.reconcile.build import T
 
 PHONE = "254711223344"
@@ -165,6 +167,33 @@ def test_deliveries(run: Run, filled: dict[str, str]) -> None:
     assert filled["paid"] in everything
     for canary in (PHONE, SECRET, SECRET[6:]):
         assert canary not in everything
+
+
+def test_what_could_not_be_read(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
+    """It is told with its orders, stays as it is, and is only read again when that is said."""
+    assert run("deliveries", "poisoned", "--format", "json").document == []
+    one = received(arrival(said("e9", order="A")))
+    record = framed([one])
+    row = (T, 3, 1, "A\nB", record)
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database, database:
+        columns = "(received_at, tries, aside, orders, record)"
+        database.execute(f"INSERT INTO suspects {columns} VALUES (?, ?, ?, ?, ?)", row)
+
+    def state() -> tuple[int, int]:
+        with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+            found: tuple[int, int] = database.execute(
+                "SELECT aside, tries FROM suspects"
+            ).fetchone()
+            return found
+
+    (told,) = run("deliveries", "poisoned", "--format", "json").document
+    assert (told["delivery"], told["size"], told["held"]) == (one.delivery_id, len(record), "A B")
+    assert state() == (1, 3)
+    ended = run("deliveries", "poisoned", "--retry")
+    assert (ended.code, ended.err) == (0, "They are read again by `serve`.\n")
+    assert one.delivery_id in ended.out
+    assert state() == (0, 0)
+    assert run("deliveries", "poisoned", "--retry").err == ""
 
 
 def test_tokens(run: Run, tmp_path: Path) -> None:
