@@ -1,0 +1,149 @@
+"""What rests on all that was accepted waits until it has been read, and is refused where it is
+not: a refund may lie in the inbox, or the bytes of whoever is erased."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bootstrap_evidence import evidence_providers, merchant_of, signer_of
+from app.bootstrap_sources import storing_sources
+from app.config.load import load_settings
+from app.core.errors import StoreUnavailable
+from app.evidence.bundle import BundleRequest, build_evidence
+from app.evidence.dispute_case import CaseRequest
+from app.evidence.dispute_letter import take_letter
+from app.privacy.erase import ErasureRequest, erase
+from app.privacy.erase_rules import ErasureRules
+from app.receiving import caught_up, reader
+from app.receiving.reader import ReaderContext, read_some
+from app.receiving.reverify import Reverified, reverify
+from reconcile.instants import HOUR
+from tests.api.driving import Driver, driving, environ, event, reader_of
+from tests.api.test_checkouts import code, shop, start
+from tests.checkout.service import opened
+
+PHONE = "254711223344"
+
+
+async def nothing(reading: ReaderContext, **_: Any) -> int:
+    """A reader that stands still."""
+    return 0
+
+
+@pytest.fixture
+def standing_still(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The reader reads nothing; who waits for it waits a moment only."""
+    monkeypatch.setattr(reader, "read_some", nothing)
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.05)
+    return monkeypatch
+
+
+async def read(driver: Driver) -> None:
+    """Read what is there."""
+    while await read_some(reader_of(driver.service)._reading):
+        pass
+
+
+async def erasing(driver: Driver) -> object:
+    """As the command does."""
+    return await erase(
+        driver.context,
+        ErasureRequest(phone=PHONE, reason="asked by letter", by=None),
+        sources=storing_sources(load_settings(environ(driver.path.parent))),
+        rules=ErasureRules(minimum=0),
+        dry_run=False,
+        progress=lambda count: None,
+    )
+
+
+async def bundling(driver: Driver) -> object:
+    """As the command does."""
+    settings = load_settings(environ(driver.path.parent))
+    return await build_evidence(
+        driver.context,
+        BundleRequest(order="ORD-1"),
+        providers=evidence_providers(settings),
+        signer=await signer_of(driver.context, settings),
+    )
+
+
+async def writing_a_letter(driver: Driver) -> object:
+    """As the command does."""
+    settings = load_settings(environ(driver.path.parent))
+    return await take_letter(
+        driver.context,
+        CaseRequest(order="ORD-1", by=None),
+        "html",
+        providers=evidence_providers(settings),
+        signer=await signer_of(driver.context, settings),
+        merchant=merchant_of(settings),
+    )
+
+
+@pytest.mark.parametrize("act", [erasing, bundling, writing_a_letter])
+async def test_what_cannot_be_taken_back_is_not_done_over_what_is_unread(
+    tmp_path: Path,
+    standing_still: pytest.MonkeyPatch,
+    act: Callable[[Driver], Awaitable[object]],
+) -> None:
+    """It is refused where nobody reads, and goes on once all has been read."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(event("e1", customer={"phone": PHONE}))
+        await read(driver)
+        await driver.send(event("e2", "disputed", customer={"phone": PHONE}))
+        with pytest.raises(StoreUnavailable, match="accepted and not read yet"):
+            await act(driver)
+        standing_still.setattr(caught_up, "READ_WITHIN_S", 60.0)
+        acting = asyncio.ensure_future(act(driver))
+        await asyncio.sleep(0.1)
+        assert not acting.done()
+        await read(driver)
+        await acting
+
+
+async def test_a_new_payment_is_not_begun_over_what_is_unread(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """The customer may have paid. The first session of another order is opened."""
+    async with shop(tmp_path, opened("cs_1"), opened("cs_2")) as (driver, pay):
+        assert (await start(driver)).status_code == 201
+        declined = event("e1", "declined", session={"reference": "cs_1"})
+        await driver.send(declined)
+        await read(driver)
+        await driver.send(event("e2", session={"reference": "cs_1"}))
+        refused = await start(driver, new_payment=True)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert (await start(driver, reference="ORD-2")).status_code == 201
+        await read(driver)
+        assert code(await start(driver, new_payment=True)) == (409, "payment_not_over")
+    assert len(pay.keys) == 2
+
+
+async def test_what_was_refused_a_moment_ago_is_judged_again_too(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """It comes by way of the inbox."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.clock.put(driver.clock.now() + HOUR)
+        assert (await driver.send(event("e1"), [])).status_code == 401
+        standing_still.setattr(caught_up, "READ_WITHIN_S", 60.0)
+
+        async def judging() -> Reverified:
+            return await reverify(
+                driver.context,
+                sources=driver.service.sources,
+                only=None,
+                environment="sandbox",
+                progress=lambda count: None,
+            )
+
+        judged = asyncio.ensure_future(judging())
+        await asyncio.sleep(0.1)
+        assert not judged.done()
+        await read(driver)
+        assert (await judged).judged == 1
