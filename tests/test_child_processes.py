@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from app import child_processes
+from app.bootstrap import open_service
 from app.child_processes import WorkerProcess, console_beside
+from app.config.load import load_settings
 from app.core.signals import Signal
+from tests.api.driving import environ
 from tests.waiting import soon
 
 CHILD = """#!{python}
@@ -116,6 +119,29 @@ async def test_one_that_is_being_started_is_told_to_end_once_it_can_be(
         await starting.wait()
         asyncio.get_running_loop().call_later(0.05, stopping.set)
     assert started.read_text() == "xs"
+
+
+@pytest.mark.parametrize(("says", "ready"), [(b"r", True), (b"", False)])
+async def test_a_service_goes_by_what_reads_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: bytes, ready: bool
+) -> None:
+    """It deletes nothing of the inbox, and is not ready, before that one has made sure of the
+    disk."""
+    started = child(tmp_path, monkeypatch, says=says, then=ASLEEP)
+    for name in ("MISSED_S", "STOP_S"):
+        monkeypatch.setattr(child_processes, name, 0.0)
+    settings = load_settings(environ(tmp_path), serving=True)
+    async with open_service(settings, work="apart") as service:
+        await soon(lambda: started.read_text() == "x")
+        may_delete = service.store.receiving.inbox.may_delete
+        if ready:
+            await soon(may_delete)
+        assert may_delete() is ready
+        told = [why for why in service.reasons() if "has not been running for" in why]
+        assert len(told) == (0 if ready else 1)
+        assert not service.read_elsewhere
+    async with open_service(settings, work="none") as service:
+        assert service.read_elsewhere
 
 
 @pytest.mark.parametrize("steady", [False, True])
