@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -154,7 +154,7 @@ def append_ready(
     rows = {row.seq for row in take_out(connection, given)}
     ours = [each for each in ready if _is_ours(connection, each.row, rows)]
     arrivals = _unknown(connection, [arrival for each in ours for arrival in each.arrivals])
-    rejections = [rejection for each in ours for rejection in each.rejections]
+    rejections = _unknown(connection, [refused for each in ours for refused in each.rejections])
     appended = Appended([], [], {})
     if arrivals:
         appended = append(connection, arrivals, memory)
@@ -173,19 +173,21 @@ def _is_ours(
     return row is None or row.seq in rows
 
 
-def _unknown(connection: PlainConnection, arrivals: Sequence[Arrival]) -> list[Arrival]:
+Came = TypeVar("Came", Arrival, Rejection)
+
+
+def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
     """Those of which the id is not stored, each once. One is after a restore, where a row is read
-    again: it is no redelivery."""
-    known = {
-        row[0]
-        for row in select_rows(
-            connection,
-            sql="SELECT id FROM deliveries WHERE id IN ({})",
-            values=[arrival.delivery_id for arrival in arrivals],
-        )
-    }
-    found = {each.delivery_id: each for each in arrivals if each.delivery_id not in known}
-    return list(found.values())
+    again: it is no redelivery. What was refused may have been judged again since, and stored."""
+    ids = [each.delivery_id for each in came]
+    known = {row[0] for row in select_rows(connection, sql=_STORED, values=ids)}
+    if any(isinstance(each, Rejection) for each in came):
+        known |= {row[0] for row in select_rows(connection, sql=_REFUSED, values=ids)}
+    return list({each.delivery_id: each for each in came if each.delivery_id not in known}.values())
+
+
+_STORED: Final = "SELECT id FROM deliveries WHERE id IN ({})"
+_REFUSED: Final = "SELECT id FROM rejections WHERE id IN ({})"
 
 
 ARRIVALS_KEPT: Final = 90 * DAY // MINUTE

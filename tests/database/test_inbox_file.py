@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,22 @@ from app.orders.set_aside import HOLDING
 from app.privacy.backup import adopt_inbox, back_up, restore
 from app.privacy.replay_erasures import Replayed
 from app.receiving import inbox_writer_store
-from app.receiving.append_store import Ready
+from app.receiving.append_store import Ready, keep_arrivals
 from app.receiving.inbox_file_store import InboxFile, path_of
-from app.receiving.inbox_store import suspect
+from app.receiving.inbox_store import IDENTITY, adopt, fact, suspect
 from app.receiving.reader import ReaderContext, read_some
+from app.receiving.refusal_store import delete_rejections
 from app.receiving.store import Store, StoreSettings, open_store
-from tests.database.builders import SOURCES, arrival, context, opened, rows, said, submit
+from tests.database.builders import (
+    SOURCES,
+    arrival,
+    context,
+    opened,
+    rejection,
+    rows,
+    said,
+    submit,
+)
 from tests.database.made import put_new
 
 
@@ -288,6 +299,29 @@ async def test_a_file_with_a_trigger_of_anybodys_stops_the_start(url: str, path:
     with pytest.raises(ConfigurationError, match="no inbox of ours"):
         async with opened(url):
             pass
+
+
+@pytest.mark.parametrize("judged_again", [False, True])
+async def test_a_refused_request_that_is_read_again_is_neither_kept_nor_counted_again(
+    url: str, judged_again: bool
+) -> None:
+    """Also where it was judged again meanwhile, and is a delivery now: it would be judged for ever,
+    and could not be stored."""
+    refused = rejection()
+    async with opened(url) as store:
+        await store.queue.submit(refused)
+        await read(store)
+        if judged_again:
+            arrived = replace(arrival(said("e1", order="A")), delivery_id=refused.delivery_id)
+            async with store.writing() as connection:
+                await delete_rejections(connection, [refused.delivery_id])
+                await keep_arrivals(connection, [arrived])
+        identity = await store.on_snapshot(fact, IDENTITY)
+        await store.writer.commit(adopt, identity)
+        await read(store)
+        kept = await rows(store, "SELECT id FROM rejections")
+        assert kept == ([] if judged_again else [(refused.delivery_id,)])
+        assert await rows(store, "SELECT sum(refused) FROM arrivals") == [(1,)]
 
 
 # --- backups and erasures ------------------------------------------------------------------------
