@@ -1,7 +1,8 @@
 """The report as tables: every table's name, heading, explanation and columns, declared once.
 
 Leaves out: layout. JSON, CSV, workbook, page and PDF all print these tables and nothing else, so
-a new column or table is one line here and a field in `report`.
+a new column or table is one line here and a field in `report`. A row's new field has a default:
+closings keep reports that were made before it.
 """
 
 from __future__ import annotations
@@ -315,7 +316,11 @@ def _cell(column: Column, value: Any, row: Any) -> Any:
 
 
 def report_of(document: dict[str, Any]) -> PeriodReport:
-    """The report of a document. Raises KeyError, TypeError or ValueError where it is not one."""
+    """The report of a document, also of one that an earlier version wrote: tables that it has not
+    are empty, and columns have their defaults.
+
+    Raises KeyError, TypeError or ValueError where it is not one.
+    """
     scope = Scope(
         start=parse_instant(document["from"]),
         end=parse_instant(document["to"]),
@@ -328,7 +333,8 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
         closed_at=parse_instant(document["closed_at"]) if "closed_at" in document else None,
     )
     tables: dict[str, Any] = {
-        table.name: tuple(_read_row(table, row) for row in document[table.name]) for table in TABLES
+        table.name: tuple(_read_row(table, row) for row in document.get(table.name, ()))
+        for table in TABLES  # an earlier version had fewer
     }
     return PeriodReport(scope=scope, **tables)
 
