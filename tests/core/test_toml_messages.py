@@ -1,12 +1,11 @@
 """What a person is told of a wrong TOML file: every message of some forty files, word for word.
 
-After a change that is meant: `TALLYHOOK_GOLDEN=write pytest tests/app/test_toml_messages.py`, and
+After a change that is meant: `TALLYHOOK_GOLDEN=write pytest tests/core/test_toml_messages.py`, and
 read the difference.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -17,9 +16,7 @@ from app.finance.files.mapping import read_mapping
 from app.finance.match_rules import read_rules
 from app.finance.reports.journal import accounts_of
 from app.providers.profile import SHIPPED, read_profile
-
-WRITE: Final = os.environ.get("TALLYHOOK_GOLDEN") == "write"
-GOLDEN: Final = Path(__file__).parents[1] / "golden" / "toml_messages.txt"
+from tests.reconcile.pinned import same_text
 
 GOOD: Final = """\
 [signature]
@@ -125,9 +122,7 @@ def test_every_message_of_every_wrong_file_is_the_one_on_record() -> None:
         for kind, (files, read) in KINDS.items()
         for name, text in files.items()
     )
-    if WRITE:
-        GOLDEN.write_text(told, encoding="utf-8")
-    assert told == GOLDEN.read_text(encoding="utf-8")
+    same_text("toml_messages.txt", told)
 
 
 def test_the_right_files_beside_them_have_no_message() -> None:

@@ -8,7 +8,6 @@ difference.
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -33,10 +32,10 @@ from reconcile.instants import format_instant
 from reconcile.money import Money
 from tests.database.builders import context as context_of
 from tests.database.builders import opened
+from tests.reconcile.pinned import FOLDER, WRITE
 
-WRITE: Final = os.environ.get("TALLYHOOK_GOLDEN") == "write"
 SAMPLES: Final = Path(__file__).parent / "presets"
-GOLDEN: Final = Path(__file__).parents[1] / "golden" / "presets.txt"
+GOLDEN: Final = FOLDER / "presets.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

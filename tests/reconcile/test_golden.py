@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +25,7 @@ from tests.reconcile.build import (
     seconds,
     seven_deliveries,
 )
-
-FOLDER = Path(__file__).parent.parent / "golden"
-WRITE = os.environ.get("TALLYHOOK_GOLDEN") == "write"
+from tests.reconcile.pinned import same_text
 
 
 def contradicted() -> Ledger:
@@ -83,11 +79,8 @@ LEDGERS = [contradicted, recovered_and_refunded, waiting]
 @pytest.mark.parametrize("made", LEDGERS, ids=lambda made: made.__name__)
 def test_the_document_is_the_golden_one_to_the_byte(made: Any) -> None:
     """Names, order, wording, cites and fingerprint are all promises."""
-    path = FOLDER / f"ledger_{made.__name__}.json"
     written = json.dumps(ledger_document(made()), indent=2, ensure_ascii=False) + "\n"
-    if WRITE:
-        path.write_text(written)
-    assert path.read_bytes() == written.encode()
+    same_text(f"ledger_{made.__name__}.json", written)
 
 
 @pytest.mark.parametrize("made", LEDGERS, ids=lambda made: made.__name__)

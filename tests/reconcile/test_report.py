@@ -341,8 +341,8 @@ def test_a_report_as_json_is_that_report_again() -> None:
 
 
 def test_a_report_that_a_closing_has_kept_is_read_by_every_later_version() -> None:
-    """`kept_report.json` has a row of each table as the first release wrote it, and is never written
-    anew: what came since stands in none of its rows, or is a table that it has not."""
+    """`kept_report.json` has a row of each table as a closing of 2026-11 kept it, and is never
+    written anew: a column that came since stands in none of its rows."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     written = report_document(report_of(kept))
     for name, told in kept.items():
