@@ -8,11 +8,13 @@ import json
 import re
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
 from unittest.mock import AsyncMock
 from zoneinfo import ZoneInfo
 
 import pytest
 
+import app.console
 from app.access.operators import MAY, MAY_READ, ROLES, Proven
 from app.console.act_list import ACTS
 from app.console.application import build_console, split_form
@@ -53,6 +55,14 @@ async def proposed_numbers(console: RunningConsole) -> str:
 
 
 LISTS = [page for page in PAGES if "{subject}" not in page.path]
+
+
+def test_the_rooms_page_has_every_address() -> None:
+    """Its table says what is done where: no page is left out of it, and none has gone."""
+    readme = (Path(app.console.__file__).parent / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## The pages")[2].partition("\n## ")[0]
+    told = {re.sub(r"{\w+}", "{}", path) for path in re.findall(r"`(/[^`?]*)", table)}
+    assert told == {page.path.replace("{subject}", "{}") for page in PAGES}
 
 
 def shown(html: str) -> str:
