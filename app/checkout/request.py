@@ -471,7 +471,7 @@ def _opened(body: bytes, *, order: str, form: AnswerForm, mask: Mask) -> Opened 
         expires_at=_expires_at(document, form),
         details="",
     )
-    return _with_details(opened, body.decode(), form=form, mask=mask)
+    return _with_details(opened, body.decode(), mask=mask)
 
 
 def _is_reference(value: object) -> TypeGuard[str]:
@@ -492,7 +492,7 @@ def _expires_at(document: object, form: AnswerForm) -> Instant | None:
         return None
 
 
-def _with_details(opened: Opened, text: str, *, form: AnswerForm, mask: Mask) -> Opened:
+def _with_details(opened: Opened, text: str, *, mask: Mask) -> Opened:
     """The answer verbatim; what we read of it where that is too long or hides something."""
     if len(text) > MAX_DETAILS or mask.touches(text):
         kept = {"session": opened.session, "checkout_url": mask.hide(opened.checkout_url or "")}

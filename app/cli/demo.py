@@ -517,7 +517,7 @@ def _is_running(pid: int) -> bool:
 
 async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) -> int:
     ports = [address_of(each)[1] for each in sockets]
-    environ = _environ(*ports[:3])
+    environ = _environ(*ports[1:3])
     settings = load_settings(environ, serving=True)
     service = Child("service", ["serve"], listener=sockets[0], folder=FOLDER, environ=environ)
     words = _provider_words(ports[0])
@@ -604,7 +604,7 @@ async def _play(context: AppContext, http: httpx2.AsyncClient, party: Party) -> 
     return played
 
 
-def _environ(service_port: int, provider_port: int, shop_port: int) -> dict[str, str]:
+def _environ(provider_port: int, shop_port: int) -> dict[str, str]:
     """The demo's settings, also written to a file that later commands can use."""
     environ = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",

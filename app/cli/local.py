@@ -123,7 +123,7 @@ def trigger(
     name, settings, signer = _signer(provider, source)
     address = to or f"{SERVE}/webhooks/{name}"
     check_target(address, yes=yes or not _sends_its_secret(signer), what="the secret itself")
-    money = _money(amount, currency, example.event)
+    money = _money(amount, currency)
     reference = order
     if reference is None and session is None and signer.profile.event.order:
         reference = _new_reference()
@@ -173,7 +173,7 @@ def _signer(provider: str, given: str | None) -> tuple[str, Settings, Source]:
     return names[0], settings, compile_sources(settings)[names[0]]
 
 
-def _money(amount: str | None, currency: str | None, event: str) -> Money | None:
+def _money(amount: str | None, currency: str | None) -> Money | None:
     from reconcile.money import MoneyError, from_major
 
     if amount is None and currency is None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final, Literal, get_args
@@ -421,8 +421,3 @@ async def read_attachment(
             at=context.clock.now(), facts={"attachment": name},
         )  # fmt: skip
     return attachment_of(found), content
-
-
-def living(attachments: Sequence[Attachment]) -> list[Attachment]:
-    """Those that are there."""
-    return [each for each in attachments if not each.gone]

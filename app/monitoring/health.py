@@ -173,7 +173,6 @@ class Overview:
     outcomes: Mapping[str, int]
     due: int
     unread: int
-    oldest_unread: Instant | None
     aside: int
     notifications: tuple[int, int]
     sealed: tuple[int, int]
@@ -197,7 +196,6 @@ async def overview(context: AppContext) -> Overview:
         outcomes=counts,
         due=due,
         unread=unread.records,
-        oldest_unread=unread.oldest,
         aside=aside,
         notifications=notifications,
         sealed=sealed,

@@ -27,9 +27,6 @@ COSIGNER: Final = 0x04
 MAX_NAME: Final = 255
 """Characters of a key's name: the later forms of cosignatures have room for so many bytes."""
 
-MAX_PROOF: Final = 63
-"""Hashes of a consistency proof that a witness takes."""
-
 MAX_TIME: Final = 2**63 - 1
 """Seconds since 1970 that a cosignature may state."""
 
