@@ -100,6 +100,13 @@ def test_verify_py_is_of_python_3_8_and_of_the_standard_library() -> None:
     assert not [word for word in later if word in text]
 
 
+def test_a_reader_is_told_how_long_verify_py_is(folder: Path) -> None:
+    """To the hundred, in the page beside it and in its own first lines."""
+    told = (folder / "README.txt").read_text() + stand_alone()
+    lengths = [int(each) for each in re.findall(r"some (\d+) lines", told)]
+    assert lengths == [round(stand_alone().count("\n"), -2)] * 2
+
+
 def commands(folder: Path) -> list[str]:
     """The commands in README.txt, continued lines joined."""
     text = (folder / "README.txt").read_text().replace("\\\n", " ")
