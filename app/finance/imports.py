@@ -385,7 +385,7 @@ async def import_file(
 
 
 class _Reading:
-    """Steps 2 to 4: one file, its rows that are clear, and the problems of the others."""
+    """One file being read: its rows that are clear, staged, and the problems of the others."""
 
     def __init__(self, wanted: Wanted, progress: Progress) -> None:
         self._wanted, self._progress = wanted, progress

@@ -31,6 +31,7 @@ from app.receiving.verify import (
     Refused,
     digest_of,
     first_event_id,
+    greeting_of,
     kept_head,
     readable_url,
     refusal_of,
@@ -152,7 +153,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
             f"than 64 KiB or {MAX_UNSIGNED_VALUES:,} values"
         )
         return Rejected("body_too_large", problem, now, delivery_id)
-    greeting = _greeting(source, incoming, body)
+    greeting = greeting_of(source, incoming, body, verified=False)
     if greeting is not None:
         return Answer(greeting.status, "handshake", delivery_id, greeting)
     if source.unsigned and receiver.unsigned_rate.decide(incoming.address) != "kept":
@@ -208,13 +209,6 @@ def _not_stored(
         error_class=type(error).__name__,
     )
     return Answer(503, None, received.delivery_id, reason=error.reason)
-
-
-def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
-    """The answer to what is no delivery but a question before the first; it is not kept."""
-    if source.handshake is None or source.handshake.after_verification:
-        return None
-    return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
 
 
 async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> Answer:

@@ -1,4 +1,5 @@
-"""Steps 3 to 6 of a delivery's way: is it genuine and of its time, and what does it say?
+"""Steps 3 to 5 of a delivery's way (`receive.py`): is it genuine, of its time, and ours? And what
+the reader finds in it once it is kept.
 
 The same for a request that arrives and for a kept one that is verified again; none is stored here.
 The receiver asks whether a request is refused; what it says is read from what was kept of it.
@@ -55,7 +56,8 @@ def refusal_of(
     now  when it arrived
     """
     headers, method, url = incoming.headers, incoming.method, incoming.url
-    no_delivery = _refused(source, incoming, body, now) or _greeting(source, incoming, body)  # 3, 4
+    no_delivery = _refused(source, incoming, body, now)  # 3, 4
+    no_delivery = no_delivery or greeting_of(source, incoming, body, verified=True)
     if no_delivery is not None:
         return no_delivery
     found = source.belonging(body, headers=headers, method=method, url=url)
@@ -75,9 +77,7 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
     return None
 
 
-def read_delivery(
-    source: Source | None, received: Received, *, environment: str
-) -> list[Arrival]:  # 6
+def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
     """What an accepted request says: an arrival for each event of its body, in its order; one where
     it cannot be read, with the reason. Nothing that was accepted is refused here: where profile or
     sources have changed since, it is unreadable.
@@ -147,9 +147,13 @@ def _several(whole: Arrival, reading: Reading) -> list[Arrival]:
     ]
 
 
-def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
-    """The answer to a question that a provider signs as it signs deliveries, if this is one."""
-    if source.handshake is None or not source.handshake.after_verification:
+def greeting_of(source: Source, incoming: Incoming, body: bytes, *, verified: bool) -> Reply | None:
+    """The answer to what is no delivery but a question before the first, which is not kept.
+
+    verified  whether the request was: a question is answered either before or after that, as its
+              provider signs it or not
+    """
+    if source.handshake is None or source.handshake.after_verification != verified:
         return None
     return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
 
