@@ -22,6 +22,7 @@ from app.checkout.payment import (
     key_is_spent,
     payment_with,
     record_kind,
+    wants_payment,
 )
 from app.checkout.request import (
     AnswerUnclear,
@@ -46,6 +47,7 @@ from app.orders.pending_session_store import (
     release,
     release_all,
 )
+from app.orders.read_orders import explain_order
 from app.orders.record_store import keep_records, order_records
 from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
@@ -268,6 +270,10 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
     records = await context.store.on_snapshot(order_records, row.order)
     payment = payment_with(records, row.key)
     if payment is None or payment.settled:
+        await context.store.writer.commit(forget, row.key)
+    elif not wants_payment(await explain_order(context, row.order)):
+        # Asked now, the service might open the session of an order that is paid or canceled.
+        log.info("session not wanted any more", order=row.order)
         await context.store.writer.commit(forget, row.key)
     elif key_spent(payment, client, now=context.clock.now()):
         log.error("session stays unknown", order=row.order, reason="key_too_old")

@@ -23,14 +23,16 @@ from app.checkout.payment import (
     CheckoutPayment,
     check_same,
     check_same_phone,
+    check_wanted,
     intent,
     intent_details,
+    paid_sentence,
     payment_of,
+    wants_payment,
 )
 from app.checkout.request import (
     CheckoutRequest,
     Opened,
-    OrderCanceledError,
     PaymentNotOverError,
     SessionRefused,
     SoundRequest,
@@ -163,24 +165,22 @@ class _Opening:
     ) -> str | None:
         """The key of a payment that is over, so that a new one may begin; else None.
 
-        Raises PaymentNotOverError where it is not, unless it is itself a new one.
+        Raises PaymentNotOverError where it is not, unless it is itself a new one, or the order
+        wants none any more: that is then told.
         """
         if payment is None:
             return None
-        ledger = await self._ledger_once_settled(payment)
-        if ledger is not None and ledger.outcome in OVER:
-            return payment.key
-        if sum(record.kind == "session_requested" for record in records) > 1:
-            return None
-        raise not_over(self._request.order, None if ledger is None else deadline_of(ledger))
-
-    async def _ledger_once_settled(self, payment: CheckoutPayment) -> Ledger | None:
-        """The order's ledger; None while the service is still asked what became of the payment."""
         now = self._context.clock.now()
-        if not payment.settled and not ask_session.key_spent(payment, self._client, now=now):
+        answered = payment.settled or ask_session.key_spent(payment, self._client, now=now)
+        if answered:
+            await must_have_read(self._context)  # a success may have been accepted
+        ledger = await explain_order(self._context, self._request.order)
+        if answered and ledger.outcome in OVER:
+            return payment.key
+        requested = sum(record.kind == "session_requested" for record in records)
+        if requested > 1 or not wants_payment(ledger):
             return None
-        await must_have_read(self._context)  # a success may have been accepted
-        return await explain_order(self._context, self._request.order)
+        raise not_over(self._request.order, deadline_of(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
         """An order that the customer has paid in another way must not be paid once more, be it that
@@ -406,29 +406,6 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
             f"{format_instant(until)}, or once its outcome is expired."
         )
     return replace(found, state="expired", sentence=sentence)
-
-
-def paid_sentence(ledger: Ledger) -> str | None:
-    """That the order is paid, and how we know; None where that is not so, or not settled."""
-    captured = [entry for entry in ledger.entries if entry.kind == "captured"]
-    if not captured or ledger.outcome == "unresolved":
-        return None
-    return (
-        f"Order {ledger.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
-        f"is {ledger.outcome}. No new payment was started."
-    )
-
-
-def check_wanted(ledger: Ledger) -> None:
-    """Raises OrderCanceledError where the shop has canceled the order: it would owe back whatever
-    comes for it."""
-    canceled = ledger.case.filed.canceled
-    if canceled is not None:
-        raise OrderCanceledError(
-            f"Order {ledger.order} was canceled by the shop at {format_instant(canceled.at)}: what "
-            "came for it would be owed back. Nothing was sent; place a new order, with a reference "
-            "of its own."
-        )
 
 
 def deadline_of(ledger: Ledger) -> Instant | None:

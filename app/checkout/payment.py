@@ -15,6 +15,7 @@ from app.checkout.request import (
     AnswerUnclear,
     CheckoutConflictError,
     Opened,
+    OrderCanceledError,
     SessionRefused,
     SoundRequest,
     digest_of,
@@ -23,7 +24,8 @@ from app.checkout.request import (
 )
 from app.core.masking import Mask
 from reconcile.canonical import canonical_json
-from reconcile.instants import Duration, Instant
+from reconcile.instants import Duration, Instant, format_instant
+from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import STILL_ASKING, Record, RecordKind
 
 Answered = Opened | SessionRefused | AnswerUnclear
@@ -132,6 +134,37 @@ def key_is_spent(
 ) -> bool:
     """Whether the service may have forgotten the key before a call that takes `reserve` ends."""
     return now + reserve >= payment.requested.at + lifetime
+
+
+# --- whether the order wants a payment ------------------------------------------------------------
+
+
+def wants_payment(ledger: Ledger) -> bool:
+    """Whether the order is neither paid nor canceled by the shop: then no payment is started."""
+    return paid_sentence(ledger) is None and ledger.case.filed.canceled is None
+
+
+def paid_sentence(ledger: Ledger) -> str | None:
+    """That the order is paid, and how we know; None where that is not so, or not settled."""
+    captured = [entry for entry in ledger.entries if entry.kind == "captured"]
+    if not captured or ledger.outcome == "unresolved":
+        return None
+    return (
+        f"Order {ledger.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
+        f"is {ledger.outcome}. No new payment was started."
+    )
+
+
+def check_wanted(ledger: Ledger) -> None:
+    """Raises OrderCanceledError where the shop has canceled the order: it would owe back whatever
+    comes for it."""
+    canceled = ledger.case.filed.canceled
+    if canceled is not None:
+        raise OrderCanceledError(
+            f"Order {ledger.order} was canceled by the shop at {format_instant(canceled.at)}: what "
+            "came for it would be owed back. Nothing was sent; place a new order, with a reference "
+            "of its own."
+        )
 
 
 # --- records -------------------------------------------------------------------------------------

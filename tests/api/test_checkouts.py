@@ -25,7 +25,7 @@ from tests.checkout.service import (
     opened,
     service,
 )
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, soon
 
 PATH = "/checkout/sessions"
 ASKED: dict[str, Any] = {
@@ -277,6 +277,24 @@ async def test_a_lost_answer_is_unknown_and_found_in_the_background(tmp_path: Pa
     assert (found.status_code, found.json()["reference"]) == (200, "cs_1")
     assert len(pay.seen) == 2
     assert pay.keys == {first.json()["idempotency_key"]}
+
+
+@pytest.mark.parametrize("how", ["paid", "canceled"])
+async def test_in_the_background_nothing_is_asked_for_an_order_that_wants_no_payment_any_more(
+    tmp_path: Path, how: str
+) -> None:
+    """The service may open the session only now, and ask the customer to pay."""
+    async with shop(tmp_path, answer(429, retry_after="60"), opened()) as (driver, pay):
+        assert (await start(driver)).status_code == 202
+        if how == "paid":
+            assert (await driver.send(event("e1", session=None))).status_code == 200
+        else:
+            await cancel(driver)
+        again = await start(driver)
+        driver.clock.put(driver.clock.now() + HOUR)
+        await soon(lambda: driver.rows("SELECT key FROM unanswered") == [])
+        assert (await start(driver)).json() == again.json()
+    assert len(pay.seen) == 1
 
 
 async def test_the_services_refusal_is_told_in_its_words(tmp_path: Path) -> None:

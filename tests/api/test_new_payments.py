@@ -10,10 +10,11 @@ import pytest
 
 from reconcile.instants import HOUR, MINUTE, SECOND, TICK, parse_instant
 from tests.api.driving import event
-from tests.api.test_checkouts import GRACE, code, shop, start
+from tests.api.test_checkouts import GRACE, cancel, code, shop, start
 from tests.checkout.service import (
     EXPIRES,
     LATE,
+    Write,
     answer,
     opened,
 )
@@ -35,12 +36,37 @@ async def test_a_new_payment_only_when_the_earlier_one_is_over(tmp_path: Path) -
     assert len(pay.seen) == len(pay.keys) == 2
 
 
-@pytest.mark.parametrize("claim", ["pending", "authorized", "succeeded"])
-async def test_what_was_paid_or_may_be_is_not_over(tmp_path: Path, claim: str) -> None:
+@pytest.mark.parametrize("claim", ["pending", "authorized"])
+async def test_what_may_be_paid_is_not_over(tmp_path: Path, claim: str) -> None:
     async with shop(tmp_path, opened("cs_1")) as (driver, pay):
         await start(driver)
         await driver.send(event("e1", claim, session={"reference": "cs_1"}))
         assert code(await start(driver, new_payment=True)) == (409, "payment_not_over")
+    assert len(pay.seen) == 1
+
+
+@pytest.mark.parametrize("first", [opened("cs_1"), answer(302)])
+async def test_an_order_that_is_paid_gets_no_new_payment_and_says_that(
+    tmp_path: Path, first: Write
+) -> None:
+    """As without `new_payment`: to ask again later would change nothing."""
+    async with shop(tmp_path, first) as (driver, pay):
+        await start(driver)
+        await driver.send(event("e1", session={"reference": "cs_1"}))
+        paid = await start(driver, new_payment=True)
+    assert (paid.status_code, paid.json()["status"]) == (200, "paid")
+    assert len(pay.seen) == 1
+
+
+@pytest.mark.parametrize("first", [opened("cs_1"), answer(302)])
+async def test_an_order_that_is_canceled_gets_no_new_payment_and_says_that(
+    tmp_path: Path, first: Write
+) -> None:
+    """Though its payment is not over yet."""
+    async with shop(tmp_path, first) as (driver, pay):
+        await start(driver)
+        await cancel(driver)
+        assert code(await start(driver, new_payment=True)) == (409, "order_canceled")
     assert len(pay.seen) == 1
 
 
