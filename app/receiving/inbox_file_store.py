@@ -63,6 +63,7 @@ class InboxFile:
         self._url = f"sqlite+aiosqlite:///{self.path}"
         self._low_water_mib = low_water_mib
         self._log = LogLength(self.path, fold_pages=FOLD_PAGES)
+        self._has_tables = False
 
     @cached_property
     def _reader(self) -> AsyncEngine:
@@ -85,8 +86,11 @@ class InboxFile:
         return as_store_error(error) or error
 
     def is_there(self) -> bool:
-        """Whether there is such a file."""
-        return self.path.exists()
+        """Whether there is such a file. One without a table is just being made, and has no rows."""
+        if not self.path.exists():
+            return False
+        self._has_tables = self._has_tables or not _is_bare(self.path)
+        return self._has_tables
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
@@ -184,6 +188,15 @@ def identity_at(database: Path) -> str | None:
     except sqlite3.Error:
         return None
     return None if row is None else str(row[0])
+
+
+def _is_bare(path: Path) -> bool:
+    """Whether nothing is in the file, not even a table. One that cannot be read may have all."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:
+            return not inbox.execute(_OBJECTS).fetchall()
+    except sqlite3.Error:
+        return False
 
 
 def path_of(database: Path) -> Path:

@@ -23,7 +23,7 @@ from app.privacy.replay_erasures import Replayed
 from app.receiving import inbox_writer_store
 from app.receiving.append_store import Ready, keep_arrivals
 from app.receiving.inbox_file_store import InboxFile, path_of
-from app.receiving.inbox_store import IDENTITY, adopt, fact, suspect
+from app.receiving.inbox_store import IDENTITY, Backlog, adopt, fact, suspect
 from app.receiving.reader import ReaderContext, read_some
 from app.receiving.refusal_store import delete_rejections
 from app.receiving.store import Store, StoreSettings, open_store
@@ -249,6 +249,17 @@ async def test_an_older_copy_that_is_put_back_is_read_from_where_it_was(
     async with opened(url) as store:
         await take(store, "e4")
         assert await read(store) == ["e1", "e2", "e3", "e4"]
+
+
+async def test_a_file_that_is_just_being_made_has_no_rows(url: str, path: Path) -> None:
+    """Whoever asks while the first start makes it finds nothing unread, and no fault."""
+    path_of(path).touch()
+    settings = StoreSettings(url=url, environment="sandbox")
+    async with open_store(settings, purpose="writing") as store:
+        assert await store.inbox.backlog() == Backlog()
+        async with opened(url) as receiving:
+            await take(receiving, "e1")
+            assert (await store.inbox.backlog()).records == 1
 
 
 def gone(path: Path) -> None:
