@@ -298,5 +298,6 @@ def _asked(document: object) -> sessions.SessionRequest:
     found = sessions.check_request(document)
     if isinstance(found, sessions.SessionRequest):
         return found
-    detail = "The request has fields that are not right; each is listed."
+    # Named here, too: many a client keeps no more of a problem than its detail.
+    detail = " ".join(f"{name}: {sentence}" for name, sentence in found)
     raise sessions.RefusalError(422, "invalid_fields", detail=detail, problems=found)

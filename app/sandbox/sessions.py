@@ -312,7 +312,8 @@ _FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     (
         "order.reference",
         _is_reference,
-        f"Give the order's own reference: 1 to {MAX_REFERENCE} printable characters.",
+        f"Give the order's own reference: 1 to {MAX_REFERENCE} printable characters, without "
+        "blanks around them.",
     ),
     ("order.amount", _is_positive, 'Give a positive amount in major units, such as "1500.00".'),
     ("order.currency", _is_currency, "Give a currency code of ISO 4217, such as KES."),

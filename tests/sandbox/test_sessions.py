@@ -197,7 +197,9 @@ async def test_all_problems_of_the_fields_are_told_at_once() -> None:
     async with world() as w:
         answer = await w.client.post(URL, json=body, headers={"Idempotency-Key": "k"})
         right = await w.open(key="k")
-    told = problem(answer, 422, "invalid_fields")["problems"]
+    refused = problem(answer, 422, "invalid_fields")
+    told = refused["problems"]
+    assert refused["detail"] == " ".join(f"{p['field']}: {p['sentence']}" for p in told)
     assert [p["field"] for p in told] == [
         "order.reference",
         "order.amount",
@@ -279,7 +281,9 @@ async def test_return_urls_are_absolute(url: Any) -> None:
     async with world() as w:
         body = session_body() | {"return_urls": {"success": url, "cancel": "http://shop.test/"}}
         answer = await w.client.post(URL, json=body, headers={"Idempotency-Key": "k"})
-    told = problem(answer, 422, "invalid_fields")["problems"]
+    refused = problem(answer, 422, "invalid_fields")
+    told = refused["problems"]
+    assert refused["detail"] == " ".join(f"{p['field']}: {p['sentence']}" for p in told)
     assert [p["field"] for p in told] == ["return_urls.success"]
 
 
