@@ -6,6 +6,7 @@ Leaves out: what is said of an order; those sentences are the engine's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any, Final
@@ -348,7 +349,11 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
     def moment(value: str | None) -> Markup:
         if value is None:
             return Markup('<span class="none">—</span>')
-        local = datetime.fromisoformat(value).astimezone(zone)
+        local = datetime.fromisoformat(value)
+        with suppress(
+            OverflowError
+        ):  # at the ends of the calendar, where the zone has no such time
+            local = local.astimezone(zone)
         shown = Markup('<time title="{} UTC"><span class="day">{}</span> {}</time>')
         utc = value.replace("T", " ").rstrip("Z")
         return shown.format(utc, f"{local:%Y-%m-%d}", f"{local:%H:%M:%S}")

@@ -142,5 +142,8 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 
 
 def _name(at: Instant, zone: tzinfo) -> str:
-    """What people call a zone at a moment."""
-    return moment_of(at).astimezone(zone).tzname() or str(zone)
+    """What people call a zone at a moment; UTC where `wall_clock` leaves it so."""
+    try:
+        return moment_of(at).astimezone(zone).tzname() or str(zone)
+    except OverflowError:
+        return "UTC"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reconcile.instants import Duration, Instant
+from reconcile.instants import LATEST, Duration, Instant
 from reconcile.ledger.correlate import AttemptEvidence, Case, Heard, SessionFile, by_date, cites_of
 from reconcile.ledger.events import ANSWERS, ClaimKind
 from reconcile.ledger.ledger import Attempt, AttemptOutcome, Facts, new_attempt, new_reason
@@ -143,7 +143,13 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     """The session's own expiry if the service gave one, else its opening (or the first known
     date, or the request for it) and the policy's window; and the grace, in which the final event
-    may still be on its way."""
+    may still be on its way. Services write the end of the calendar for a session that never ends:
+    no deadline lies beyond it."""
+    awaited = _awaited_until(evidence, case)
+    return None if awaited is None else min(awaited, LATEST)
+
+
+def _awaited_until(evidence: AttemptEvidence, case: Case) -> Instant | None:
     grace = case.policy.grace
     window = case.policy.payment_window + grace
     if evidence.heard and not evidence.files:

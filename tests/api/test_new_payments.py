@@ -112,6 +112,19 @@ async def test_an_event_that_says_expired_ends_the_wait(
     assert len(pay.keys) == 2
 
 
+async def test_a_session_that_never_ends(tmp_path: Path) -> None:
+    """Its time, written as the end of the calendar, and the grace lie beyond it."""
+    never = opened("cs_1", expires_at="9999-12-31T23:59:59Z")
+    async with shop(tmp_path, never, opened("cs_2")) as (driver, _pay):
+        await start(driver)
+        refused = await start(driver, new_payment=True)
+        assert code(refused) == (409, "payment_not_over")
+        assert refused.json()["ask_again_at"] == "9999-12-31T23:59:59.999999Z"
+        assert (await driver.api("GET", "/orders/ORD-1")).json()["outcome"] == "pending"
+        await driver.send(event("e1", "declined", session={"reference": "cs_1"}))
+        assert (await start(driver, new_payment=True)).status_code == 201
+
+
 async def test_where_nobody_knows_when_to_ask_again_it_is_soon(tmp_path: Path) -> None:
     """An authorized payment has no deadline."""
     async with shop(tmp_path, opened("cs_1")) as (driver, _pay):

@@ -20,7 +20,7 @@ from app.console.act_list import ACTS
 from app.console.application import build_console, split_form
 from app.console.page_list import PAGES
 from app.console.pages import Pages
-from app.console.words import address
+from app.console.words import address, moment_in
 from app.core.alarm import Alarm
 from app.finance.break_acts import accept_break
 from app.finance.imports import ImportRequest, import_statement
@@ -382,3 +382,9 @@ async def test_who_types_is_told_of_orders_that_begin_so(console: RunningConsole
         assert (await client.post("/orders/beginning", data={"text": "O"})).status_code == 401
     async with console.client() as client:
         assert (await client.post("/orders/beginning", data={"text": "O"})).status_code == 403
+
+
+def test_a_moment_at_the_end_of_the_calendar_is_shown_in_utc() -> None:
+    """Where the zone has no such time any more; a session that never ends is awaited until then."""
+    shown = moment_in(ZoneInfo("Africa/Nairobi"))("9999-12-31T23:59:59Z")
+    assert shown.endswith('<span class="day">9999-12-31</span> 23:59:59</time>')

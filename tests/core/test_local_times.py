@@ -45,6 +45,7 @@ def test_a_zone_is_named_beside_times_of_day_as_it_is_called_then() -> None:
     assert local_text(said, NEW_YORK, named=True) == (
         "at 2026-07-01 06:00 EDT, at 2026-12-01 05:00 EST, at 2026-10-17 17:00 EDT"
     )
+    assert local_text("by 9999-12-31T23:59:59Z", NAIROBI, named=True) == "by 9999-12-31 23:59 UTC"
     assert local_text("by 2026-10-17T00:00:00Z", UTC, named=True) == "by 2026-10-17 00:00 UTC"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from reconcile.canonical import canonical_json, fingerprint
+from reconcile.instants import parse_instant
 from reconcile.ledger.explain import explain, headline, ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
@@ -120,6 +121,19 @@ def test_an_open_order_names_its_last_deadline() -> None:
         "Pending: no final event yet; one is awaited until 2026-11-20T10:25:00Z [rec_1, rec_2]."
     )
     assert ledger.next_decision_at == seconds(600) + POLICY.grace
+
+
+def test_a_session_that_never_ends_is_awaited_until_the_end_of_the_calendar() -> None:
+    """Services write that moment for never; no later one can be told."""
+    never = parse_instant("9999-12-31T23:59:59Z")
+    opened = {"source": "shop", "key": "k1", "session": "cs_1", "expires_at": never}
+    ledger = fold(
+        history(record("rec_1", "session_opened", 1, **opened)), policy=POLICY, as_of=seconds(60)
+    )
+    assert headline(ledger) == (
+        "Pending: no final event yet; one is awaited until 9999-12-31T23:59:59.999999Z [rec_1]."
+    )
+    assert ledger_document(ledger)["next_decision_at"] == "9999-12-31T23:59:59.999999Z"
 
 
 def test_amounts_of_a_second_currency_stand_apart() -> None:
