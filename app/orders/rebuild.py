@@ -36,7 +36,7 @@ from app.orders.ledger_store import (
 from app.orders.policy_version_store import forget_policy, note_policy, rules_of
 from app.orders.refold import (
     PUT_ASIDE,
-    decided,
+    decided_or_log,
     fold_or_log,
     publishable,
     with_holds,
@@ -210,11 +210,12 @@ async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> R
             for history in histories:
                 as_of = history.instant_at(now)
                 ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
-                if ledger is None:
-                    found.aside.append(history.order)
-                    continue
                 before = await _latest(published, history.order)
-                found.publications.append(decided(ledger, before, rules=rules))
+                told = None if ledger is None else decided_or_log(ledger, before, rules=rules)
+                if told is None:
+                    found.aside.append(history.order)
+                else:
+                    found.publications.append(told)
     return found
 
 

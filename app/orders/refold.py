@@ -240,7 +240,8 @@ def _publish_standing(
     due, before, several = _standing(connection, marks, policy)
     current = [ledger for mark in due if (ledger := ledgers.get(mark.order)) is not None]
     rules = rules_of(policy)
-    decisions = [decided(each, before.get(each.order), rules=rules) for each in current]
+    found = (decided_or_log(each, before.get(each.order), rules=rules) for each in current)
+    decisions = [each for each in found if each is not None]
     publications = with_holds(connection, context, decisions)
     waiting = [
         (mark.order, later[mark.order], mark.generation) for mark in due if mark.order in later
@@ -349,6 +350,15 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
     )
 
 
+def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Publication | None:
+    """The same; None of an order that can be folded and not told of: see `fold_or_log`."""
+    try:
+        return decided(ledger, before, rules=rules)
+    except Exception as error:
+        log.error("an order cannot be folded", order=ledger.order, exc_info=error)
+        return None
+
+
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
@@ -369,7 +379,7 @@ def _folded_held(
     ledger = _folded(context, history, as_of=history.instant_at(context.clock.now()))
     if ledger is None or instead_of.revision is None:
         return None
-    return decided(ledger, instead_of.revision.before, rules=instead_of.rules)
+    return decided_or_log(ledger, instead_of.revision.before, rules=instead_of.rules)
 
 
 def _turns_fulfillable(publication: Publication) -> bool:

@@ -20,6 +20,7 @@ from app.receiving.pace import Pace
 from reconcile.instants import SECOND
 from reconcile.ledger.fold import fold as sound_fold
 from reconcile.ledger.policy import Policy
+from reconcile.ledger.revise import revise as sound_revise
 from tests.api.driving import Driver, driving, event, of_order
 from tests.reconcile.build import T
 
@@ -97,6 +98,27 @@ async def test_an_order_that_cannot_be_folded_is_put_aside(
     driver.clock.put(T + PUT_ASIDE)
     assert await refold_due(driver.context, limit=10) >= 1
     assert "O-1" in published(driver)
+
+
+async def test_an_order_that_cannot_be_told_of_is_put_aside(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
+) -> None:
+    """As one that cannot be folded: by whoever folds what is due, and by who rebuilds all."""
+
+    def revise(before: Any, ledger: Any, **words: Any) -> Any:
+        if ledger.order == "O-1":
+            raise PlannedFault("254711223344")
+        return sound_revise(before, ledger, **words)
+
+    monkeypatch.setattr(refold, "revise", revise)
+    for number in range(3):
+        await driver.send(of_order(f"O-{number}", f"e{number}"))
+    assert await refold_due(driver.context, limit=10) == 3
+    assert sorted(published(driver)) == ["O-0", "O-2"]
+    assert faults(log) == [("O-1", "PlannedFault")]
+    assert marks(driver)["O-1"] == T + PUT_ASIDE
+    assert await refold_all(driver.context, progress=quiet) == 2
+    assert marks(driver)["O-1"] == T + PUT_ASIDE
 
 
 async def test_new_evidence_fetches_an_order_that_was_put_aside(
