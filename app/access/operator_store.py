@@ -114,6 +114,17 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
     return int(number)
 
 
+async def acting_alone(connection: AsyncConnection) -> None:
+    """Until the transaction ends nobody else writes to the trail, and so nobody acts: what is asked
+    from now on stays as it is. Before anything else is locked."""
+    await connection.execute(
+        text(
+            "INSERT INTO counters (name, value) VALUES ('audit', 0) "
+            "ON CONFLICT (name) DO UPDATE SET value=counters.value"
+        )
+    )
+
+
 _AUDIT: Final = table(
     "audit",
     *map(column, ("number", "at", "who", "role", "action", "subject", "reason", "facts")),

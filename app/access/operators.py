@@ -374,6 +374,7 @@ async def register_operator(
     """Add a person. Raises UsageError for a name that is taken or no name, and for who may not."""
     checked_name(name)
     async with context.store.writing() as connection:
+        await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_added")
         known = await operator_store.operators(connection)
@@ -393,6 +394,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
     """Let a person do nothing any more. Raises NotFoundError where there is no such operator, and
     UsageError for the last admin, without whom nobody could be added."""
     async with context.store.writing() as connection:
+        await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_disabled")
         left = [

@@ -54,6 +54,7 @@ async def invite_operator(
     """
     token = new_token("")
     async with context.store.writing() as connection:
+        await operator_store.acting_alone(connection)
         now = context.clock.now()
         known = await operator_store.operators(connection)
         who = await operators.permitted(connection, by=by, action="operator_invited")
@@ -120,6 +121,7 @@ async def accept_invitation(
     credentials.check_password(password)
     kept = await credentials.password_text(password)
     async with context.store.writing() as connection:
+        await operator_store.acting_alone(connection)
         now = context.clock.now()
         step = None
         if link.totp is not None:
@@ -162,6 +164,7 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
     if operator.role in WITH_CODE and credential.totp is None:
         raise SignInRefused  # the role came after the password: a new invitation sets both
     async with context.store.writing() as connection:
+        await operator_store.acting_alone(connection)
         now = context.clock.now()
         kept = await session_store.credential_of(connection, name)
         if kept is None or (kept.password, kept.totp) != (credential.password, credential.totp):
@@ -278,6 +281,7 @@ async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: 
     """End all sessions of a person; how many there were. Raises NotFoundError where there is no
     such operator, UsageError for who may not."""
     async with context.store.writing() as connection:
+        await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await operators.permitted(connection, by=by, action="sessions_ended")
         if name not in {each.name for each in await operator_store.operators(connection)}:

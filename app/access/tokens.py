@@ -56,6 +56,7 @@ async def issue_token(
     token = new_token(f"thk_{context.store.environment}_")
     given = set(scopes)
     async with context.store.writing() as connection:
+        await operator_store.acting_alone(connection)
         now = context.clock.now()
         entry = operator_store.TokenEntry(
             name=name,
@@ -92,6 +93,7 @@ async def issue_own_token(
     """
     token = new_token(f"tho_{context.store.environment}_")
     async with context.store.writing() as connection:
+        await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="token_added")
         await _in_force(connection, operator)
@@ -156,6 +158,7 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
     """Revoke a token by name. Raises NotFoundError when none has it that was not revoked,
     UsageError for who may not."""
     async with context.store.writing() as connection:
+        await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="token_revoked")
         entry = await operator_store.revoke_token(connection, name=name, now=now)

@@ -36,14 +36,23 @@ IMPORTING: Final = 7_411_005
 RECONCILING: Final = 7_411_006
 SEALING: Final = 7_411_007
 READING: Final = 7_411_008
+TELLING: Final = 7_411_009
 """Numbers of advisory locks; each database has its own. LINKING is taken before REFUSING, and both
-before any row is locked; SEALING is taken alone."""
+before any row is locked; TELLING, of which each order has one, before both; SEALING is taken
+alone."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
     """Wait for a lock that ends with the transaction. SQLite has one writer at a time anyway."""
     if connection.dialect != "sqlite":
         connection.ask("SELECT pg_advisory_xact_lock(?)", (lock,))
+
+
+def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:
+    """The same of one of the locks of this number: each name has its own, or shares it with a
+    few."""
+    if connection.dialect != "sqlite":
+        connection.ask("SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (lock, name))
 
 
 WAIT_S = 10.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sqlalchemy import event
@@ -54,6 +55,10 @@ _NOTICED: Final = (
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS),
 )
 
+READING_IDLE_MS: Final = 24 * 3_600_000
+"""The same of one that only reads. It holds up nobody, and what reads all there is keeps its
+snapshot while other processes work for as long as that takes them."""
+
 
 def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) -> AsyncEngine:
     """The engine of the connection that writes. `check` is given a cursor of each new one.
@@ -62,7 +67,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
     """
     statements.tables()  # now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
-    limits = _limits(STATEMENT_MS) if hurried else {}
+    limits = _limits(STATEMENT_MS, idle_ms=IDLE_MS) if hurried else {}
     # A table that grows a thousandfold within a minute is not what the planner was told of; every
     # statement of the intake has its index.
     settings = {
@@ -93,7 +98,8 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
 
 def reading_engine(url: str, *, readers: int) -> AsyncEngine:
     """The engine of connections that only read, each transaction on one snapshot."""
-    settings = {**_limits(0), "application_name": "tallyhook reading"}
+    limits = _limits(0, idle_ms=READING_IDLE_MS)
+    settings = {**limits, "application_name": "tallyhook reading"}
     engine = create_async_engine(
         url,
         pool_size=readers,
@@ -115,11 +121,11 @@ def notice_silence(connection: Any) -> None:
             ours.setsockopt(level, option, value)
 
 
-def _limits(statement_ms: int) -> dict[str, str]:
+def _limits(statement_ms: int, *, idle_ms: int) -> dict[str, str]:
     return {
         "statement_timeout": str(statement_ms),
         "lock_timeout": str(LOCK_MS),
-        "idle_in_transaction_session_timeout": str(IDLE_MS),
+        "idle_in_transaction_session_timeout": str(idle_ms),
     }
 
 
@@ -165,6 +171,14 @@ async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:
     """Run a plain function as one transaction, on a connection that is in none."""
+    async with transaction(connection):
+        return await run(connection, function)
+
+
+@asynccontextmanager
+async def transaction(connection: AsyncConnection) -> AsyncIterator[None]:
+    """One transaction, on a connection that is in none. Raises StoreUnavailable for one that the
+    server has committed without its standby."""
     driver = (await connection.get_raw_connection()).driver_connection
     assert driver is not None
     warnings: list[object] = []
@@ -172,14 +186,14 @@ async def run_transaction(
     def hear(_connection: object, message: asyncpg.PostgresLogMessage) -> None:
         warnings.append(message)
 
-    # A server whose wait for its standby was broken off commits with a warning: what was committed
-    # could be lost with its machine, so it is not acknowledged.
-    driver.add_log_listener(hear)
-    try:
-        async with connection.begin():
-            result = await run(connection, function)
-    finally:
-        driver.remove_log_listener(hear)
+    async with connection.begin() as begun:
+        yield
+        # A server whose wait for its standby was broken off commits with a warning: what was
+        # committed could be lost with its machine, so it is not acknowledged.
+        driver.add_log_listener(hear)
+        try:
+            await begun.commit()
+        finally:
+            driver.remove_log_listener(hear)
     if warnings:
         raise StoreUnavailable("the server did not wait for its standby; try again")
-    return result

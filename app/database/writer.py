@@ -10,10 +10,10 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -256,8 +256,10 @@ class Writer:
         """Seconds for which the last transaction held the database, its commit included."""
         self._connection: AsyncConnection | None = None
         self._connected_before = False
-        self._run_transaction = (
-            run_transaction if self.dialect == "sqlite" else postgresql.run_transaction
+        sqlite = self.dialect == "sqlite"
+        self._run_transaction = run_transaction if sqlite else postgresql.run_transaction
+        self._transaction: Callable[[AsyncConnection], AbstractAsyncContextManager[Any]] = (
+            AsyncConnection.begin if sqlite else postgresql.transaction
         )
         self._poison: str | None = None
         self.trouble: str | None = None
@@ -297,7 +299,7 @@ class Writer:
 
         Raises StorePoisoned or StoreUnavailable for what the database reports.
         """
-        async with self._alone() as connection, connection.begin():
+        async with self._alone() as connection, self._transaction(connection):
             yield connection
 
     @asynccontextmanager

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final, Literal, get_args
 
+from app.access.operator_store import acting_alone
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id, new_salts
@@ -222,6 +223,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
     details = _details(asked)
     sha256 = hashlib.sha256(asked.content).hexdigest()
     async with context.store.writing() as connection:
+        await acting_alone(connection)
         who = await permitted(connection, by=asked.by, action="attached")
         await _check_room(connection, asked, sha256)
         now = context.clock.now()

@@ -324,6 +324,7 @@ async def _write(
     report = await _signed(context, request, report, closed_at=closed_at)
     prints = await asyncio.to_thread(printed, report)  # 5
     async with context.store.writing() as connection:  # 6
+        await operator_store.acting_alone(connection)
         agreed = None if agree is None else await agree(connection)
         if agreed is None:
             who = await operators.permitted(connection, by=request.by, action="period_closed")

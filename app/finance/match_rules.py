@@ -34,7 +34,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, PlainValidator
 
-from app.access.operator_store import Operator
+from app.access.operator_store import Operator, acting_alone
 from app.access.operators import note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, propose
@@ -312,6 +312,7 @@ async def save_rules(
     """
     read_rules(text)
     async with context.store.writing() as connection:
+        await acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="rules_saved")
         last = await rules_in_force(connection)

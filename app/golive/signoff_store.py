@@ -8,6 +8,7 @@ from typing import Literal
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.access.operator_store import acting_alone
 from reconcile.instants import Instant
 
 Judged = Literal["passed", "failed"]
@@ -26,6 +27,7 @@ class Signoff:
 
 async def add_signoff(connection: AsyncConnection, signoff: Signoff) -> None:
     """Write it after all others."""
+    await acting_alone(connection)
     await connection.execute(
         text(
             "INSERT INTO signoffs (number, item, state, at, signer, note) "

@@ -13,6 +13,7 @@ from app.access.operators import OWNER, entry_of
 from app.core.clock import Clock
 from app.core.errors import UsageError
 from app.core.ids import new_id
+from app.database.locks import TELLING, take_lock_of
 from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
 from app.orders.record_store import keep_records, linked_orders, order_records
@@ -113,6 +114,7 @@ async def tell_order(context: AppContext, told: OrderFacts, *, author: str = OWN
 def _tell(
     connection: PlainConnection, told: OrderFacts, *, clock: Clock, author: str
 ) -> list[Record]:
+    take_lock_of(connection, TELLING, told.order)  # what is told twice at once is written once
     known = order_records(connection, told.order)
     fresh = news(known, told, now=after_all(known, now=clock.now()), author=author)
     refuse_taken(connection, told.order, told.references)

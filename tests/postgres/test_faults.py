@@ -10,13 +10,14 @@ import asyncio
 import itertools
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.access.operators import register_operator
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import engine, postgresql
 from app.database.engine import unsafe_standbys
@@ -346,9 +347,25 @@ async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) 
         assert "asynchronous" in unsafe[0]
 
 
-async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url: str) -> None:
+async def keep_on(store: Store) -> None:
+    """Event after event: the server follows a new setting when it comes to it."""
+    for number in itertools.count():
+        await keep(store, arrival(said(f"w{number}", order="A")))
+
+
+async def act_on(store: Store) -> None:
+    """Act after act of a person."""
+    for number in itertools.count():
+        by = "ada 0" if number else None
+        await register_operator(context(store), name=f"ada {number}", role="admin", by=by)
+
+
+@pytest.mark.parametrize("going_on", [keep_on, act_on])
+async def test_a_wait_for_the_standby_that_is_broken_off(
+    server: Server, own_url: str, going_on: Callable[[Store], Awaitable[None]]
+) -> None:
     """A server that was told not to wait for its standby any longer has committed at home only;
-    that is not acknowledged."""
+    that is not acknowledged, be it a delivery or what a person did."""
     async with opened(own_url) as store:
         await keep(store, arrival(said("e0", order="A")))
         ask_words = (
@@ -357,7 +374,7 @@ async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url
         )
         await ask_in_loop(own_url, *ask_words)
         try:
-            waiting = asyncio.create_task(keep_on(store))
+            waiting = asyncio.ensure_future(going_on(store))
             await until_it_waits(own_url)
             with pytest.raises(StoreUnavailable, match="standby"):
                 await waiting
@@ -368,12 +385,6 @@ async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url
                 "SELECT pg_reload_conf()",
             )
         assert (await keep(store, arrival(said("e1", order="A"))))[0] == "stored"
-
-
-async def keep_on(store: Store) -> None:
-    """Event after event: the server follows a new setting when it comes to it."""
-    for number in itertools.count():
-        await keep(store, arrival(said(f"w{number}", order="A")))
 
 
 async def until_it_waits(url: str) -> None:

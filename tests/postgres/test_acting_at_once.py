@@ -1,0 +1,150 @@
+"""Two people, or two processes, that act at the same instant: as if one acted after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from app.access.operators import register_operator, retire_operator
+from app.access.sessions import invite_operator
+from app.access.tokens import issue_token
+from app.core.errors import UsageError
+from app.finance import close_period as closing
+from app.finance.close_period import CloseRequest, close_period
+from app.finance.match_rules import save_rules
+from app.golive.golive import ITEMS, sign
+from app.orders.order_facts import OrderFacts, tell_order
+from app.receiving.context import AppContext
+from app.receiving.store import Store
+from reconcile.money import Money
+from reconcile.reporting.closing import Closing
+from tests.database.builders import context, rows
+from tests.finance.loading import into_store
+from tests.finance.month import CLOSED_AT
+from tests.finance.test_closing import QUIET, quiet
+from tests.postgres.test_sharing import several
+from tests.reconcile.build import T, seconds
+
+pytestmark = pytest.mark.postgres
+
+ROUNDS = 5
+
+
+async def one_after_the_other(*acts: Awaitable[object]) -> object:
+    """Acts that begin at once, of which one is done and the others are refused; what came of the
+    one."""
+    found = await asyncio.gather(*acts, return_exceptions=True)
+    refused = [each for each in found if isinstance(each, BaseException)]
+    assert [type(each) for each in refused] == [UsageError] * (len(acts) - 1)
+    return next(each for each in found if each not in refused)
+
+
+async def test_the_last_two_admins_do_not_disable_each_other(url: str) -> None:
+    """One of them stays: without an admin nobody could be added."""
+    async with several(url) as (one, other):
+        await register_operator(context(one), name="ada", role="admin", by=None)
+        for number in range(ROUNDS):
+            (last,) = await in_force(one)
+            name = f"bea {number}"
+            await register_operator(context(one), name=name, role="admin", by=last)
+            await one_after_the_other(
+                retire_operator(context(one), name=name, by=last),
+                retire_operator(context(other), name=last, by=name),
+            )
+            assert len(await in_force(one)) == 1
+
+
+async def in_force(store: Store) -> list[str]:
+    """The names of those who may act."""
+    found = await rows(store, "SELECT name FROM operators WHERE disabled_at IS NULL")
+    return [name for (name,) in found]
+
+
+async def test_a_name_is_given_once(url: str) -> None:
+    """To one operator, and to one token: the second who asks is told that it is taken."""
+    async with several(url) as stores:
+        await register_operator(context(stores[0]), name="ada", role="admin", by=None)
+        for number in range(ROUNDS):
+            name = f"bea-{number}"
+            await one_after_the_other(
+                *(register_operator(context(s), name=name, role="viewer", by="ada") for s in stores)
+            )
+            await one_after_the_other(
+                *(issue_token(context(s), name=name, by="ada") for s in stores)
+            )
+            for each in await asyncio.gather(
+                *(invite_operator(context(s), name=f"c{number}", role="viewer", by="ada")
+                  for s in stores)
+            ):  # fmt: skip
+                assert each
+        links = await rows(stores[0], "SELECT count(*) FROM invitations")
+        assert links == [(ROUNDS,)]
+
+
+async def test_what_two_sign_at_once_is_both_kept(url: str) -> None:
+    """Statements of the go-live checklist have their numbers one after another."""
+    async with several(url) as stores:
+        for _ in range(ROUNDS):
+            await asyncio.gather(
+                *(sign(context(s), next(iter(ITEMS)), by="ada", note="seen") for s in stores)
+            )
+        numbers = await rows(stores[0], "SELECT number FROM signoffs ORDER BY number")
+        assert [number for (number,) in numbers] == list(range(1, 2 * ROUNDS + 1))
+
+
+async def test_rules_that_limit_what_one_may_do_are_not_got_round(url: str) -> None:
+    """Who saves rules while others put limits in force is alone no more."""
+    async with several(url) as (one, other):
+        await one_after_the_other(
+            save_rules(context(one), "close_alone = false\n", by=None),
+            save_rules(context(other), "close_alone = false\n# the same\n", by=None),
+        )
+        assert await rows(one, "SELECT number FROM match_rules") == [(1,)]
+
+
+async def test_one_order_told_twice_at_once_is_told_once(url: str) -> None:
+    """A shop that asks a second receiver before the first one has answered writes no second
+    record; and of another price the trail says what it was before."""
+    async with several(url) as stores:
+        for number in range(ROUNDS):
+            told = OrderFacts(
+                order=f"O{number}",
+                money=Money(minor=1_000, currency="EUR"),
+                placed_at=T,
+                canceled_at=seconds(1),
+            )
+            found = await asyncio.gather(*(tell_order(context(s, at=3), told) for s in stores))
+            assert sorted(map(len, found)) == [0, 2]
+        count = await rows(stores[0], "SELECT count(*) FROM records")
+        assert count == [(2 * ROUNDS,)]
+
+
+async def test_a_month_is_closed_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two who close it at the same instant one is told that it is closed."""
+    monkeypatch.setattr(closing, "REPORT_FORMATS", ("json",))
+    both = asyncio.Barrier(2)
+    rests_on = closing._rests_on
+
+    async def at_one_moment(*given: object, **words: object) -> object:
+        found = await rests_on(*given, **words)  # type: ignore[arg-type]
+        await both.wait()
+        return found
+
+    monkeypatch.setattr(closing, "_rests_on", at_one_moment)
+    async with several(url) as stores:
+        await into_store(url, QUIET)
+        request = CloseRequest(
+            period="2026-10", by=None, as_of=None, margin_days=10, sources={}, still_s=0.0
+        )
+        done = await one_after_the_other(
+            *(close_period(at_the_end(s), request, progress=quiet) for s in stores)
+        )
+        assert isinstance(done, Closing)
+        assert await rows(stores[0], "SELECT period FROM closings") == [("2026-10",)]
+
+
+def at_the_end(store: Store) -> AppContext:
+    """Of a service that runs when the month's margin is over."""
+    return context(store, at=(CLOSED_AT - T) // 1_000_000)

@@ -1,0 +1,56 @@
+"""Transactions in which nothing is asked for long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.access.operators import register_operator
+from app.core.errors import StoreUnavailable
+from app.database import postgresql
+from app.receiving.store import Store
+from tests.database.builders import context, opened, rows
+
+pytestmark = pytest.mark.postgres
+
+IDLE_MS = 300
+TOO_LONG_S = 1.5
+
+
+async def test_a_snapshot_is_held_for_as_long_as_others_work(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What reads everything may wait for other processes longer than a transaction that writes may
+    lie idle, and sees afterwards what it saw before."""
+    monkeypatch.setattr(postgresql, "IDLE_MS", IDLE_MS)
+    async with opened(url) as store:
+        async with store.reading() as connection:
+            before = await connection.exec_driver_sql("SELECT count(*) FROM operators")
+            assert before.scalar_one() == 0
+            await register_operator(context(store), name="ada", role="admin", by=None)
+            await asyncio.sleep(TOO_LONG_S)
+            after = await connection.exec_driver_sql("SELECT count(*) FROM operators")
+            assert after.scalar_one() == 0
+        assert await rows(store, "SELECT name FROM operators") == [("ada",)]
+
+
+async def idle_after_a_write(store: Store) -> None:
+    """A transaction that adds an operator, and then does nothing for long."""
+    async with store.writing() as connection:
+        await connection.exec_driver_sql(
+            "INSERT INTO operators (name, role, created_at) VALUES ('ada', 'admin', 1)"
+        )
+        await asyncio.sleep(TOO_LONG_S)
+
+
+async def test_a_transaction_that_writes_may_not_lie_idle(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds locks: the server ends it, and nothing of it is there."""
+    monkeypatch.setattr(postgresql, "IDLE_MS", IDLE_MS)
+    async with opened(url) as store:
+        with pytest.raises(StoreUnavailable):
+            await idle_after_a_write(store)
+        await register_operator(context(store), name="bea", role="admin", by=None)
+        assert await rows(store, "SELECT name FROM operators") == [("bea",)]
