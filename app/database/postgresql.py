@@ -59,6 +59,9 @@ READING_IDLE_MS: Final = 24 * 3_600_000
 """The same of one that only reads. It holds up nobody, and what reads all there is keeps its
 snapshot while other processes work for as long as that takes them."""
 
+VACUUM_S: Final = 24 * 3_600
+"""How long tables may take to be vacuumed: hours, where they are large and the disk is slow."""
+
 
 def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) -> AsyncEngine:
     """The engine of the connection that writes. `check` is given a cursor of each new one.
@@ -159,7 +162,8 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
     assert driver is not None
     await driver.execute("SET statement_timeout = 0")
     try:
-        await driver.execute(statement("VACUUM {tables}", tables=", ".join(tables)), timeout=None)
+        sql = statement("VACUUM {tables}", tables=", ".join(tables))
+        await driver.execute(sql, timeout=VACUUM_S)  # None would stand for ANSWER_S
     finally:
         await driver.execute("RESET statement_timeout")
 

@@ -1,4 +1,4 @@
-"""Transactions in which nothing is asked for long."""
+"""What may take long, and what may not."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from app.core.errors import StoreUnavailable
 from app.database import postgresql
 from app.receiving.store import Store
 from tests.database.builders import context, opened, rows
+from tests.postgres.conftest import ask_in_loop
 
 pytestmark = pytest.mark.postgres
 
@@ -54,3 +55,22 @@ async def test_a_transaction_that_writes_may_not_lie_idle(
             await idle_after_a_write(store)
         await register_operator(context(store), name="bea", role="admin", by=None)
         assert await rows(store, "SELECT name FROM operators") == [("bea",)]
+
+
+async def test_tables_may_take_long_to_be_vacuumed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An erasure ends with it: of large tables it takes longer than any answer else."""
+    monkeypatch.setattr(postgresql, "ANSWER_S", 0.5)
+    async with opened(url) as store:
+        held = asyncio.create_task(
+            ask_in_loop(
+                url,
+                "BEGIN",
+                "LOCK TABLE phones IN SHARE UPDATE EXCLUSIVE MODE",
+                f"SELECT pg_sleep({TOO_LONG_S})",
+            )
+        )
+        await asyncio.sleep(IDLE_MS / 1000)
+        assert await store.writer.tidy(["deliveries", "phones"])
+        assert held.done()
