@@ -179,17 +179,26 @@ def run(words: Sequence[str]) -> int:
     except TallyhookError as error:
         printing.note(f"tallyhook: {error}")
         return error.exit_code
-    except UnicodeEncodeError as error:
-        if all(map(_is_text, words)):
-            return _unforeseen(error)
-        printing.note("tallyhook: a word of the command is not UTF-8 text: type it again")
-        return 2
     except KeyboardInterrupt:
         return 130
     except OSError as error:
         return _unwritten(error)
     except Exception as error:
-        return _unforeseen(error)
+        if all(map(_is_text, words)) or not _is_of_a_text(error):
+            return _unforeseen(error)
+        printing.note("tallyhook: a word of the command is not UTF-8 text: type it again")
+        return 2
+
+
+def _is_of_a_text(error: BaseException) -> bool:
+    """Whether it came of a text that has no UTF-8; a database's driver wraps that, and is
+    wrapped."""
+    seen = list[BaseException]()
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:  # one may be raised from itself
+        seen.append(cause)
+        cause = getattr(cause, "orig", None) or cause.__cause__
+    return any(isinstance(each, UnicodeEncodeError) for each in seen)
 
 
 def _typed(words: Sequence[str]) -> int:

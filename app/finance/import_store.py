@@ -108,11 +108,12 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
     Returns it with its number, and whether another one was: what that wrote is then to be undone.
     """
     await importing_alone(connection)
-    begun = replace(wanted, number=await newest_published(connection) + 1)
+    # First, for it waits for one that is being published, which then counts.
     left = await connection.execute(
         text("DELETE FROM imports WHERE published_at IS NULL RETURNING number")
     )
     another = left.first() is not None
+    begun = replace(wanted, number=await newest_published(connection) + 1)
     await connection.execute(
         insert(_IMPORTS).values({name: getattr(begun, name) for name in _COLUMNS})
     )

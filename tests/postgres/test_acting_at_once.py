@@ -13,6 +13,7 @@ from app.access.tokens import issue_token
 from app.core.errors import UsageError
 from app.finance import close_period as closing
 from app.finance.close_period import CloseRequest, close_period
+from app.finance.import_store import Import, begin_import, publish_import
 from app.finance.match_rules import save_rules
 from app.golive.golive import ITEMS, sign
 from app.orders.order_facts import OrderFacts, tell_order
@@ -143,6 +144,31 @@ async def test_a_month_is_closed_once(url: str, monkeypatch: pytest.MonkeyPatch)
         )
         assert isinstance(done, Closing)
         assert await rows(stores[0], "SELECT period FROM closings") == [("2026-10",)]
+
+
+async def test_an_import_begins_after_one_that_is_just_being_published(url: str) -> None:
+    """One that was silent for long, and is taken for killed, may come to its end at that moment:
+    the next one then has the next number."""
+    async with several(url) as (one, other):
+        async with one.writing() as connection:
+            first, _ = await begin_import(connection, import_of_a_book("a.csv"))
+
+        async def begin_another() -> tuple[Import, bool]:
+            async with other.writing() as connection:
+                return await begin_import(connection, import_of_a_book("b.csv"))
+
+        async with one.writing() as connection:
+            await publish_import(connection, first, now=seconds(1))
+            beginning = asyncio.create_task(begin_another())
+            await asyncio.sleep(0.3)
+            assert not beginning.done()
+        begun, is_there_one_to_undo = await beginning
+        assert (begun.number, is_there_one_to_undo) == (first.number + 1, False)
+
+
+def import_of_a_book(file: str) -> Import:
+    """One that has not begun."""
+    return Import(kind="book", file=file, sha256="0" * 64, who="ada", started_at=T)
 
 
 def at_the_end(store: Store) -> AppContext:

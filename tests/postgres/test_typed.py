@@ -1,0 +1,21 @@
+"""What a person types is answered on a server as on SQLite."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.postgres.test_erasures import Run, run
+
+__all__ = ("run",)
+
+pytestmark = pytest.mark.postgres
+
+
+def test_a_word_that_is_no_text_is_told_as_that(run: Run) -> None:
+    """Bytes of a terminal with another encoding: the server is never asked for them."""
+    for words in (("orders", "show", "\udcff"), ("tokens", "revoke", "\udcff")):
+        code, _, err = run(*words)
+        assert (code, err) == (
+            2,
+            "tallyhook: a word of the command is not UTF-8 text: type it again\n",
+        )
