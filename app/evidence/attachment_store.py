@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.access.operator_store import acting_alone
 from app.database.statements import insert_rows, run, select_in, statement
 from reconcile.instants import Instant
 
@@ -150,6 +151,7 @@ async def let_attachments_go(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
     """Empty these of what is personal, and delete bytes that no other attachment has."""
+    await acting_alone(connection)  # who attaches the same bytes just now counts, too
     for name in names:
         await connection.execute(
             text(

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.locks import RECONCILING, take_lock
 from app.database.statements import insert_rows, run, select_in, statement, stream
 from reconcile.instants import Instant
 from reconcile.matching.ledger_lines import LedgerLine, ledger_line_in, ledger_line_text
@@ -85,7 +86,9 @@ async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
 
 
 async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
-    """Replace the ledger lines of these orders."""
+    """Replace the ledger lines of these orders. Of two runs that find the same ones behind, one
+    replaces what the other has written, which it has to see."""
+    await run(connection, take_lock, RECONCILING)
     delete = "DELETE FROM takings WHERE order_key IN ({})"
     await select_in(connection, sql=delete, values=[each.order for each in fresh])
     rows = [row_of(each) for each in fresh if each.taking is not None]

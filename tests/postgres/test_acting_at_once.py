@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
@@ -11,17 +12,22 @@ from app.access.operators import register_operator, retire_operator
 from app.access.sessions import invite_operator
 from app.access.tokens import issue_token
 from app.core.errors import UsageError
+from app.evidence import attachment_store
+from app.evidence.attachment_store import attached_bytes, let_attachments_go
+from app.evidence.attachments import AttachRequest, attach
 from app.finance import close_period as closing
+from app.finance import reconcile_rows
 from app.finance.close_period import CloseRequest, close_period
 from app.finance.import_store import Import, begin_import, publish_import
 from app.finance.match_rules import save_rules
+from app.finance.reconcile_rows import refresh_ledger_lines
 from app.golive.golive import ITEMS, sign
 from app.orders.order_facts import OrderFacts, tell_order
 from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.money import Money
 from reconcile.reporting.closing import Closing
-from tests.database.builders import context, rows
+from tests.database.builders import arrival, context, keep, rows, said
 from tests.finance.loading import into_store
 from tests.finance.month import CLOSED_AT
 from tests.finance.test_closing import QUIET, quiet
@@ -31,6 +37,7 @@ from tests.reconcile.build import T, seconds
 pytestmark = pytest.mark.postgres
 
 ROUNDS = 5
+ORDERS = range(20)
 
 
 async def one_after_the_other(*acts: Awaitable[object]) -> object:
@@ -164,6 +171,66 @@ async def test_an_import_begins_after_one_that_is_just_being_published(url: str)
             assert not beginning.done()
         begun, is_there_one_to_undo = await beginning
         assert (begun.number, is_there_one_to_undo) == (first.number + 1, False)
+
+
+async def test_two_runs_that_find_the_same_orders_behind_make_their_lines_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two reconciliations at one time, as of a person and of the schedule, both come to their
+    end."""
+    both = asyncio.Barrier(2)
+    made_anew = reconcile_rows._made_anew
+
+    async def at_one_moment(*given: Any, **words: Any) -> Any:
+        found = await made_anew(*given, **words)
+        await both.wait()
+        return found
+
+    monkeypatch.setattr(reconcile_rows, "_made_anew", at_one_moment)
+    async with several(url) as stores:
+        for number in range(2):
+            await keep(stores[0], *(arrival(said(f"{number} {n}", order=f"O{n}")) for n in ORDERS))
+            found = await asyncio.gather(
+                *(refresh_ledger_lines(context(s, at=1), progress=quiet) for s in stores)
+            )
+            assert found == [len(ORDERS)] * 2
+        assert await rows(stores[0], "SELECT count(*) FROM takings") == [(len(ORDERS),)]
+
+
+async def test_bytes_that_are_just_attached_again_stay(url: str) -> None:
+    """An erasure lets go of a file at the moment in which it is attached to another order: the
+    other one has its bytes."""
+    async with several(url) as (one, other):
+        await keep(one, *(arrival(said(name, order=name)) for name in ("A", "B")))
+        first = await attach(context(one), attached_to("A"))
+
+        async def let_go() -> None:
+            async with other.writing() as connection:
+                await let_attachments_go(connection, [first.record.attachment_id], now=T)
+
+        begun = asyncio.Event()
+        add = attachment_store.add_attachment
+
+        async def slowly(*given: Any) -> None:
+            await add(*given)
+            begun.set()
+            await asyncio.sleep(0.3)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(attachment_store, "add_attachment", slowly)
+            attaching = asyncio.create_task(attach(context(one), attached_to("B")))
+            await begun.wait()
+            await let_go()
+            second = await attaching
+        async with one.reading() as connection:
+            assert await attached_bytes(connection, second.record.sha256) == attached_to("B").content
+
+
+def attached_to(order: str) -> AttachRequest:
+    """The same file, for one of the orders."""
+    return AttachRequest(
+        about="order", subject=order, name="a.txt", kind="other", content=b"the very same", by=None
+    )
 
 
 def import_of_a_book(file: str) -> Import:
