@@ -37,6 +37,10 @@ LOCK_MS: Final = 10_000
 IDLE_MS: Final = 60_000
 """How long a transaction may lie idle before the server ends it, and with it its locks."""
 
+READING_IDLE_MS: Final = 3_600_000
+"""The same of one that only reads. It holds up nobody but an upgrade, and what reads all there is
+keeps its snapshot while other processes work."""
+
 KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
@@ -54,10 +58,6 @@ _NOTICED: Final = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS),
 )
-
-READING_IDLE_MS: Final = 24 * 3_600_000
-"""The same of one that only reads. It holds up nobody, and what reads all there is keeps its
-snapshot while other processes work for as long as that takes them."""
 
 VACUUM_S: Final = 24 * 3_600
 """How long tables may take to be vacuumed: hours, where they are large and the disk is slow."""
@@ -78,6 +78,9 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
         # What is decided under a lock rests on what is seen after it was taken.
         "default_transaction_isolation": "read committed",
         "enable_seqscan": "off",
+        # Before version 18 that is a cost beyond all others: each plan that reads a small table
+        # whole would be compiled for a second.
+        "jit": "off",
         "application_name": f"tallyhook {purpose}",
     }
     engine = create_async_engine(

@@ -223,7 +223,9 @@ async def test_bytes_that_are_just_attached_again_stay(url: str) -> None:
             await let_go()
             second = await attaching
         async with one.reading() as connection:
-            assert await attached_bytes(connection, second.record.sha256) == attached_to("B").content
+            assert (
+                await attached_bytes(connection, second.record.sha256) == attached_to("B").content
+            )
 
 
 def attached_to(order: str) -> AttachRequest:

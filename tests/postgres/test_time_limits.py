@@ -57,6 +57,16 @@ async def test_a_transaction_that_writes_may_not_lie_idle(
         assert await rows(store, "SELECT name FROM operators") == [("bea",)]
 
 
+async def test_no_statement_of_a_writer_is_compiled(url: str) -> None:
+    """A server of before version 18 takes any plan for dear that reads a table whole, where that is
+    switched off: to compile one takes longer than it runs, and a start took 16 seconds."""
+    async with opened(url) as store, store.writing() as connection:
+        found = await connection.exec_driver_sql(
+            "SELECT current_setting('enable_seqscan'), current_setting('jit')"
+        )
+        assert tuple(found.one()) == ("off", "off")
+
+
 async def test_tables_may_take_long_to_be_vacuumed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
