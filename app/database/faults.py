@@ -62,7 +62,6 @@ _STARTING = "57P03"
 _PASSING_POSTGRESQL = {
     "08": "the connection to the database was lost; try again",
     "25": "the server takes no writes; is it a standby?",
-    "25P03": "a transaction lay idle for too long, and the server ended it; try again",
     "28": "the server does not accept this user or password",
     "3D": "there is no such database on the server; create it",
     "40": "the database is busy; try again",
@@ -71,8 +70,8 @@ _PASSING_POSTGRESQL = {
     "57": "the server is stopping, starting, or took too long; try again",
     "58": "the server reports a system error; see its log",
 }
-"""By the code, or by its class: its first two characters. After an I/O error of its log the server
-stops by itself and reads its disk again, so nothing of this is for good."""
+"""By the class of the code, which is its first two characters. After an I/O error of its log the
+server stops by itself and reads its disk again, so nothing of this is for good."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
@@ -135,11 +134,10 @@ def _of_sqlite(code: int) -> TallyhookError | None:
 def _of_postgresql(state: str) -> TallyhookError | None:
     if state in _FATAL_POSTGRESQL:
         return StorePoisoned(f"{_FATAL_POSTGRESQL[state]}; nothing more is acknowledged")
-    sentence = _PASSING_POSTGRESQL.get(state, _PASSING_POSTGRESQL.get(state[:2]))
-    if sentence is None:
-        return None
-    reason: NotStored = "busy" if state[:2] in ("40", "55") else "database"
-    return StoreUnavailable(sentence, reason=reason)
+    if state[:2] in _PASSING_POSTGRESQL:
+        reason: NotStored = "busy" if state[:2] in ("40", "55") else "database"
+        return StoreUnavailable(_PASSING_POSTGRESQL[state[:2]], reason=reason)
+    return None
 
 
 def _found_in(error: BaseException, name: str) -> object:
