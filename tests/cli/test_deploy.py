@@ -16,6 +16,7 @@ import yaml
 
 from app.cli.golive import FOLDER, SETS, files_of
 from app.cli.main import run
+from app.console.uploads import MAX_FORM_BYTES
 from app.monitoring.watchdog import WATCHES
 from tests.architecture.public_names import metrics, unknown_commands, variables
 from tests.waiting import PATIENCE_S
@@ -81,6 +82,14 @@ def test_services_of_ours_may_do_little(compose: dict[str, Any]) -> None:
         assert_is_a_command(service["command"])
         grace = int(service["stop_grace_period"].removesuffix("s"))
         assert grace > 120
+
+
+def test_what_serves_is_started_with_the_machine(compose: dict[str, Any]) -> None:
+    """A machine that is started again stops them first, and they end with 0, which is no failure
+    for an engine to start them for: docs.docker.com, "Start containers automatically"."""
+    kept = {name: service["restart"] for name, service in compose["services"].items()}
+    assert kept.pop("upgrade") == "no"
+    assert set(kept.values()) == {"unless-stopped"}
 
 
 def test_each_name_in_it_leads_somewhere(compose: dict[str, Any]) -> None:
@@ -177,6 +186,25 @@ def test_the_page_makes_what_units_need() -> None:
     assert users == {"tallyhook"}
     assert re.search(r"useradd [^`]*\btallyhook`", page)
     assert re.findall(r"-r (\S*requirements.lock)", page) == ["app/deploy/requirements.lock"]
+
+
+def test_the_page_starts_every_unit_that_can_be_started_with_the_machine() -> None:
+    """The service, too: alone, the socket would start it with the first delivery, and until then
+    nothing would be folded, scheduled or told."""
+    page = (FOLDER / "README.md").read_text()
+    (enabled,) = re.findall(r"`systemctl enable --now ([^`]*)`", page)
+    ours = [path for path in UNITS if "@" not in path.name]
+    assert set(enabled.split()) == {path.name for path in ours if "[Install]" in path.read_text()}
+
+
+# --- proxies --------------------------------------------------------------------------------------
+
+
+def test_nginx_hands_the_consoles_longest_form_on() -> None:
+    """It refuses more than a megabyte where nothing is said."""
+    console = (FOLDER / "proxy" / "nginx.conf").read_text().partition("console.shop.example")[2]
+    (most,) = re.findall(r"client_max_body_size (\d+)m;", console)
+    assert int(most) << 20 >= MAX_FORM_BYTES
 
 
 # --- alarms ---------------------------------------------------------------------------------------
