@@ -20,7 +20,7 @@ from app.config.settings import Settings
 from app.core.errors import PortTaken, StorePoisoned, UnreachableError, UsageError
 from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
-from app.database.engine import is_sqlite
+from app.database.engine import database_place, is_sqlite, sqlite_path
 from app.golive.golive import unfinished
 from app.orders.notify_shop import LIMIT_S
 from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
@@ -62,11 +62,15 @@ async def serve(
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
+    url = settings.database_url
+    new = is_sqlite(url) and not sqlite_path(url).exists()
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(
             # Behind a socket that stays open, senders wait for the next, which reads on.
             open_service(settings, work="apart" if with_worker else "none", drains=listener is None)
         )
+        if new:  # a path that is wrong, or relative to another folder, makes one as well
+            log.info("there was no database: a new one is made", database=database_place(url))
         await _say_what_it_is(service)
         server = SignallessServer(_uvicorn(service, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
@@ -148,7 +152,9 @@ async def _announce(server: uvicorn.Server, settings: Settings) -> None:
     for each in server.servers:
         for listens in each.sockets:
             host, port = listens.getsockname()[:2]
-            log.info("serving", host=host, port=port, environment=settings.environment)
+            database = database_place(settings.database_url)
+            environment = settings.environment
+            log.info("serving", host=host, port=port, environment=environment, database=database)
 
 
 async def work(settings: Settings, *, parent: Parent | None = None) -> None:

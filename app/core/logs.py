@@ -154,7 +154,7 @@ FIELDS: Final[dict[str, str]] = {
     "component": "the part of the service that speaks",
     "count": "how many",
     "cursor": "a place in the outcome feed",
-    "database": "the kind of database: sqlite or postgresql",
+    "database": "where the database is: its file, or server and name; never a user or password",
     "delivery": "a delivery's id",
     "digest": "SHA-256 of a body",
     "due": "how many orders are due",

@@ -123,6 +123,16 @@ def is_sqlite(url: str) -> bool:
     return make_url(url).get_backend_name() == "sqlite"
 
 
+def database_place(url: str) -> str:
+    """Where the database is, for people: the whole path of its file, or the server's hosts and the
+    database's name. No user, no password."""
+    parts = make_url(url)
+    if parts.get_backend_name() == "sqlite":
+        return str(sqlite_path(url).resolve())
+    hosts = parts.host or parts.query.get("host", "localhost")
+    return f"{hosts if isinstance(hosts, str) else ','.join(hosts)}/{parts.database or ''}"
+
+
 def sqlite_path(url: str) -> Path:
     """The database file of an SQLite URL, by its own name where that is a link to it: locks, log
     and inbox lie beside the file. Raises ConfigurationError for one in memory."""

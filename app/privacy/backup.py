@@ -111,7 +111,9 @@ def file_of(url: str, *, instead: str) -> Path:
 
 def _check_target(source: Path, target: Path, *, replace: bool) -> None:
     if not source.exists():
-        raise StoreUnavailable(f"there is no database at {source} yet; `tallyhook serve` makes it")
+        raise StoreUnavailable(
+            f"there is no database at {source.absolute()} yet; `tallyhook serve` makes it"
+        )
     if target.absolute() in [Path(f"{source.absolute()}{name}") for name in _OURS] or (
         target.exists() and target.samefile(source)
     ):

@@ -602,7 +602,7 @@ def _system_errors_explained() -> Iterator[None]:
 
 
 def _none_yet(path: Path) -> str:
-    return f"there is no database at {path} yet; `tallyhook serve` makes it"
+    return f"there is no database at {path.absolute()} yet; `tallyhook serve` makes it"
 
 
 def _upgrade_is_due(current: str | None) -> ConfigurationError:

@@ -252,3 +252,18 @@ async def test_one_reader_at_a_time_opens_a_database(
                 with pytest.raises(StoreUnavailable, match="another process reads this inbox"):
                     async with open_store(settings, purpose="working"):
                         pass
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("sqlite+aiosqlite:////srv/t.db", "/srv/t.db"),
+        ("sqlite+aiosqlite:///t.db", str(Path("t.db").resolve())),
+        ("postgresql+asyncpg://user:word@host/shop?password=word", "host/shop"),
+        ("postgresql+asyncpg://user:word@/shop?host=one,two&port=5432,5432", "one,two/shop"),
+        ("postgresql+asyncpg://user:word@/shop?host=one&host=two", "one,two/shop"),
+        ("postgresql+asyncpg:///shop", "localhost/shop"),
+    ],
+)
+def test_where_a_database_is_is_said_without_user_and_password(url: str, place: str) -> None:
+    assert engine.database_place(url) == place

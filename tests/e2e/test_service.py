@@ -148,6 +148,18 @@ def test_killed_under_load(tmp_path: Path) -> None:
     assert (checked.returncode, json.loads(checked.stdout)["problems"]) == (0, [])
 
 
+def test_it_says_where_its_database_is_and_whether_it_was_there(tmp_path: Path) -> None:
+    """By its whole path, also where the setting's is relative: who starts the service in another
+    folder, or mistypes the path, has an empty one."""
+    relative = f"sqlite+aiosqlite:///{os.path.relpath(tmp_path / 't.db')}"
+    for made in (["there was no database: a new one is made"], []):
+        with serving(tmp_path, DATABASE_URL=relative) as process:
+            assert process.end() == 0
+        said = [line for line in process.lines if "database" in line]
+        assert {line["database"] for line in said} == {str(tmp_path / "t.db")}
+        assert [line["event"] for line in said] == [*made, "serving"]
+
+
 def test_a_second_service_and_a_taken_port(tmp_path: Path) -> None:
     """A second service on one database ends with 3; on a taken port, with 4. The first goes on."""
     with serving(tmp_path) as process:
