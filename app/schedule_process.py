@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import StoreUnavailable
+from app.core.logs import Repeating
 from app.core.schedule import Entry
 from app.finance.scheduled import LEASE, claim, due_now, note_failed
 from app.finance.scheduled_store import ScheduledRun
@@ -42,6 +43,7 @@ class Scheduler:
         self._begin = begin or self._in_process
         self._stopping = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
+        self._put_off = Repeating()
         self.alive = False
 
     def stop(self) -> None:
@@ -58,11 +60,13 @@ class Scheduler:
                 try:
                     await self.look()
                 except StoreUnavailable as error:
-                    log.warning(
-                        "a round was put off",
-                        component="the schedule",
-                        error_class=type(error).__name__,
-                    )
+                    if times := self._put_off.times(error.reason):
+                        log.warning(
+                            "a round was put off",
+                            component="the schedule",
+                            reason=error.reason,
+                            count=times,
+                        )
                 await self._pause()
         finally:
             self.alive = False

@@ -29,6 +29,27 @@ from reconcile.instants import EARLIEST, SECOND, format_instant
 MINUTE_S: Final = 60.0
 
 
+class Repeating:
+    """Something that may go wrong in every round, several times a second: told at once, and then
+    once a minute while it goes on, for the log may lie on the disk that is full."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._reason: str | None = None
+        self._told_at = 0.0
+        self._count = 0
+
+    def times(self, reason: str) -> int:
+        """It went wrong once more. How often since it was last told; 0: not to be told now."""
+        now = self._clock()
+        self._count += 1
+        if reason == self._reason and now - self._told_at < MINUTE_S:
+            return 0
+        self._reason, self._told_at = reason, now
+        count, self._count = self._count, 0
+        return count
+
+
 class Budget:
     """So many lines, and then none until a minute after the first of them.
 
@@ -144,6 +165,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 FIELDS: Final[dict[str, str]] = {
+    "alarm": "an alarm's name, as in /readyz",
     "attempt": "a payment attempt's reference",
     "attempt_number": "which request retry this is, from 1",
     "batch": "how many were handled together",

@@ -10,6 +10,7 @@ import anyio
 import structlog
 
 from app.core.errors import StoreUnavailable
+from app.core.logs import Repeating
 
 log = structlog.get_logger()
 
@@ -48,6 +49,7 @@ class PeriodicTask:
         self._rest = rest
         self._begin = begin
         self._stopping = asyncio.Event()
+        self._put_off = Repeating()
         self.alive = False
 
     def stop(self) -> None:
@@ -71,11 +73,13 @@ class PeriodicTask:
             return await self._work()
         except StoreUnavailable as error:
             # A full disk or a busy database: what was due stays due, and requests are answered.
-            log.warning(
-                "a round was put off",
-                component=self._component,
-                error_class=type(error).__name__,
-            )
+            if times := self._put_off.times(error.reason):
+                log.warning(
+                    "a round was put off",
+                    component=self._component,
+                    reason=error.reason,
+                    count=times,
+                )
             return 0
 
     async def _pause(self, seconds: float) -> None:

@@ -538,10 +538,10 @@ class Watchdog:
             await self._messages.note(self.alarms)
         for name, alarm in self.alarms.items():
             if name not in before:
-                log.error("an alarm is raised", reason=alarm.reason)
+                log.error("an alarm is raised", alarm=name, reason=alarm.reason)
         for name, alarm in before.items():
             if name not in self.alarms:
-                log.info("an alarm is over", reason=alarm.reason)
+                log.info("an alarm is over", alarm=name, reason=alarm.reason)
         return 0
 
     async def _count_findings(self) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import StoreUnavailable
+from app.core.logs import Repeating
 from app.orders.refold import TakingUp, call_up_early, publishable, refold_due
 from app.receiving.context import AppContext
 from app.receiving.due_store import next_due
@@ -50,6 +51,7 @@ class FoldWorker:
         self._taking_up = TakingUp(context)
         self._stopping = False
         self._latest: Instant | None = None
+        self._unfolded = Repeating()
         self.alive = False
 
     def stop(self) -> None:
@@ -66,7 +68,8 @@ class FoldWorker:
                     await self._round()
                 except StoreUnavailable as error:
                     # A full disk or a busy database: the marks stay, and deliveries are taken.
-                    log.warning("orders not folded", error_class=type(error).__name__)
+                    if times := self._unfolded.times(error.reason):
+                        log.warning("orders not folded", reason=error.reason, count=times)
                     await asyncio.sleep(TRY_AGAIN_S)
         finally:
             self.alive = False

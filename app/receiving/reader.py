@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from app.core.errors import StorePoisoned, StoreUnavailable
-from app.core.logs import LogLine
+from app.core.logs import LogLine, Repeating
 from app.database.statements import PlainConnection
 from app.providers.source import Source
 from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
@@ -121,6 +121,7 @@ class Reader:
         """Suspects of which a try was counted that has not ended in any way yet."""
         self._seen_at = 0.0
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
+        self._unread = Repeating()
         self.alive = False
 
     def stop(self, *, drain: bool = True) -> None:
@@ -143,7 +144,8 @@ class Reader:
                         look = LOOK_SHARED_S if self._store.shared else LOOK_S
                         pause = 0.0 if await self._round() else look
                 except StoreUnavailable as error:
-                    log.warning("the inbox is not read", reason=error.reason)
+                    if times := self._unread.times(error.reason):
+                        log.warning("the inbox is not read", reason=error.reason, count=times)
                     pause = TRY_AGAIN_S
                 if pause:
                     self._store.drained.set()

@@ -13,7 +13,9 @@ import pytest
 import structlog
 
 from app.core import logs as logs_budget
+from app.core.errors import StoreUnavailable
 from app.core.logs import LogLine, configure_logging, tell_left_out
+from app.core.periodic import PeriodicTask, rest_when_idle
 
 
 class Clock:
@@ -106,3 +108,34 @@ def test_a_minute_with_room_left_takes_nothing_from_the_next(clock: Clock) -> No
             log.info("one")
         clock.now += 60
     assert events(stream) == {"one": 900}
+
+
+# --- what goes wrong in every round ---------------------------------------------------------------
+
+
+def test_what_goes_on_is_told_at_once_and_then_once_a_minute(clock: Clock) -> None:
+    """A minute of two rounds a second is one line; another reason is told at once."""
+    again, told = logs_budget.Repeating(clock), []
+    for clock.now in range(100, 280):
+        told += [each for each in (again.times("disk"), again.times("disk")) if each]
+    assert told == [1, 120, 120]
+    assert again.times("busy") == 120
+    assert again.times("disk") == 1
+
+
+async def test_a_task_that_is_put_off_in_every_round_tells_it_once(clock: Clock) -> None:
+    """With its reason, which an error's class does not say."""
+    stream, rounds = limited(100), 0
+
+    async def work() -> int:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 50:
+            task.stop()
+        raise StoreUnavailable("planted", reason="disk")
+
+    task = PeriodicTask(work, component="sealing", rest=rest_when_idle(0.001))
+    await task.run()
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["event"], line["component"]) == ("a round was put off", "sealing")
+    assert (line["reason"], line["count"], rounds) == ("disk", 1, 50)

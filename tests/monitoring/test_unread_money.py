@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from io import StringIO
 from pathlib import Path
 
 from app.orders.refold import refold_until_quiet
@@ -22,9 +24,11 @@ def _without_refunds(folder: Path) -> Source:
     return Source(name="shop", profile=load_profile(str(path)), secrets=[SECRET])
 
 
-async def test_an_alarm_until_the_profile_says_what_the_kind_means(tmp_path: Path) -> None:
+async def test_an_alarm_until_the_profile_says_what_the_kind_means(
+    tmp_path: Path, log: StringIO
+) -> None:
     """A made-up profile that has no line for `payment.refunded` ships nothing of what may have gone
-    back, says so, and is quiet once its line is there."""
+    back, says so, and is quiet once its line is there. The log has it by the name that readiness has."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         right = driver.service.sources["shop"]
         receive_with(driver, _without_refunds(tmp_path))
@@ -45,3 +49,8 @@ async def test_an_alarm_until_the_profile_says_what_the_kind_means(tmp_path: Pat
         await reindex(driver.context, sources={"shop": right}, progress=quiet)
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
         assert not await told(driver, "unread_money")
+    said = [line for line in map(json.loads, log.getvalue().splitlines()) if "alarm" in line]
+    assert [(line["event"], line["alarm"]) for line in said] == [
+        ("an alarm is raised", "unread_money"),
+        ("an alarm is over", "unread_money"),
+    ]

@@ -175,6 +175,15 @@ async def test_how_long_it_waits(
     assert reading.store.committed == [("_begin",), *beat]
 
 
+async def test_a_full_disk_is_not_filled_by_the_log_of_it(reading: Reading, log: StringIO) -> None:
+    """A line for the reason, and none for each of the tries, of which there are two a second."""
+    full = [StoreUnavailable("planted", reason="disk") for _ in range(100)]
+    reading.store.turns = [*full, StoreUnavailable("planted", reason="busy"), RuntimeError("end")]
+    with pytest.raises(RuntimeError, match="end"):
+        await reading.reader.run()
+    assert [reason for _, _, reason in lines(log)] == ["disk", "busy"]
+
+
 async def test_a_sign_of_life_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, now = Reading(monkeypatch, shared=True), [100.0]
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
