@@ -28,7 +28,7 @@ async def test_an_alarm_until_the_profile_says_what_the_kind_means(
     tmp_path: Path, log: StringIO
 ) -> None:
     """A made-up profile that has no line for `payment.refunded` ships nothing of what may have gone
-    back, says so, and is quiet once its line is there. The log has it by the name that readiness has."""
+    back, says so, and is quiet once its line is there. The log has it by its name in readiness."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         right = driver.service.sources["shop"]
         receive_with(driver, _without_refunds(tmp_path))
