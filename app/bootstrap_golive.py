@@ -9,7 +9,13 @@ import httpx2
 
 from app.access.tokens import ending_soon
 from app.bootstrap import watched
-from app.bootstrap_context import erasure_journal_path, phone_key_path, policy_of, store_settings
+from app.bootstrap_context import (
+    erasure_journal_path,
+    known_phone_key,
+    phone_key_path,
+    policy_of,
+    store_settings,
+)
 from app.bootstrap_evidence import key_path
 from app.bootstrap_sources import checkout_settings, compile_sources, shop_of
 from app.checkout.client import CheckoutClient
@@ -30,7 +36,7 @@ from app.providers.profile import load_profile
 from app.providers.provider_client import PROBE_LIMIT_S, probe
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from app.receiving.phone_store import a_note
+from app.receiving.phone_store import a_note, has_other_keys
 from app.receiving.store import open_store
 from app.sandbox.settings import SANDBOX_TOKEN
 from app.sealing.log_store import identity
@@ -116,6 +122,9 @@ async def _database(settings: Settings) -> list[Check]:
             async with store.reading() as connection:
                 checks = list(preflight.of_database(await database_facts(connection)))
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
+                key = known_phone_key(settings)
+                others = key is not None and await has_other_keys(connection, key.name)
+            checks += preflight.of_phone_notes(PHONES, others=others)
             clock = SystemClock()
             policy = await policy_of(store, settings, clock=clock, serving=False)
             context = AppContext(

@@ -99,6 +99,17 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
         yield must(variable, "The database rests on it, and it is not there.", "put its copy back")
 
 
+def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
+    """Whether every number is found. others: some were noted with another key than the file's, as
+    where the file was lost, and the next start made another."""
+    if others:
+        yield must(
+            variable,
+            "Some phone numbers were noted with another key, and no order is found by them.",
+            "put that key's file back, or stop the service and run `tallyhook reindex`",
+        )
+
+
 def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
     """The file that knows who was erased, and its key: no backup of the database holds them."""
     if state.problem is not None:

@@ -62,6 +62,29 @@ def test_a_key_that_is_not_there(run: Run, tmp_path: Path) -> None:
     assert "TALLYHOOK_PHONES__KEY_FILE" not in states  # nobody is noted yet
 
 
+async def _make_with_a_number(folder: Path) -> None:
+    async with driving(folder) as driver:
+        await driver.send(event("e1", customer={"phone": "254711223344"}))
+
+
+def test_a_key_that_was_made_anew_though_numbers_are_noted(run: Run, tmp_path: Path) -> None:
+    """As by the first start after a restore that did not bring it: the file is there, and whole."""
+    import asyncio
+
+    asyncio.run(_make_with_a_number(tmp_path))
+    assert run("doctor").code == 0
+    (tmp_path / "t.phone.key").write_text("ab" * 32)
+    ended = run("doctor", "--format", "json")
+    assert (ended.code, told(ended.document)["TALLYHOOK_PHONES__KEY_FILE"]) == (1, "must")
+    (said,) = [each for each in ended.document if "another key" in each["sentence"]]
+    assert "`tallyhook reindex`" in said["do"]
+    (tmp_path / "t.phone.key").write_text("no key")
+    (said,) = [
+        each for each in run("doctor", "--format", "json").document if each["state"] == "must"
+    ]
+    assert said["sentence"].startswith("TALLYHOOK_PHONES__KEY_FILE: is not 64 hex digits")
+
+
 async def _make_unreadable(folder: Path) -> None:
     async with driving(folder, with_worker=False) as driver:
         driver.clock.put(SystemClock().now())
