@@ -59,8 +59,19 @@ def finding_sentence(code: FindingCode, facts: Facts) -> str:
     return filled(FINDINGS[code].sentence, facts)
 
 
-_MAY_BE_MISSING: Final = {"reason": " ({})", "author": ", as {} told us"}
+AWAITS_CONFIRMATION: Final = "The provider's own answer would change this"
+"""The same of an order that is pending for no other reason, and until no moment."""
+
+_MAY_BE_MISSING: Final = {
+    "reason": " ({})",
+    "author": ", as {} told us",
+    "still_lost": ", but {} of it stays lost",
+}
 """Facts that a sentence can do without, and the words around them where they are given."""
+
+
+_AMOUNTS: Final = frozenset(("disputed", "lost", "pending", "returned"))
+"""Facts that a sentence speaks of as of a thing, also where they are not known."""
 
 
 class _Words(dict[str, str]):
@@ -86,7 +97,7 @@ def _in_words(name: str, value: FactValue) -> str:
     if name in _MAY_BE_MISSING:
         return "" if value is None else _MAY_BE_MISSING[name].format(value)
     if value is None:
-        return "not known"
+        return "an unknown amount" if name in _AMOUNTS else "not known"
     if isinstance(value, int) and name.endswith("_at"):
         return format_instant(Instant(value))
     if isinstance(value, int) and name.endswith("_us"):
@@ -134,8 +145,14 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
         sentences += [attempt_sentence(attempt) for attempt in ledger.attempts]
     sentences += [finding_text(finding) for finding in ledger.findings]
     sentences += [f"Do not ship: {_reason(reason)}" for reason in ledger.withheld]
-    sentences.append(WHAT_WOULD_CHANGE_IT[ledger.outcome] + ".")
+    sentences.append(_what_would_change_it(ledger) + ".")
     return tuple(sentences)
+
+
+def _what_would_change_it(ledger: Ledger) -> str:
+    if ledger.reasons[0].code == "confirmation_awaited":
+        return AWAITS_CONFIRMATION
+    return WHAT_WOULD_CHANGE_IT[ledger.outcome]
 
 
 def cited(ledger: Ledger) -> frozenset[str]:

@@ -330,7 +330,8 @@ _PLACES: Final = {code: place for place, code in enumerate(FINDING_CODES)}
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     """The provider speaks of an order that nobody on the merchant's side has spoken of."""
     filed = case.filed
-    if not case.heard or (filed is not NOTHING_FILED and filed.records()):
+    told = () if filed is NOTHING_FILED else filed.records()
+    if not case.heard or any(record.kind != "held" for record in told):  # a hold is our own
         return []
     return [new_finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
 

@@ -205,8 +205,17 @@ def _dispute(payment: Payment, dispute: Dispute) -> Finding:
         ("attempt", payment.attempt.reference),
         ("dispute", named),
         (fact, amount_of(dispute, payment)),
+        *_still_lost(payment, dispute),
     )
     return new_finding(code=code, cites=cites_of(dispute.heard), facts=facts)
+
+
+def _still_lost(payment: Payment, dispute: Dispute) -> Facts:
+    """What a win did not give back of a loss before it."""
+    if dispute.word != "won":
+        return ()
+    lost = [m.money for m in payment.returns if m.heard is dispute.heard]
+    return tuple([("still_lost", money) for money in lost if money is not None])
 
 
 def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:

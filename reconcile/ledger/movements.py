@@ -145,7 +145,7 @@ class Payment:
     returns   what went back: refunds, what sums state beyond them, reversals, net losses
     disputes  every dispute, whatever its word
     pending   refunds under way
-    failed    events that say of a refund that it failed
+    failed    events that say of a refund that it failed, if it was not done later
     unread    events of kinds that nobody explained, whose words speak of money going back
     plain     whether there is nothing but captures: so it is with nearly all
     known     whether anything but unread events speaks of it
@@ -214,7 +214,7 @@ def _more_than_captures(payment: Payment) -> Payment:
     refunds = Refunds(attempt)
     payment.returns = returns = refunds.movements()
     payment.pending = refunds.pending(returns)
-    payment.failed = refunds.failed
+    payment.failed = refunds.undone()
     payment.disputes = _disputes(attempt)
     returns += [m for d in payment.disputes if (m := _loss(payment, d)) is not None]
     if "reversed" in claims:
@@ -231,7 +231,8 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
     """One capture, or one for each capture reference.
 
     An event that names no capture beside several that do restates their total, or contradicts it:
-    then it stands beside each of them, so that none has one amount.
+    then all are one movement of which two amounts are stated. Where they have no total it stands
+    beside each of them.
     """
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
@@ -243,8 +244,11 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
         return [Movement("captured", attempt, heard, _stated(heard))]
     captures = [Movement("captured", attempt, group, _stated(group)) for group in named.values()]
     unnamed = [each for each in heard if each.event.capture is None]
-    if not unnamed or _restates(unnamed, captures):
+    total, stated = _total(captures), _stated(unnamed)
+    if not unnamed or stated == (total,):
         return captures
+    if stated and total is not None:
+        return [Movement("captured", attempt, heard, _sorted({total, *stated}))]
     return [
         Movement("captured", attempt, [*m.heard, *unnamed], _stated([*m.heard, *unnamed]))
         for m in captures
@@ -274,12 +278,12 @@ def _as_named(
     return [Movement("captured", attempt, heard, (named.money,), named=named)]
 
 
-def _restates(unnamed: list[Heard], captures: list[Movement]) -> bool:
+def _total(captures: list[Movement]) -> Money | None:
+    """What several captures come to; None where one has no one amount, or another currency."""
     amounts = [m.money for m in captures if m.money is not None]
     if len(amounts) < len(captures) or len({money.currency for money in amounts}) > 1:
-        return False
-    total = Money(minor=sum([m.minor for m in amounts]), currency=amounts[0].currency)
-    return _stated(unnamed) == (total,)
+        return None
+    return new_money(minor=sum([m.minor for m in amounts]), currency=amounts[0].currency)
 
 
 # --- refunds -------------------------------------------------------------------------------------
@@ -302,6 +306,14 @@ class Refunds:
         self._failed = {n: h for n, h in failures.items() if not self._succeeded_after(n, h)}
         started = claims.get("refund_pending", [])
         self._started, self._started_unnamed = _by_reference(started), _unnamed(started)
+
+    def undone(self) -> list[Heard]:
+        """What says that a refund failed, of those that were not done after all."""
+        return [
+            each
+            for each in self.failed
+            if each.event.movement is None or each.event.movement in self._failed
+        ]
 
     def _succeeded_after(self, name: str, failures: list[Heard]) -> bool:
         """Whether the provider dates a refund after its failure: it was done after all."""

@@ -254,9 +254,10 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
     """Money went back on a payment whose capture nobody has told us of."""
-    if not any(p.returns and not p.captures for p in judgement.payments):
+    unknown = [p for p in judgement.payments if p.returns and not p.captures]
+    if not unknown:
         return None
-    reason = _money_reason(judgement, "refund_before_payment")
+    reason = _money_reason(judgement, "refund_before_payment", returned_on=unknown)
     return "unresolved", (reason, *_doubts(judgement))
 
 
@@ -454,8 +455,15 @@ def _prices(judgement: Judgement) -> Reason:
     return new_reason(code="order_amounts_conflict", cites=cites, facts=facts)
 
 
-def _money_reason(judgement: Judgement, code: str, *, extra: tuple[str, ...] = ()) -> Reason:
-    """A reason about the whole money: what was expected, captured and what went back."""
+def _money_reason(
+    judgement: Judgement,
+    code: str,
+    *,
+    extra: tuple[str, ...] = (),
+    returned_on: Sequence[Payment] | None = None,
+) -> Reason:
+    """A reason about the whole money: what was expected, captured and what went back in each way;
+    `returned`: in all ways, on these payments, else on all."""
     facts: list[tuple[str, FactValue]] = []
     expected = judgement.expected
     if expected.money is not None:
@@ -469,12 +477,24 @@ def _money_reason(judgement: Judgement, code: str, *, extra: tuple[str, ...] = (
             facts.append(("refunded", money))
         if b.lost:
             facts.append(("lost", new_money(minor=b.lost, currency=b.currency)))
+    if not judgement.plain:
+        facts += _returned(judgement.payments if returned_on is None else returned_on)
     if expected.money is not None and judgement.surplus:
         surplus = new_money(minor=judgement.surplus, currency=expected.money.currency)
         facts.append(("surplus", surplus))
     cites = [cite for movement in judgement.movements for cite in movement.cites]
     cites += (*extra, *expected.cites)
     return new_reason(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
+
+
+def _returned(payments: Sequence[Payment]) -> Facts:
+    """What went back on these payments, in each currency; None where no event says how much."""
+    returns = [m for payment in payments for m in payment.returns]
+    currencies = sorted({m.money.currency for m in returns if m.money is not None})
+    if returns and not currencies:
+        return (("returned", None),)
+    amounts = [(sum([p.returned(c) for p in payments]), c) for c in currencies]
+    return tuple([("returned", new_money(minor=minor, currency=c)) for minor, c in amounts])
 
 
 def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:

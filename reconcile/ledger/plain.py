@@ -58,11 +58,15 @@ _MOVEMENTS: Final = {
     "dispute_lost": "lost dispute",
 }
 
+_BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
+"""Reasons whose words speak of disputes, so that what was refunded beside them is told, too."""
+
 _OPTIONAL: Final = {
     "reason": " ({})",
     "disputed": " of {}",
     "lost": " of {}",
     "pending": " of {}",
+    "still_lost": ", but {} of it stays lost",
 }
 """Facts that a finding or a last word can do without, and the words around them."""
 
@@ -124,7 +128,8 @@ def plain_reason(reason: Reason, further: Facts = ()) -> str:
         words["times"] = _times(facts)
     if reason.code == "amount_differs":
         return _differs(facts, words)
-    return REASONS[reason.code].plain.format_map(words)
+    sentence = REASONS[reason.code].plain.format_map(words)
+    return sentence + _refunded(words) if reason.code in _BESIDE_REFUNDS else sentence
 
 
 def plain_finding(finding: Finding) -> str:
@@ -184,6 +189,8 @@ def _differs(facts: Facts, words: dict[str, str]) -> str:
     if missing > 0:
         short = new_money(minor=missing, currency=expected.currency)
         sentence = f"Paid {words['captured']}, and the price is {expected}: {short} is missing."
-    if "refunded" in words:
-        sentence += f" {words['refunded']} of it has been given back."
-    return sentence
+    return sentence + _refunded(words)
+
+
+def _refunded(words: dict[str, str]) -> str:
+    return f" {words['refunded']} of it has been given back." if "refunded" in words else ""

@@ -9,7 +9,7 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, MINUTE, Duration, Instant
 from reconcile.values import frozen
 
-FORM: Final = 2
+FORM: Final = 3
 """Of `policy_text`; to be raised, once a release, where a choice comes to mean something else than
 it did, and where a fold gives another ledger for equal evidence: a database of an earlier form has
 every order folded again then."""

@@ -97,8 +97,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "dispute_won": FindingWords(
         "info",
-        sentence="The dispute over {attempt} was won",
-        plain="The customer disputed the payment, and the shop won.",
+        sentence="The dispute over {attempt} was won{still_lost}",
+        plain="The customer disputed the payment, and the shop won{still_lost}.",
         summary="A dispute was won",
     ),
     "success_after_deadline": FindingWords(
@@ -118,8 +118,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "unrecognized_event": FindingWords(
         "warning",
         sentence="The kind {kind} means nothing to the profile; the event is kept",
-        plain="The payment service sent a message of a kind that we cannot read. It is kept, and "
-        "changes nothing.",
+        plain="The payment service sent a message of a kind that we cannot read. It is kept.",
         summary="The profile does not know the kind of an event",
     ),
     "dated_in_future": FindingWords(
@@ -144,8 +143,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "refund_without_payment": FindingWords(
         "warning",
-        sentence="Money was given back, and no payment is known",
-        plain="Money was given back, and we know of no payment.",
+        sentence="Money went back on a payment that is not known to have been captured",
+        plain="Money went back to the customer, and we do not know that it was ever paid.",
         summary="Money was given back, and no payment is known",
     ),
     "paid_but_not_fulfilled": FindingWords(
@@ -309,9 +308,9 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Paid, and what came beyond the price given back",
     ),
     "overpayment_returned_in_part": ReasonWords(
-        sentence="Paid more than once: {captured} captured of {expected} due, and {refunded} of "
+        sentence="Paid more than once: {captured} captured of {expected} due, and {returned} of "
         "it given back so far",
-        plain="Paid more than once: {captured} for a price of {expected}. {refunded} has been "
+        plain="Paid more than once: {captured} for a price of {expected}. {returned} has been "
         "given back, and {surplus} must still be given back.",
         summary="Paid more than once, and a part of the surplus given back",
     ),
@@ -401,12 +400,12 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "amounts_conflict": ReasonWords(
         sentence="Unresolved: events state different amounts for one movement of {attempt}",
-        plain="We were told different amounts for one payment, and cannot say which is right.",
+        plain="We were told different amounts for one {movement}, and cannot say which is right.",
         summary="Events state different amounts for one movement",
     ),
     "amount_not_stated": ReasonWords(
         sentence="Unresolved: money moved on {attempt}, and no event says how much",
-        plain="The customer paid, and nobody has told us how much.",
+        plain="We were told of a {movement}, and nobody has told us how much it was.",
         summary="Money moved, and no event says how much",
     ),
     "bodies_disagree": ReasonWords(
@@ -427,8 +426,10 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Events disagree on what the order costs",
     ),
     "refund_before_payment": ReasonWords(
-        sentence="Unresolved: {refunded} was given back, and no payment is known",
-        plain="{refunded} has been given back, and we know of no payment.",
+        sentence="Unresolved: money went back ({returned}) on a payment that is not known to have "
+        "been captured",
+        plain="Money went back to the customer ({returned}), and we do not know that it was ever "
+        "paid.",
         summary="Money was given back, and no payment is known",
     ),
     # paid orders that are not to be fulfilled

@@ -48,7 +48,7 @@ from app.orders.retention_store import prune
 from app.receiving.context import AppContext
 from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse_instant
-from reconcile.ledger.policy import Policy
+from reconcile.ledger.policy import FORM, Policy
 from reconcile.periods import Calendar, month_named
 from reconcile.reporting.closing import Closing, Figure, added, closing_document, figures
 from reconcile.reporting.report import Scope
@@ -545,7 +545,7 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
         (told,) = [each.sentence for each in await verified(context) if each.step == "figures"]
         assert told.startswith(
             f"closed by the rules v1+{MATCHING_FORM} of an earlier version; "
-            f"by those of now (v2+{MATCHING_FORM})"
+            f"by those of now (v{FORM}+{MATCHING_FORM})"
         )
         context.clock.put(DECEMBER)  # type: ignore[attr-defined]
         november = await close(context, "2026-11")

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any, Final
+
+from hypothesis import given
 
 from reconcile.instants import Instant, plain_instant
-from reconcile.ledger.explain import ledger_document
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.explain import UNFILLED, explain, finding_text, ledger_document
 from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
 from reconcile.ledger.ledger import OUTCOMES, Ledger
 from reconcile.ledger.plain import (
     plain_answer,
     plain_finding,
     plain_headline,
+    plain_outcome,
     plain_reason,
     with_plain,
 )
+from reconcile.ledger.records import Record
 from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS
-from tests.reconcile.build import ORDER
+from reconcile.money import Money
+from tests.reconcile.build import DUE, ORDER, POLICY, delivery, event, history, record, seconds
 from tests.reconcile.pinned import same_text
 from tests.reconcile.scenario_table import Scenario, all_scenarios
+from tests.reconcile.strategies import histories, moments
 from tests.rows import row
 
 PAGE = Path(__file__).parents[2] / "reconcile" / "README.md"
+
+PART: Final = Money(minor=5_000, currency="KES")
+LITTLE: Final = Money(minor=2_000, currency="KES")
 
 OURS = re.compile(
     r"\b(captur\w*|attempts?|events?|bod(y|ies)|profiles?|folds?|claims?|ledgers?|sessions?|webhooks?"
@@ -113,3 +125,68 @@ def test_the_first_sentence_stands_alone() -> None:
 def test_a_moment_is_said_as_people_say_it() -> None:
     """To the minute, with the month's name."""
     assert plain_instant(Instant(1_763_805_959_999_999)) == "22 November 2025, 10:05 UTC"
+
+
+@given(histories(), moments())
+def test_whatever_is_heard_can_be_told(known: History, as_of: Instant) -> None:
+    """Of any history: no sentence lacks a fact, and none is without its words for a customer."""
+    ledger = fold(known, policy=POLICY, as_of=as_of)
+    told = with_plain(ledger_document(ledger), ledger)
+    sentences = [*told["explanation"], *told["plain"]["answer"], *plain_outcome(ledger)]
+    sentences += [words for each in told["findings"] for words in (each["plain"], each["sentence"])]
+    for sentence in sentences:
+        assert UNFILLED not in sentence, sentence
+        assert "{" not in sentence, sentence
+        assert sentence.endswith("."), sentence
+        assert sentence[0].isupper() or not sentence[0].isalpha() or ": " in sentence, sentence
+
+
+def _told(*members: Delivery | Record) -> Ledger:
+    placed = record("rec_1", "order_placed", 0, money=DUE)
+    paid = delivery("d1", 5, event("evt_1", "succeeded", 5, payment="pay_1", money=DUE))
+    return fold(history(placed, paid, *members), policy=POLICY, as_of=seconds(100))
+
+
+def test_what_a_win_did_not_give_back_is_told() -> None:
+    """Else a dispute would be said to be won, and the order to be charged back."""
+    named: dict[str, Any] = {"payment": "pay_1", "movement": "dp_1"}
+    lost = delivery("d2", 6, event("evt_2", "dispute_lost", 6, money=PART, **named))
+    some = delivery("d3", 7, event("evt_3", "dispute_won", 7, money=LITTLE, **named))
+    (won,) = [each for each in _told(lost, some).findings if each.code == "dispute_won"]
+    words = "won, but KES 30.00 of it stays lost"
+    assert finding_text(won) == f"The dispute over pay_1 was {words} [evt_2, evt_3]."
+    assert plain_finding(won) == f"The customer disputed the payment, and the shop {words}."
+    whole = delivery("d3", 7, event("evt_3", "dispute_won", 7, money=PART, **named))
+    (won,) = [each for each in _told(lost, whole).findings if each.code == "dispute_won"]
+    assert finding_text(won) == "The dispute over pay_1 was won [evt_2, evt_3]."
+
+
+def test_what_was_refunded_beside_a_dispute_is_told() -> None:
+    back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
+    for claim in ("disputed", "dispute_lost"):
+        said = event("evt_3", claim, 7, payment="pay_1", money=LITTLE)
+        answer = plain_headline(_told(back, delivery("d3", 7, said)))
+        assert answer.endswith(" KES 50.00 of it has been given back."), answer
+
+
+def test_what_has_no_amount_is_called_by_its_name() -> None:
+    """A refund of which nobody says how much it was is no payment."""
+    back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1"))
+    assert plain_headline(_told(back)) == (
+        "We were told of a refund, and nobody has told us how much it was."
+    )
+
+
+def test_only_the_refunds_of_unknown_payments_are_called_so() -> None:
+    """What was refunded of a payment that is known is not what nobody knows a payment of."""
+    known = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
+    unknown = delivery("d3", 7, event("evt_3", "refunded", 7, payment="pay_9", money=LITTLE))
+    assert plain_headline(_told(known, unknown)) == (
+        "Money went back to the customer (KES 20.00), and we do not know that it was ever paid."
+    )
+
+
+def test_what_awaits_an_answer_waits_for_no_moment() -> None:
+    said = event("evt_1", "pending", 5, payment="pay_1", standing="unconfirmed")
+    ledger = fold(history(delivery("d1", 5, said)), policy=POLICY, as_of=seconds(9))
+    assert explain(ledger)[-1] == "The provider's own answer would change this."
