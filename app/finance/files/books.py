@@ -132,6 +132,7 @@ class Understanding:
             amount=self._places.get(added_up),
             made=made,
             currency=self._places.get("currency"),
+            debit=self._places.get("debit") if added_up == "credit" else None,
             staged=(form.STAGED.index("currency"), form.STAGED.index(minor)),
             amounts=Amounts(mapping.marks),
         )

@@ -424,13 +424,15 @@ class Totals:
         amount: int | None,
         made: MadeCells | None = None,
         currency: int | None,
+        debit: int | None = None,
         staged: tuple[int, int],
         amounts: Amounts,
     ) -> None:
-        """references, amount, currency: places in the heading; None: no such column. made: how the
-        amount is made of several columns. staged: the places of currency and amount in a staged
-        row, after its number."""
+        """references, amount, currency, debit: places in the heading; None: no such column. made:
+        how the amount is made of several columns. debit: of what left, where the amount is only
+        what came. staged: the places of currency and amount in a staged row, after its number."""
         self._references, self._amount, self._currency = references, amount, currency
+        self._debit = debit
         self._made = made
         self._staged, self._amounts = staged, amounts
         self._above: Counter[str] = Counter()
@@ -483,11 +485,12 @@ class Totals:
         sums = (self._above, self._since, self._above_unsigned)
         try:
             cell = self._sum_of(row)
-            if cell.strip() and not any(self._adds_up(row, cell, each) for each in sums):
-                told = [str(Money(minor=m, currency=c)) for c, m in sorted(self._above.items())]
+            told = cell.strip() or _cell_of(row, self._debit).strip()
+            if told and not any(self._adds_up(row, cell, each) for each in sums):
+                above = [str(Money(minor=m, currency=c)) for c, m in sorted(self._above.items())]
                 return (
                     "is called a total, and is not the sum of the rows above, which is "
-                    f"{', '.join(told) or 'nothing'}: take it out, or put back what is missing"
+                    f"{', '.join(above) or 'nothing'}: take it out, or put back what is missing"
                 )
         except tables.UnclearCell as error:
             return f"is called a total, and its sum {error}"
@@ -502,7 +505,12 @@ class Totals:
     def _adds_up(self, row: Sequence[str], cell: str, sums: Counter[str]) -> bool:
         named = _cell_of(row, self._currency).strip()
         currencies = read_currencies([named]) if named else sorted(sums)
-        return any(self._amounts.read([cell], [each])[0] == sums[each] for each in currencies)
+        return any(self._sum(row, cell, each) == sums[each] for each in currencies)
+
+    def _sum(self, row: Sequence[str], cell: str, currency: str) -> int:
+        """What came less what left, in minor units. Raises UnclearCell."""
+        came, left = self._amounts.optional([cell, _cell_of(row, self._debit)], [currency] * 2)
+        return (came or 0) - abs(left or 0)
 
 
 def _cell_of(row: Sequence[str], place: int | None) -> str:

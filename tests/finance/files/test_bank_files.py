@@ -247,6 +247,29 @@ def test_a_table_with_credit_and_debit(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("total", "is_one"),
+    [
+        ("Totals,600.00,10.25", True),
+        ("Totals,600.00,-10.25", True),
+        ("Totals,,10.25", False),
+        ("Totals,600.00,10.24", False),
+    ],
+)
+def test_totals_of_credit_and_debit_are_no_booking(
+    tmp_path: Path, total: str, is_one: bool
+) -> None:
+    """What came less what left is the sum of the rows above."""
+    content = (
+        "booked_at,text,credit,debit\n2026-11-02,a,500.00,\n2026-11-03,b,,10.25\n"
+        f"2026-11-04,c,100.00,\n,{total}\n"
+    )
+    mapping = '[defaults]\ncurrency = "KES"\naccount = "main"\n'
+    rows, problems = bank(content, mapping, folder=tmp_path)
+    assert [row["amount"]["amount"] for row in rows] == ["500.00", "-10.25", "100.00"]
+    assert [each[0] for each in problems] == ([] if is_one else [5])
+
+
 def test_a_table_under_a_mapping(tmp_path: Path) -> None:
     """Names, marks and dates are the bank's; the account is said for all rows."""
     mapping = """
