@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final, NamedTuple
 
 import structlog
@@ -72,11 +73,13 @@ class Answer(NamedTuple):
 
 class Unstored:
     """Why deliveries are answered 503 at present: told in the log when it changes, and when it is
-    over."""
+    over. Where a few are refused among many that are stored, as by a full queue, it is not over
+    before none has been refused for as long as senders are asked to stay away."""
 
     def __init__(self) -> None:
         self._reason: NotStored | None = None
         self._count = 0
+        self._at = 0.0
 
     def note(self, reason: NotStored) -> None:
         """A delivery was not stored."""
@@ -84,10 +87,11 @@ class Unstored:
             log.error("deliveries are not stored", reason=reason, count=self._count)
         self._reason = reason
         self._count += 1
+        self._at = monotonic()
 
     def over(self) -> None:
         """A delivery was stored."""
-        if self._reason is not None:
+        if self._reason is not None and monotonic() - self._at >= RETRY_AFTER_S:
             log.info("deliveries are stored again", reason=self._reason, count=self._count)
             self._reason, self._count = None, 0
 

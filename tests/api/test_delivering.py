@@ -213,10 +213,16 @@ FAULTS: list[tuple[StoreUnavailable | StorePoisoned, str]] = [
 
 @pytest.mark.parametrize(("error", "reason"), FAULTS, ids=lambda each: str(each))
 async def test_what_is_not_stored_is_not_acknowledged(
-    tmp_path: Path, log: io.StringIO, error: Exception, reason: str
+    tmp_path: Path,
+    log: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    reason: str,
 ) -> None:
     """503, when to come again, and the connection stays; why is counted for each, and logged once
-    when it begins and once when it is over."""
+    when it begins and once when it is over: when none was refused for five seconds."""
+    now = [100.0]
+    monkeypatch.setattr(receive, "monotonic", lambda: now[0])
     async with door(tmp_path) as there:
         queue = there.driver.service.store.queue
         commit, queue._commit = queue._commit, Mock(side_effect=error)  # type: ignore[method-assign]
@@ -230,6 +236,10 @@ async def test_what_is_not_stored_is_not_acknowledged(
         metrics = there.driver.service.webhooks.metrics.exposition().decode()
         assert f'tallyhook_deliveries_not_stored_total{{reason="{reason}"}} 3.0' in metrics
         queue._commit = commit  # type: ignore[method-assign]
+        for now[0] in (100.0, 104.9):
+            assert (await there.ask(ONE)).wire.sent[0].startswith(b"HTTP/1.1 200 ")
+            assert "deliveries are stored again" not in log.getvalue()
+        now[0] = 105.0
         assert (await there.ask(ONE)).wire.sent[0].startswith(b"HTTP/1.1 200 ")
         assert (
             f'"event":"deliveries are stored again","reason":"{reason}","count":3' in log.getvalue()

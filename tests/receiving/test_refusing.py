@@ -14,8 +14,16 @@ from app.core.clock import SetClock
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.providers.profile import load_profile
 from app.providers.source import Source
+from app.receiving import receive
 from app.receiving.framing import Item, Received
-from app.receiving.receive import Answer, Incoming, Receiver, Unstored, receive_delivery
+from app.receiving.receive import (
+    RETRY_AFTER_S,
+    Answer,
+    Incoming,
+    Receiver,
+    Unstored,
+    receive_delivery,
+)
 from app.receiving.refusal_store import Rejection
 from app.receiving.refusals import RefusedAges
 from reconcile.instants import HOUR
@@ -196,8 +204,16 @@ async def test_what_nobody_signs_is_small_and_within_its_allowance(
     assert service.unsigned.asked == (["8.8.8.8"] if status == 429 else [])
 
 
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the clock says."""
+    now = [100.0]
+    monkeypatch.setattr(receive, "monotonic", lambda: now[0])
+    return now
+
+
 async def test_why_deliveries_are_not_stored_is_told_when_it_changes(
-    service: Service, log: StringIO
+    service: Service, log: StringIO, seconds: list[float]
 ) -> None:
     """And when it is over; each by itself, too. The sender is told to come again."""
     faults: list[Any] = [StoreUnavailable("no", reason="disk")] * 2
@@ -207,6 +223,7 @@ async def test_why_deliveries_are_not_stored_is_told_when_it_changes(
         answer = await service.takes()
         assert (answer.status, answer.verdict, answer.reason) == (503, None, fault.reason)
     service.queue.fault = None
+    seconds[0] += RETRY_AFTER_S
     for _ in range(2):
         assert (await service.takes()).status == 200
     told = [json.loads(each) for each in log.getvalue().splitlines()]
@@ -223,13 +240,31 @@ async def test_why_deliveries_are_not_stored_is_told_when_it_changes(
     ]
 
 
-def test_the_count_begins_anew(log: StringIO) -> None:
+def test_the_count_begins_anew(log: StringIO, seconds: list[float]) -> None:
     unstored = Unstored()
     for _ in range(2):
         unstored.note("disk")
+        seconds[0] += RETRY_AFTER_S
         unstored.over()
     told = [json.loads(each)["count"] for each in log.getvalue().splitlines()]
     assert told == [0, 1, 0, 1]
+
+
+def test_a_few_that_are_not_stored_among_many_are_told_of_once(
+    log: StringIO, seconds: list[float]
+) -> None:
+    unstored = Unstored()
+    for _ in range(9):
+        unstored.note("queue")
+        seconds[0] += RETRY_AFTER_S - 0.1
+        unstored.over()
+    seconds[0] += 0.1
+    unstored.over()
+    told = [json.loads(each) for each in log.getvalue().splitlines()]
+    assert [(line["event"], line["count"]) for line in told] == [
+        ("deliveries are not stored", 0),
+        ("deliveries are stored again", 9),
+    ]
 
 
 async def test_headers_that_hold_a_token_of_any_source_are_not_kept() -> None:
