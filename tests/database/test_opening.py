@@ -20,6 +20,7 @@ from app.core.logs import configure_logging
 from app.database import engine
 from app.database.postgresql import Purpose
 from app.database.statements import statement
+from app.database.writer import Writer
 from app.receiving import store as opening
 from app.receiving.store import Store, StoreSettings, open_store
 from tests.database.builders import arrival, keep, opened, rows, said
@@ -267,3 +268,30 @@ async def test_one_reader_at_a_time_opens_a_database(
 )
 def test_where_a_database_is_is_said_without_user_and_password(url: str, place: str) -> None:
     assert engine.database_place(url) == place
+
+
+async def test_who_works_behind_a_receiver_makes_sure_of_the_disk_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receiver deletes what it has read from then on: what the one before it left in the page
+    cache alone is let go, and its log is folded and synced."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    async with opened(url):
+        pass
+    done: list[str] = []
+    monkeypatch.setattr(opening, "_drop_cached_pages", lambda path: done.append(path.name))
+    checkpoint, connect = Writer.checkpoint, Writer.connect
+
+    async def connected(writer: Writer) -> None:
+        done.append("connected")
+        await connect(writer)
+
+    async def folded(writer: Writer) -> bool:
+        done.append("folded")
+        return await checkpoint(writer)
+
+    monkeypatch.setattr(Writer, "connect", connected)
+    monkeypatch.setattr(Writer, "checkpoint", folded)
+    settings = StoreSettings(url=url, environment="sandbox")
+    async with open_store(settings, purpose="working"):
+        assert done == ["t.db", "connected", "folded"]
