@@ -390,6 +390,13 @@ async def register_operator(
         )
 
 
+def no_operator(name: str) -> NotFoundError:
+    """The refusal of a name that no operator has, or only one who was disabled."""
+    return NotFoundError(
+        f"there is no operator in force named {name}: `tallyhook operators list` shows all"
+    )
+
+
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
     """Let a person do nothing any more. Raises NotFoundError where there is no such operator, and
     UsageError for the last admin, without whom nobody could be added."""
@@ -403,7 +410,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
         if [each.name for each in left if each.role == "admin"] == [name]:
             raise UsageError(f"{name} is the last admin: add another first")
         if not await operator_store.disable_operator(connection, name, now=now):
-            raise NotFoundError(f"there is no operator in force named {name}")
+            raise no_operator(name)
         await session_store.revoke_sessions_of(connection, name, now=now)
         await operator_store.revoke_tokens_of(connection, name, now=now)
         await note_in_trail(connection, who, action="operator_disabled", subject=name, at=now)

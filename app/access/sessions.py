@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.access import credentials, operator_store, operators, session_store
-from app.core.errors import NotFoundError, TallyhookError, UsageError
+from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, Duration, Instant
@@ -285,7 +285,7 @@ async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: 
         now = context.clock.now()
         who = await operators.permitted(connection, by=by, action="sessions_ended")
         if name not in {each.name for each in await operator_store.operators(connection)}:
-            raise NotFoundError(f"there is no operator named {name}")
+            raise operators.no_operator(name)
         ended = await session_store.revoke_sessions_of(connection, name, now=now)
         await operators.note_in_trail(
             connection,

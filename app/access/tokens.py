@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from app.access import operator_store
-from app.access.operators import MAY_READ, Proven, Reading, note_in_trail, permitted
+from app.access.operators import (
+    MAY_READ,
+    Proven,
+    Reading,
+    no_operator,
+    note_in_trail,
+    permitted,
+)
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import Connection, DatabaseContext
@@ -116,7 +123,7 @@ async def _in_force(connection: Connection, name: str) -> operator_store.Operato
     for each in await operator_store.operators(connection):
         if each.name == name and each.disabled_at is None:
             return each
-    raise NotFoundError(f"there is no operator in force named {name}")
+    raise no_operator(name)
 
 
 def _free_name(operator: str, taken: Collection[str]) -> str:
@@ -154,6 +161,13 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
     return facts if entry.until is None else facts | {"until": format_instant(entry.until)}
 
 
+def no_token(name: str) -> NotFoundError:
+    """The refusal of a name that no token has, or only one that was revoked."""
+    return NotFoundError(
+        f"there is no token in force named {name}: `tallyhook tokens list` shows all"
+    )
+
+
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
     """Revoke a token by name. Raises NotFoundError when none has it that was not revoked,
     UsageError for who may not."""
@@ -163,7 +177,7 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
         who = await permitted(connection, by=by, action="token_revoked")
         entry = await operator_store.revoke_token(connection, name=name, now=now)
         if entry is None:
-            raise NotFoundError(f"there is no token in force named {name}")
+            raise no_token(name)
         await note_in_trail(
             connection, who, action="token_revoked", subject=name, at=now, facts=_facts(entry)
         )

@@ -26,6 +26,7 @@ from app.orders import delivery_log, find_orders, notify_shop, order_notes, read
 from app.orders.delivery_log import arrivals_by_minute
 from app.orders.read_orders import newest_orders
 from app.receiving.diagnose import diagnose_delivery
+from app.receiving.kept_request import no_delivery
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
@@ -343,7 +344,7 @@ async def delivery_document(view: View) -> Document:
     refused = delivery_log.is_refused(entry)
     if refused:
         if not view.person.may_read("refused_deliveries"):
-            raise NotFoundError(f"there is no delivery {view.subject!r}")
+            raise no_delivery(view.subject)
         await delivery_log.note_reading(view.context, entry, by=view.person.name)
     order = await delivery_log.order_of(view.context, entry)
     phones, headers = await delivery_log.masked_parts(

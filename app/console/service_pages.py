@@ -428,7 +428,7 @@ async def do_invite(view: View, reason: str) -> ActionResult:
 async def _operator(view: View) -> str:
     name = view.needed("operator")
     if name not in {each.name for each in await operators.known_operators(view.context)}:
-        raise NotFoundError(f"there is no operator named {name}")
+        raise operators.no_operator(name)
     return name
 
 
@@ -535,7 +535,7 @@ async def ask_revoke(view: View) -> Asked:
         (each for each in await tokens.known_tokens(view.context) if each.name == name), None
     )
     if found is None:
-        raise NotFoundError(f"there is no token named {name}")
+        raise tokens.no_token(name)
     gone = found.revoked_at
     return Asked(
         subject=name,

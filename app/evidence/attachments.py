@@ -307,6 +307,10 @@ def _details(asked: AttachRequest) -> str:
     return canonical_json(said).decode()
 
 
+def _no_break(name: str) -> NotFoundError:
+    return NotFoundError(f"no break {name} lives: `tallyhook breaks list` shows them")
+
+
 async def _order_of(context: AppContext, asked: AttachRequest) -> str:
     if asked.about == "order":
         await explain_order(context, asked.subject)
@@ -314,7 +318,7 @@ async def _order_of(context: AppContext, asked: AttachRequest) -> str:
     async with context.store.reading() as connection:
         order = await attachment_store.order_of_break(connection, asked.subject)
     if order is None:
-        raise NotFoundError(f"no break {asked.subject} lives: `tallyhook breaks list` shows them")
+        raise _no_break(asked.subject)
     return order
 
 
@@ -382,7 +386,7 @@ async def attachments_of(
     async with context.store.reading() as connection:
         if break_ is not None:
             if await attachment_store.order_of_break(connection, break_) is None:
-                raise NotFoundError(f"no break {break_} lives")
+                raise _no_break(break_)
             found = await attachment_store.attachments_of_subject(connection, "break", break_)
         else:
             found = await attachment_store.attachments_of_order(connection, order or "")

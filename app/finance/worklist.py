@@ -175,7 +175,7 @@ _PROPOSED: Final[dict[str, Settling]] = {
 
 
 def proposed_settling(found: SeenBreak) -> Settling:
-    """What the desk proposes. Money of an order that the shop has canceled goes back."""
+    """What is proposed to who decides. Money of an order that the shop has canceled goes back."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return _PROPOSED[found.seen.cause]
@@ -204,7 +204,7 @@ async def settle_late(
     context: AppContext, name: str, *, action: str, reason: str, by: str | None
 ) -> SeenBreak | Proposal:
     """Decide what becomes of late money; what needs a second person is proposed. Raises UsageError
-    where that is not for this desk."""
+    for an unknown action, for a break that is not about late money, and as `settle_break` does."""
     if action not in SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
     found = await one_break(context, name)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.access.operators import note_in_trail, permitted
-from app.core.errors import NotFoundError, UsageError
+from app.core.errors import UsageError
 from app.core.masking import Masking, looks_like_a_phone
 from app.core.reading import Unreadable
 from app.database.engine import Connection
@@ -21,6 +21,7 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import RawDelivery, find_in_log, raw_delivery
 from app.receiving.header_codec import read_headers
+from app.receiving.kept_request import no_delivery
 from app.receiving.refusal_store import find_rejection
 
 LOOKED_AT: Final = 50
@@ -139,7 +140,7 @@ async def _kept_body(
     delivery = await raw_delivery(connection, delivery_id)
     if delivery is None:
         if await find_in_log(connection, delivery_id) is None:
-            raise NotFoundError(f"there is no delivery {delivery_id!r}")
+            raise no_delivery(delivery_id)
         raise UsageError(
             "it brought the same bytes as an earlier delivery of the same event, which keeps them: "
             "open that one, from the order's page"

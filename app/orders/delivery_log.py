@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted
-from app.core.errors import NotFoundError
 from app.core.masking import Masking, masked_phone
 from app.orders.customers import phones_in
 from app.orders.search_store import orders_of_event
@@ -24,6 +23,7 @@ from app.receiving.delivery_log_store import (
     refused_naming,
 )
 from app.receiving.header_codec import URL, is_left_out
+from app.receiving.kept_request import no_delivery
 from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
@@ -125,7 +125,7 @@ async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
     async with context.store.reading() as connection:
         entry = await find_in_log(connection, delivery_id)
     if entry is None:
-        raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are deleted")
+        raise no_delivery(delivery_id)
     return entry
 
 

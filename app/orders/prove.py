@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import Any
 
-from app.core.errors import NotFoundError
 from app.core.ids import Chance, seeded_chance
 from app.core.text import DELIVERY, counted
 from app.orders.history_store import gather, scan
+from app.orders.read_orders import nothing_known
 from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
@@ -95,9 +95,9 @@ async def prove_orders(
                 orders += len(histories)
                 progress(len(histories))
         else:
-            for order, history in (await gather(connection, references)).items():
+            for history in (await gather(connection, references)).values():
                 if not history.deliveries and not history.records:
-                    raise NotFoundError(f"nothing is known of order {order!r}")
+                    raise nothing_known(history, None)
                 found += prove(
                     history, policy=context.policy, as_of=as_of, shuffles=shuffles, seed=seed
                 )

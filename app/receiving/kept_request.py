@@ -24,6 +24,15 @@ class Kept(NamedTuple):
     left_out: list[str]
 
 
+def no_delivery(delivery_id: str) -> NotFoundError:
+    """The refusal of an id that stands in no log, and of one that whoever asks may not know of: the
+    same words, so that nobody learns of which it is."""
+    return NotFoundError(
+        f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
+        "old refused ones are deleted"
+    )
+
+
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
     """The request that brought a delivery; who takes it where stands in the audit trail.
 
@@ -35,7 +44,7 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
         stored = await raw_delivery(connection, delivery_id)
         refused = await find_rejection(connection, delivery_id)
     if entry is None:
-        raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are deleted")
+        raise no_delivery(delivery_id)
     if refused is not None:
         body = refused.body if len(refused.body) == refused.size else None
     elif stored is not None and not stored.lone:

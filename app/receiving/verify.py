@@ -56,10 +56,12 @@ def refusal_of(
     now  when it arrived
     """
     headers, method, url = incoming.headers, incoming.method, incoming.url
-    no_delivery = _refused(source, incoming, body, now)  # 3, 4
-    no_delivery = no_delivery or greeting_of(source, incoming, body, verified=True)
-    if no_delivery is not None:
-        return no_delivery
+    refused = _refused(source, incoming, body, now)  # 3, 4
+    if refused is not None:
+        return refused
+    greeting = greeting_of(source, incoming, body, verified=True)
+    if greeting is not None:
+        return greeting
     found = source.belonging(body, headers=headers, method=method, url=url)
     return _not_ours(found, environment=environment)  # 5
 
