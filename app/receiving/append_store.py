@@ -224,6 +224,9 @@ def count_arrivals(
 READ: Final = "read "
 """Counters of deliveries that were read from the inbox: `read shop duplicate`."""
 
+READ_END: Final = "read!"
+"""After the names of all of these: the character that follows a blank."""
+
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
     """Count what was read; and that the reader came this far. Last in a transaction: its rows stay
@@ -249,7 +252,7 @@ STARTS: Final = "reader starts"
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
     """How many deliveries were read, by source and verdict."""
     rows = connection.ask(
-        "SELECT name, value FROM counters WHERE name >= 'read ' AND name < 'read!'"
+        "SELECT name, value FROM counters WHERE name >= ? AND name < ?", (READ, READ_END)
     )
     found = {}
     for name, value in rows:

@@ -65,8 +65,9 @@ class InboxWriter:
         self.may_delete: Callable[[], bool] = lambda: True
         """Whether a position that is seen is surely on the disk."""
         self.records = 0
-        """Records that are kept and not known to be read; `size`: their bytes."""
+        """Deliveries and rejections that are kept and not known to be read."""
         self.size = 0
+        """Bytes of their rows."""
         self._unread: deque[tuple[int, int, int]] = deque()
         """(number, records, bytes) of each row that is not known to be read."""
         self._read: deque[tuple[int, int]] = deque()

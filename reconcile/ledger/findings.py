@@ -31,11 +31,7 @@ from reconcile.ledger.outcome import Judgement, standing
 from reconcile.ledger.records import STILL_ASKING
 from reconcile.ledger.vocabulary import FINDING_CODES
 
-# --- observations on what the provider said -------------------------------------------------------
-
-
 _FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
-_EXCLUDED_BY_AUTHORIZED: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
 _EXCLUDING: Final = frozenset((*_FINAL, "succeeded", "authorized", "dispute_won", "dispute_lost"))
 """Claims of which one attempt can truly have only one; of two of them some pairs get on."""
 
@@ -200,7 +196,7 @@ def _against_each_other(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
     if "authorized" in claims:
         # One that the provider dates after the reservation released it.
         reserved = claims["authorized"]
-        said = [c for c in _EXCLUDED_BY_AUTHORIZED if not _released(claims.get(c, ()), reserved)]
+        said = [c for c in _FINAL if not _released(claims.get(c, ()), reserved)]
         said = ["authorized", *[claim for claim in said if claim in claims]]
     return {claim: claims[claim] for claim in said}
 
@@ -298,7 +294,7 @@ def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
     ]
 
 
-# --- observations on a ledger ---------------------------------------------------------------------
+# --- all of them, in their order ------------------------------------------------------------------
 
 
 Check = Callable[[Case, Judgement], Iterable[Finding]]
@@ -483,8 +479,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     refunds_under_way,
     unread_money_event,
 )
-"""What can be found without the merchant's records. A new finding is one function here or below,
-and its row in `vocabulary`."""
+"""What can be found without the merchant's records. A new finding is one function, its place here
+or in CHECKS_OF_RECORDS, and its code and words in `vocabulary`."""
 
 CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     session_unknown,
