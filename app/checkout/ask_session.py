@@ -273,7 +273,7 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
         await context.store.writer.commit(forget, row.key)
     elif not wants_payment(await explain_order(context, row.order)):
         # Asked now, the service might open the session of an order that is paid or canceled.
-        log.info("session not wanted any more", order=row.order)
+        log.info("session not asked for again", order=row.order, reason="not_wanted")
         await context.store.writer.commit(forget, row.key)
     elif key_spent(payment, client, now=context.clock.now()):
         log.error("session stays unknown", order=row.order, reason="key_too_old")
