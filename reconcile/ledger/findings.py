@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from reconcile.instants import EARLIEST, TICK, Instant
+from reconcile.instants import EARLIEST, LATEST, TICK, Instant
 from reconcile.ledger.correlate import NOTHING_FILED, AttemptEvidence, Case, Heard, cites_of
 from reconcile.ledger.doubt import cancellations_after, shared_references
 from reconcile.ledger.events import ANSWERS, ClaimKind
@@ -393,7 +393,7 @@ def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
         return None
     if judgement.outcome != "succeeded" or judgement.withheld:
         return None
-    return fulfillable_since(case, judgement) + window
+    return min(fulfillable_since(case, judgement) + window, LATEST)
 
 
 def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:

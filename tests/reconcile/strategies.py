@@ -22,7 +22,8 @@ from tests.reconcile.laws import TAKES_AWAY
 OFFSETS = (0, 1, 5, 60, 299, 1_000, 1_801, 2_100, 2_101, 4_000, 90_000, 200_000)
 AMOUNTS = (None, *(Money(minor=m, currency="KES") for m in (0, 5_000, 10_000, 15_000)))
 PRICES = (None, None, Money(minor=15_000, currency="KES"), Money(minor=10_000, currency="KES"))
-ODD_DATES = (None, -seconds(0) // SECOND, (LATEST - T) // SECOND, 40_000_000)
+NEVER = (LATEST - T) // SECOND
+ODD_DATES = (None, -seconds(0) // SECOND, NEVER, 40_000_000)
 
 
 def _pick(*values: Any, often: Any = ()) -> st.SearchStrategy[Any]:
@@ -130,7 +131,7 @@ def records(draw: st.DrawFn) -> frozenset[Record]:
                 st.sampled_from(OFFSETS),
                 st.sampled_from(("k1", "k1", "k2", None)),
                 st.sampled_from(("cs_1", "cs_2", None)),
-                st.sampled_from((None, None, 600, 50_000)),
+                st.sampled_from((None, None, 600, 50_000, NEVER)),
                 st.sampled_from(PRICES),
                 st.sampled_from(("shop", "shop", "till", None)),
                 st.sampled_from(HOLD_REASONS),

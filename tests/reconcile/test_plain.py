@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hypothesis import given
 
-from reconcile.instants import Instant, plain_instant
+from reconcile.instants import LATEST, Instant, plain_instant
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.explain import UNFILLED, explain, finding_text, ledger_document
 from reconcile.ledger.fold import fold
@@ -184,6 +184,17 @@ def test_only_the_refunds_of_unknown_payments_are_called_so() -> None:
     assert plain_headline(_told(known, unknown)) == (
         "Money went back to the customer (KES 20.00), and we do not know that it was ever paid."
     )
+
+
+def test_what_never_expires_can_be_told() -> None:
+    """A session's expiry at the end of what can be written, and the grace after it."""
+    key: dict[str, Any] = {"key": "k1", "source": "shop"}
+    asked = record("rec_2", "session_requested", 1, money=DUE, **key)
+    never = record("rec_3", "session_opened", 2, session="cs_1", expires_at=LATEST, **key)
+    ledger = fold(history(asked, never), policy=POLICY, as_of=seconds(9))
+    assert ledger.next_decision_at == LATEST
+    assert ledger_document(ledger)["next_decision_at"] == "9999-12-31T23:59:59.999999Z"
+    assert fold(history(asked, never), policy=POLICY, as_of=LATEST).outcome == "timed_out"
 
 
 def test_what_awaits_an_answer_waits_for_no_moment() -> None:
