@@ -303,7 +303,11 @@ class Refunds:
         done = [h for h in claims.get("refunded", ()) if not _states_only_a_sum(h)]
         self._done, self._done_unnamed = _by_reference(done), _unnamed(done)
         failures = _by_reference(self.failed)
-        self._failed = {n: h for n, h in failures.items() if not self._succeeded_after(n, h)}
+        self._failed = {
+            name: heard
+            for name, heard in failures.items()
+            if not _dated_after(self._done.get(name, []), heard)
+        }
         started = claims.get("refund_pending", [])
         self._started, self._started_unnamed = _by_reference(started), _unnamed(started)
 
@@ -314,13 +318,6 @@ class Refunds:
             for each in self.failed
             if each.event.movement is None or each.event.movement in self._failed
         ]
-
-    def _succeeded_after(self, name: str, failures: list[Heard]) -> bool:
-        """Whether the provider dates a refund after its failure: it was done after all."""
-        done = self._done.get(name, [])
-        if not done or not _all_dated([*done, *failures]):
-            return False
-        return max([h.at for h in done]) > max([h.at for h in failures])
 
     def movements(self) -> list[Movement]:
         """Each refund once, and one movement for what the largest sum states beyond them."""
@@ -378,8 +375,10 @@ class Refunds:
         """
         found = []
         for name, heard in self._started.items():
-            if name not in self._failed:
-                left = _less(_largest(heard), self._done.get(name, []))
+            failures = self._failed.get(name)
+            if failures is None or _dated_after(heard, failures):
+                done = self._done.get(name, []) if failures is None else []
+                left = _less(_largest(heard), done)
                 if left is None or left.minor > 0:
                     found.append(PendingRefund(heard, left))
         if self._started_unnamed:
@@ -413,6 +412,14 @@ class Refunds:
             for heard, money in ended
             if money is not None and money.currency == currency
         ]
+
+
+def _dated_after(told: list[Heard], failures: list[Heard]) -> bool:
+    """Whether the provider dates what is told of a refund after its failure: it was done after all,
+    or is tried again."""
+    if not told or not _all_dated([*told, *failures]):
+        return False
+    return max([h.at for h in told]) > max([h.at for h in failures])
 
 
 def _from(amounts: Iterable[tuple[Instant, int]], date: Instant) -> int:
