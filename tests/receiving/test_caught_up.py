@@ -22,7 +22,7 @@ from app.privacy.erase_rules import ErasureRules
 from app.receiving import caught_up, reader
 from app.receiving.reader import ReaderContext, read_some
 from app.receiving.reverify import Reverified, reverify
-from reconcile.instants import HOUR
+from reconcile.instants import HOUR, NO_TIME
 from tests.api.driving import Driver, driving, environ, event, reader_of
 from tests.api.test_checkouts import code, shop, start
 from tests.checkout.service import opened
@@ -55,7 +55,7 @@ async def erasing(driver: Driver) -> object:
         driver.context,
         ErasureRequest(phone=PHONE, reason="asked by letter", by=None),
         sources=storing_sources(load_settings(environ(driver.path.parent))),
-        rules=ErasureRules(minimum=0),
+        rules=ErasureRules(minimum=NO_TIME),
         dry_run=False,
         progress=lambda count: None,
     )
