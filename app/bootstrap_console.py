@@ -215,6 +215,16 @@ def proposing(
     return propose
 
 
+async def _check_somebody_can_sign_in(context: AppContext, *, host: str) -> None:
+    if not is_loopback(host) and not await somebody_can_sign_in(context):
+        raise ConfigurationError(
+            [
+                "nobody can sign in to the console yet: `tallyhook operators invite NAME "
+                "--role admin`, and open the link at the console on 127.0.0.1 first"
+            ]
+        )
+
+
 async def serve_console(
     settings: Settings,
     *,
@@ -230,13 +240,7 @@ async def serve_console(
     """
     check_reachable(settings, host=host)
     async with open_context(settings, purpose="writing") as context:
-        if not is_loopback(host) and not await somebody_can_sign_in(context):
-            raise ConfigurationError(
-                [
-                    "nobody can sign in to the console yet: `tallyhook operators invite NAME "
-                    "--role admin`, and open the link at the console on 127.0.0.1 first"
-                ]
-            )
+        await _check_somebody_can_sign_in(context, host=host)
         bound = listener or _bound(host, port)
         console = console_of(
             context,

@@ -62,16 +62,13 @@ async def serve(
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
-    url = settings.database_url
-    new = is_sqlite(url) and not sqlite_path(url).exists()
+    new = is_sqlite(settings.database_url) and not sqlite_path(settings.database_url).exists()
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(
             # Behind a socket that stays open, senders wait for the next, which reads on.
             open_service(settings, work="apart" if with_worker else "none", drains=listener is None)
         )
-        if new:  # a path that is wrong, or relative to another folder, makes one as well
-            log.info("there was no database: a new one is made", database=database_place(url))
-        await _say_what_it_is(service)
+        await _say_what_it_is(service, new=database_place(settings.database_url) if new else None)
         server = SignallessServer(_uvicorn(service, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -99,7 +96,11 @@ async def serve(
     tell_left_out(at_once=True)
 
 
-async def _say_what_it_is(service: Service) -> None:
+async def _say_what_it_is(service: Service, *, new: str | None) -> None:
+    """new: where a database was made; a path that is wrong, or relative to another folder, makes
+    one as well."""
+    if new is not None:
+        log.info("there was no database: a new one is made", database=new)
     if await unfinished(service.context) is not None:
         log.error("NOT READY FOR REAL MONEY: run `tallyhook golive` and complete its checklist")
     log.info("this instance serves one merchant: one order reference is one order")
