@@ -11,7 +11,7 @@ from app.core.errors import StoreUnavailable
 from app.database import postgresql
 from app.receiving.store import Store
 from tests.database.builders import context, opened, rows
-from tests.postgres.conftest import ask_in_loop
+from tests.postgres.test_sharing import several
 
 pytestmark = pytest.mark.postgres
 
@@ -72,15 +72,10 @@ async def test_tables_may_take_long_to_be_vacuumed(
 ) -> None:
     """An erasure ends with it: of large tables it takes longer than any answer else."""
     monkeypatch.setattr(postgresql, "ANSWER_S", 0.5)
-    async with opened(url) as store:
-        held = asyncio.create_task(
-            ask_in_loop(
-                url,
-                "BEGIN",
-                "LOCK TABLE phones IN SHARE UPDATE EXCLUSIVE MODE",
-                f"SELECT pg_sleep({TOO_LONG_S})",
-            )
-        )
-        await asyncio.sleep(IDLE_MS / 1000)
-        assert await store.writer.tidy(["deliveries", "phones"])
-        assert held.done()
+    async with several(url) as (one, other):
+        async with other.writing() as connection:
+            await connection.exec_driver_sql("LOCK TABLE phones IN SHARE UPDATE EXCLUSIVE MODE")
+            tidying = asyncio.create_task(one.writer.tidy(["deliveries", "phones"]))
+            await asyncio.sleep(TOO_LONG_S)
+            assert not tidying.done()
+        assert await tidying
