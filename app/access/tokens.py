@@ -72,8 +72,13 @@ async def issue_token(
             until=None if until is None else ending(until, now=now),
         )
         who = await permitted(connection, by=by, action="token_added")
-        if any(each.name == name for each in await operator_store.list_tokens(connection)):
-            raise UsageError(f"there is already a token named {name}; choose another name")
+        taken = {each.name: each for each in await operator_store.list_tokens(connection)}
+        if (there := taken.get(name)) is not None:
+            of_it = "" if there.revoked_at is None else ", which was revoked"
+            raise UsageError(
+                f"there is already a token named {name}{of_it}; choose another name, such as "
+                f"{_free_name(name, taken)}"
+            )
         await operator_store.add_token(connection, entry, token=token)
         await note_in_trail(
             connection, who, action="token_added", subject=name, at=now, facts=_facts(entry)

@@ -30,6 +30,17 @@ def old(tmp_path: Path) -> None:
     asyncio.run(fill())
 
 
+def test_a_tokens_name_is_given_once(run: Run) -> None:
+    """So that the trail says which one it was; who changes a token is told a name for the next."""
+    assert run("tokens", "add", "shop").code == 0
+    again = run("tokens", "add", "shop")
+    assert (again.code, "named shop; choose another name, such as shop-2" in again.err) == (2, True)
+    assert run("tokens", "add", "shop-2").code == 0
+    assert run("tokens", "revoke", "shop").code == 0
+    again = run("tokens", "add", "shop")
+    assert "named shop, which was revoked; choose another name, such as shop-3" in again.err
+
+
 @pytest.mark.slow
 def test_operators_and_their_trail(run: Run) -> None:
     """The first is an admin; from then on who asks must be named, and may or may not."""
