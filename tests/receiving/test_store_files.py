@@ -73,6 +73,16 @@ async def test_only_a_file_is_made_by_us() -> None:
         await store.close()
 
 
+async def test_a_database_that_is_not_there_is_named_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the setting's is relative, the command may run in another folder than the service."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreUnavailable, match=f"no database at {tmp_path}/var/t.db yet"):
+        async with open_store(settings(Path("var/t.db")), purpose="reading"):
+            pass
+
+
 async def test_what_a_service_makes_is_its_owners_alone(path: Path) -> None:
     """Folders, database and inbox; whoever only reads makes nothing."""
     with pytest.raises(StoreUnavailable, match="there is no database at"):
