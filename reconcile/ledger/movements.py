@@ -303,21 +303,15 @@ class Refunds:
         done = [h for h in claims.get("refunded", ()) if not _states_only_a_sum(h)]
         self._done, self._done_unnamed = _by_reference(done), _unnamed(done)
         failures = _by_reference(self.failed)
-        self._failed = {
-            name: heard
-            for name, heard in failures.items()
-            if not _dated_after(self._done.get(name, []), heard)
-        }
+        done_after_all = [n for n, h in failures.items() if _dated_after(self._done.get(n, []), h)]
+        self._failed = {n: h for n, h in failures.items() if n not in done_after_all}
         started = claims.get("refund_pending", [])
         self._started, self._started_unnamed = _by_reference(started), _unnamed(started)
 
     def undone(self) -> list[Heard]:
         """What says that a refund failed, of those that were not done after all."""
-        return [
-            each
-            for each in self.failed
-            if each.event.movement is None or each.event.movement in self._failed
-        ]
+        known = (None, *self._failed)
+        return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
         """Each refund once, and one movement for what the largest sum states beyond them."""
