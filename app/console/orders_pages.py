@@ -279,8 +279,10 @@ def sentence_of(text: str) -> dict[str, Any]:
 def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
     """What is due, came, went back, is held, is in dispute and is owed back: amounts or None.
 
-    What is in dispute is what is not held of what is left. After a cancellation all that is held is
-    owed back, before it what exceeds the price.
+    refunded is what was refunded; given_back has what was reversed, or lost in disputes, beside it,
+    so that captured less given_back less disputed is held. What is in dispute is what is not held
+    of what is left. After a cancellation all that is held is owed back, before it what exceeds the
+    price.
     """
     totals = ledger["totals"]
     due, held, captured = totals["expected"], totals["held"], totals["captured"]
@@ -288,14 +290,19 @@ def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
         "due": due,
         "captured": captured,
         "refunded": totals["refunded"],
+        "given_back": totals["refunded"],
         "held": held,
         "disputed": None,
         "owed_back": None,
     }
-    if held is None or captured is None:
+    if captured is None:
         return money
     gone = (totals.get(name) for name in ("refunded", "reversed", "lost"))
-    left = Decimal(captured["amount"]) - sum(Decimal(each["amount"]) for each in gone if each)
+    back = sum((Decimal(each["amount"]) for each in gone if each), Decimal(0))
+    money["given_back"] = {"amount": str(back), "currency": captured["currency"]}
+    if held is None:
+        return money
+    left = Decimal(captured["amount"]) - back
     money["disputed"] = _amount(held, left - Decimal(held["amount"]))
     canceled = any(each["code"] == "paid_after_cancel" for each in ledger["findings"])
     if canceled or any(each["code"] == "canceled_by_shop" for each in ledger["findings"]):

@@ -290,8 +290,11 @@ class _Look:
         async for each in self._named(name):
             found = True
             yield each
-        others = [] if found else sorted({name.upper(), name.lower()} - {name})
-        for other in others:  # references keep their case, and people do not
+        # References keep their case, and people do not; Shopify's begin with a sign, #1042, that
+        # nobody says.
+        signed = name[1:] if name.startswith("#") else f"#{name}"
+        others = [] if found else sorted({name.upper(), name.lower(), signed} - {name, ""})
+        for other in others:
             async for order, how in self._named(other):
                 found = True
                 yield order, f"{how}, written {other}"

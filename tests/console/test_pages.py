@@ -18,6 +18,7 @@ import app.console
 from app.access.operators import MAY, MAY_READ, ROLES, Proven
 from app.console.act_list import ACTS
 from app.console.application import build_console, split_form
+from app.console.orders_pages import money_of
 from app.console.page_list import PAGES
 from app.console.pages import Pages
 from app.console.words import address, moment_in
@@ -204,6 +205,33 @@ async def test_the_page_of_an_order_says_what_its_json_says(console: RunningCons
         assert event["event"] in text
     assert [each["verdict"] for each in document["refused"]] == ["signature_mismatch"]
     assert "Refused, and may be of this order" in text
+
+
+@pytest.mark.parametrize(
+    ("gone", "held", "back", "disputed"),
+    [
+        ({}, "10.00", "0.00", None),
+        ({"reversed": "10.00"}, "0.00", "10.00", None),
+        ({"lost": "7.00"}, "0.50", "9.50", None),
+        ({"lost": "1.00"}, "0.00", "3.50", "6.50"),
+        ({"lost": "1.00"}, None, "3.50", None),
+    ],
+)
+def test_the_money_of_an_order_adds_up(
+    gone: dict[str, str], held: str | None, back: str, disputed: str | None
+) -> None:
+    """Received is given back, held and in dispute, whatever way the money went."""
+
+    def kes(amount: str | None) -> dict[str, str] | None:
+        return None if amount is None else {"amount": amount, "currency": "KES"}
+
+    refunded = "2.50" if "lost" in gone else "0.00"
+    totals = {"expected": kes("10.00"), "captured": kes("10.00"), "refunded": kes(refunded)}
+    totals |= {"held": kes(held)} | {name: kes(amount) for name, amount in gone.items()}
+    money = money_of({"totals": totals, "findings": []})
+    assert money["given_back"] == kes(back)
+    assert money["disputed"] == kes(disputed)
+    assert money["refunded"] == kes(refunded)
 
 
 async def test_a_list_is_the_same_as_page_json_and_csv(console: RunningConsole) -> None:

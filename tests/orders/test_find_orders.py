@@ -78,6 +78,22 @@ FOUND = {
 }
 
 
+@pytest.mark.parametrize(("reference", "text"), [("#1042", "1042"), ("1042", "#1042")])
+async def test_the_sign_before_a_number_need_not_be_said(
+    driver: Driver, reference: str, text: str
+) -> None:
+    """Shopify calls an order #1042, and a caller 1042."""
+    await driver.send(of_order(reference, "evt_5"))
+    hits = (await find(driver, text)).hits
+    assert [(hit["order"], hit["found"]) for hit in hits] == [
+        (reference, f"this is its reference, written {reference}")
+    ]
+
+
+async def test_a_sign_alone_is_no_beginning_of_all(driver: Driver) -> None:
+    assert (await find(driver, "#")).hits == []
+
+
 @pytest.mark.parametrize("text", FOUND)
 async def test_each_way_to_an_order(driver: Driver, text: str) -> None:
     found = await find(driver, text)
