@@ -279,10 +279,9 @@ def sentence_of(text: str) -> dict[str, Any]:
 def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
     """What is due, came, went back, is held, is in dispute and is owed back: amounts or None.
 
-    refunded is what was refunded; given_back has what was reversed, or lost in disputes, beside it,
-    so that captured less given_back less disputed is held. What is in dispute is what is not held
-    of what is left. After a cancellation all that is held is owed back, before it what exceeds the
-    price.
+    refunded is what was refunded; given_back has what was reversed beside it, so that captured is
+    given_back, lost, disputed and held. What is in dispute is what is not held of what is left.
+    After a cancellation all that is held is owed back, before it what exceeds the price.
     """
     totals = ledger["totals"]
     due, held, captured = totals["expected"], totals["held"], totals["captured"]
@@ -291,18 +290,18 @@ def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
         "captured": captured,
         "refunded": totals["refunded"],
         "given_back": totals["refunded"],
+        "lost": totals.get("lost"),
         "held": held,
         "disputed": None,
         "owed_back": None,
     }
     if captured is None:
         return money
-    gone = (totals.get(name) for name in ("refunded", "reversed", "lost"))
-    back = sum((Decimal(each["amount"]) for each in gone if each), Decimal(0))
+    back = _added(totals.get("refunded"), totals.get("reversed"))
     money["given_back"] = {"amount": str(back), "currency": captured["currency"]}
     if held is None:
         return money
-    left = Decimal(captured["amount"]) - back
+    left = Decimal(captured["amount"]) - back - _added(totals.get("lost"))
     money["disputed"] = _amount(held, left - Decimal(held["amount"]))
     canceled = any(each["code"] == "paid_after_cancel" for each in ledger["findings"])
     if canceled or any(each["code"] == "canceled_by_shop" for each in ledger["findings"]):
@@ -310,6 +309,10 @@ def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
     elif due is not None and due["currency"] == held["currency"]:
         money["owed_back"] = _amount(held, Decimal(held["amount"]) - Decimal(due["amount"]))
     return money
+
+
+def _added(*amounts: dict[str, str] | None) -> Decimal:
+    return sum((Decimal(each["amount"]) for each in amounts if each), Decimal(0))
 
 
 def _amount(like: dict[str, str], value: Decimal) -> dict[str, str] | None:
