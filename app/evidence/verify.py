@@ -369,8 +369,8 @@ def _forks(log: dict[str, Any]) -> str:
     """Where the log went on under another origin, after a backup was put back: what was sealed
     since the backup under the one before is not in it."""
     ended = [each for each in log.get("origins", ()) if each["leaves"] is not None]
-    said = ", ".join(f"{each['log']} after {each['leaves']:,} leaves" for each in ended)
-    return f"what was sealed under an earlier origin of the log, {said}" if said else ""
+    said = ", ".join(f"{each['log']} beyond number {each['leaves']:,}" for each in ended)
+    return f"what was sealed under an earlier origin of the log: {said}" if said else ""
 
 
 def _cosigners(bundle: Bundle) -> str:

@@ -107,8 +107,9 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
         await _give_up(confirmer.context, due, "the event names nothing that could be asked about")
         return
     event = await _store(confirmer, due, asked)
-    source = confirmer.sources[due.event.source]
-    if event is not None and (source.answers_with_event or _settles(event)):
+    if event is not None and (
+        _settles(event) or confirmer.sources[due.event.source].answers_with_event
+    ):
         async with confirmer.context.store.writing() as connection:
             await settle(connection, due)
     else:

@@ -104,13 +104,14 @@ def bodies(profile: str) -> list[tuple[dict[str, Any], str]]:
 def marked(profile: str, body: dict[str, Any], word: str | None) -> Iterator[dict[str, Any]]:
     """The body with the environment's word at each place where it may stand: as a text, and as
     what JSON has for it."""
-    for place in profile_of(profile).environment.where:
+    places = [each for each in profile_of(profile).environment.where if "[" not in each]
+    for place in places:  # where there is a condition stands what the event is, and no environment
         spellings: list[Any] = [word]
         if word in ("true", "false"):
             spellings.append(word == "true")
         for spelling in spellings:
             document = copy.deepcopy(body)
-            for other in profile_of(profile).environment.where:
+            for other in places:
                 put(document, other, spelling if other == place else None)
             yield document
 

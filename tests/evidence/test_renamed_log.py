@@ -97,10 +97,10 @@ async def test_witnesses_cosign_again(tmp_path: Path) -> None:
         found = verified(archive, *keys)
         assert found.valid, found.steps
         assert read_checkpoint(unpack(archive)["checkpoint.txt"].decode()).origin == log
-    lost = "what was sealed under an earlier origin of the log, "
+    lost = "what was sealed under an earlier origin of the log: "
     assert lost not in first_lines(verified(before, *keys))
     for archive in (again, after):
-        assert f"{lost}{origin} after " in first_lines(verified(archive, *keys))
+        assert f"{lost}{origin} beyond number " in first_lines(verified(archive, *keys))
 
 
 async def test_kept_checkpoints_hold_up_to_where_the_origin_ended(tmp_path: Path) -> None:

@@ -378,7 +378,7 @@ def test_law_10_catches_a_fold_that_forgets_what_goes_back(seen: History) -> Non
 
 def test_law_10_catches_a_refund_of_any_name_undone_by_a_failure() -> None:
     """The failed refund's name is given to all, so that one more event undoes what went back."""
-    more = delivery("d_t", 60, event("evt_t", "refund_pending", 60, money=kes(1), **_REFUND))
+    more = delivery("d_t", 60, event("evt_t", "refund_pending", 1, money=kes(1), **_REFUND))
     laws.direction_law(fold, FAILED, more, NOW)
 
     def broken(seen: History, **given: Any) -> Ledger:
