@@ -13,11 +13,22 @@ back themselves. Where that is the one to be taken back, the newest of the other
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
-from sqlalchemy import ColumnElement, column, delete, insert, select, table, text, update
+from sqlalchemy import (
+    ColumnElement,
+    TextClause,
+    column,
+    delete,
+    insert,
+    select,
+    table,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import IMPORTING, take_lock
@@ -191,11 +202,12 @@ def import_of(row: Any) -> Import:
 # --- undoing what a killed import left -------------------------------------------------------
 
 
-async def stretches(connection: AsyncConnection, kind: ImportKind) -> AsyncIterator[str | None]:
-    """Where to stop, some lines further each time; None at the end. For `undo_stretch`."""
-    lines = table(TABLES[kind], column(FIRST_COLUMN[kind]))
-    (key,) = lines.c
-    further = select(key).order_by(key).limit(1).offset(UNDOING)
+async def stretches(
+    connection: AsyncConnection, kind: ImportKind, *, lines: int = UNDOING
+) -> AsyncIterator[str | None]:
+    """Where to stop, so many lines further each time; None at the end. For `undo_stretch`."""
+    (key,) = table(TABLES[kind], column(FIRST_COLUMN[kind])).c
+    further = select(key).order_by(key).limit(1).offset(lines)
     last: str | None = ""
     while last is not None:
         found = await connection.execute(further.where(key > last))
@@ -318,7 +330,12 @@ _STANDING: Final = (
 )
 """The import by which a line stands, of those before `:beyond`."""
 
-_BY_IT: Final = "one.since = :number AND one.since = ({standing})"
+_BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
+"""A line that stands by the import `:number`, in a stretch of lines."""
+
+LOOKING: Final = 20_000
+"""Lines in one statement: a second's work at most, whatever the disk; a server breaks off one that
+takes much longer, and an import may have a million."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
@@ -333,7 +350,7 @@ _STATE_AGAIN: Final = (
 )
 
 _END: Final = (
-    "UPDATE {table} SET until = :by WHERE until IS NULL AND since <> :by AND EXISTS "
+    "UPDATE {table} SET until = :by WHERE until IS NULL AND since <> :by{within} AND EXISTS "
     "(SELECT 1 FROM {table} AS one WHERE {of_it} AND {by_it})"
 )
 
@@ -352,9 +369,13 @@ class InForce:
     before: int
 
 
-def _sql(form: str, kind: ImportKind) -> str:
+Stretch = Mapping[str, str]
+"""Its lines' first column is beyond `after` and up to `to`; where one is not there, to that end."""
+
+
+def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
     """One of the statements above for one kind of import."""
-    table, keys = TABLES[kind], _KEYS[kind]
+    first, table, keys = FIRST_COLUMN[kind], TABLES[kind], _KEYS[kind]
     minor, date = _MONEY[kind]
     standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys))
     names = {
@@ -367,12 +388,18 @@ def _sql(form: str, kind: ImportKind) -> str:
         "told_before": ", ".join(f"before.{name}" for name in _TOLD[kind].split(", ")),
         "both": _equal("before", "one", keys),
         "of_it": _equal("one", table, keys),
-        "by_it": statement(_BY_IT, standing=standing),
+        "by_it": statement(_BY_IT, one_within=_within(f"one.{first}", stretch), standing=standing),
+        "within": _within(f"{table}.{first}", stretch),
         "standing_before": standing.replace(":beyond", ":number"),
     }
-    return statement(
-        form, **{name: words for name, words in names.items() if f"{{{name}}}" in form}
+    return text(
+        statement(form, **{name: words for name, words in names.items() if f"{{{name}}}" in form})
     )
+
+
+def _within(key: str, stretch: Stretch) -> str:
+    beyond = f" AND {key} > :after" if "after" in stretch else ""
+    return f"{beyond} AND {key} <= :to" if "to" in stretch else beyond
 
 
 def _equal(one: str, other: str, keys: tuple[str, ...]) -> str:
@@ -388,21 +415,36 @@ async def in_force(
 ) -> InForce:
     """What stands by it."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
-    rows = (await connection.execute(text(_sql(_IN_FORCE, found.kind)), values)).all()
-    return InForce(
-        lines=sum(int(row[1]) for row in rows),
-        sums={row[0]: sum_of(row[2], row[3]) for row in rows},
-        before=sum(int(row[4]) for row in rows),
-    )
+    lines, sums, dated = 0, Counter[str](), 0
+    async for stretch in _stretches_of(connection, found):
+        look = _sql(_IN_FORCE, found.kind, stretch)
+        for row in await connection.execute(look, {**values, **stretch}):
+            lines += int(row[1])
+            sums[row[0]] += sum_of(row[2], row[3])
+            dated += int(row[4])
+    return InForce(lines=lines, sums=dict(sums), before=dated)
+
+
+async def _stretches_of(connection: AsyncConnection, found: Import) -> AsyncIterator[Stretch]:
+    """All lines of an import's kind."""
+    after: str | None = None
+    async for to in stretches(connection, found.kind, lines=LOOKING):
+        ends = {"after": after, "to": to}
+        yield {name: end for name, end in ends.items() if end is not None}
+        after = to
 
 
 async def take_back(connection: AsyncConnection, found: Import, *, by: int) -> int:
     """End the lines that stand by an import, by another one; state again what was stated before.
     Returns how many were. `found` must not be taken back yet by what is published."""
     values: dict[str, Any] = {"number": found.number, "beyond": by, "by": by}
-    restored = await connection.execute(text(_sql(_STATE_AGAIN, found.kind)), values)
-    await connection.execute(text(_sql(_END, found.kind)), values)
-    return restored.rowcount
+    restored = 0
+    async for stretch in _stretches_of(connection, found):
+        bound = {**values, **stretch}
+        again = await connection.execute(_sql(_STATE_AGAIN, found.kind, stretch), bound)
+        await connection.execute(_sql(_END, found.kind, stretch), bound)
+        restored += again.rowcount
+    return restored
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:

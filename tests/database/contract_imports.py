@@ -416,6 +416,8 @@ class ImportContract:
             (["A=1", "A=2", "A=3"], [3, 2], "A=1", 1),
             (["A=1", "A=2", "A=3"], [3, 1], "A=2", 0),
             (["A=1", "A=2", "A=3"], [1, 2, 3], "", 0),
+            (["A=1 B=2 C=3", "A=5 C=6 D=7"], [2], "A=1 B=2 C=3", 2),
+            (["A=1 B=2 C=3", "A=5 C=6 D=7"], [1], "A=5 C=6 D=7", 0),
         ],
     )
     @pytest.mark.parametrize("kind", ["book", "statement", "bank"])
@@ -423,13 +425,16 @@ class ImportContract:
         self,
         store: Store,
         tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
         kind: ImportKind,
         files: list[str],
         withdrawn: list[int],
         left: str,
         restored: int,
     ) -> None:
-        """From then on; as of before, every line is what it was."""
+        """From then on; as of before, every line is what it was. Line by line, as a million are
+        some thousands at a time."""
+        monkeypatch.setattr(import_store, "LOOKING", 1)
         for place, said_then in enumerate(files, 1):
             pairs = [pair.split("=") for pair in said_then.split()]
             if kind == "book":
