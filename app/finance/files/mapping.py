@@ -92,7 +92,7 @@ _ISO: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _SLASHED: Final = re.compile(
-    r"(\d\d?)([-/.])(\d\d?)\2(\d{4})"
+    r"(\d\d?)([-/.])(\d\d?)\2(\d{4}|\d\d)"
     r"(?:,?\s+(\d\d?):(\d\d)(?::(\d\d))?(?:\s?([AP])\.?M\.?)?(?:\s?(Z|[+-]\d\d:?\d\d))?)?",
     re.ASCII | re.IGNORECASE,
 )
@@ -211,7 +211,8 @@ class Dates:
             if not 1 <= hour <= 12:
                 raise UnclearCell("has an hour that no clock of twelve hours shows")
             hour = hour % 12 + (12 if half in "Pp" else 0)
-        date = (int(match[4]), int(match[month]), int(match[day]))
+        year = int(match[4]) if len(match[4]) == 4 else 2000 + int(match[4])
+        date = (year, int(match[month]), int(match[day]))
         timed = match[5] is not None
         time = (hour, int(match[6] or 0), int(match[7] or 0)) if timed else None
         return self._instant(date, time, match[9])

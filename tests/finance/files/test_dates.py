@@ -58,7 +58,8 @@ def test_iso_dates_need_no_declaration(cell: str, expected: str | None) -> None:
     ("02/03/2026", "iso", "day or with the month"), ("25/12/2026", "iso", "day or with the month"),
     ("13/13/2026", "day_first", "calendar"), ("12/25/2026", "day_first", "calendar"),
     ("31/04/2026", "day_first", "calendar"), ("2026-02-30", "iso", "calendar"),
-    ("01/02/26", "day_first", "declared form"), ("20261120", "iso", "not a date"),
+    ("01/02/026", "day_first", "declared form"), ("20261120", "iso", "not a date"),
+    ("01/02/26", "iso", "with the day or with the month"),
     ("1763632800", "iso", "not a date"), ("yesterday", "iso", "not a date"),
     ("1969-12-31", "iso", "1970"), ("2026-11-20T25:00Z", "iso", "calendar"),
     ("3/4/2026 13:00 PM", "day_first", "twelve hours"), ("x", "unix_s", "whole number"),
@@ -107,6 +108,8 @@ def test_a_zone_that_is_none_is_refused(name: str) -> None:
         (CellMoment("2026-11-20"), "month_first", "2026-11-20T00:00:00Z"),
         ("2026-11-20", "iso", "2026-11-20T00:00:00Z"),
         ("20/11/2026", "day_first", "2026-11-20T00:00:00Z"),
+        ("05.10.26", "day_first", "2026-10-05T00:00:00Z"),  # as German savings banks write it
+        ("10/05/26", "month_first", "2026-10-05T00:00:00Z"),
         ("2026-11-20T10:00:00+03:00", "iso", "2026-11-20T07:00:00Z"),
         ("1763632800", "unix_s", "2025-11-20T10:00:00Z"),
     ],
