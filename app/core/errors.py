@@ -58,10 +58,13 @@ class PortTaken(UnreachableError):
         )
 
 
-NotStored = Literal["disk", "database", "busy", "queue", "slow", "refused", "stopping", "failed"]
+NotStored = Literal[
+    "disk", "database", "busy", "queue", "slow", "refused", "stopping", "failed", "no_room"
+]
 """Why the store takes nothing: too little room on the disk; a database that does not answer or
 cannot be opened; others that write; too much that waits; a write that takes too long; a database
-that refuses what is written; a stop; and for good, an I/O error."""
+that refuses what is written; a stop; and for good, an I/O error. `no_room`: too many long bodies
+are on their way in, before the store is asked."""
 
 
 class StoreUnavailable(UnreachableError):

@@ -104,6 +104,7 @@ class Webhooks:
             self.metrics.count(source, code, perf_counter() - began)
             if status == 503:
                 self.metrics.count_not_stored(code)
+                self.receiver.unstored.note("no_room")
             await _send(send, _problem(status))
             return
         incoming = Incoming(source, headers, body, _url(scope), address, scope["method"])

@@ -46,11 +46,12 @@ class Door:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answer: Answer = TAKEN) -> None:
         self.given: list[Incoming] = []
         self.asked: list[str] = []
+        self.noted: list[str] = []
         self.decided = "kept"
         self.counted = Counted()
         methods = {"shop": SimpleNamespace(methods=("POST", "GET")), "till": None}
         methods["till"] = SimpleNamespace(methods=("POST",))
-        self.receiver = SimpleNamespace(sources=methods, rejection_rate=self)
+        self.receiver = SimpleNamespace(sources=methods, rejection_rate=self, unstored=self)
         limits = Limits(max_body_bytes=100, max_header_bytes=20, max_bodies_bytes=1000)
         counted = cast(Metrics, self.counted)
         self.webhooks = Webhooks(cast(Any, self.receiver), limits=limits, metrics=counted)
@@ -61,6 +62,10 @@ class Door:
             return answer
 
         monkeypatch.setattr(endpoint, "receive_delivery", receive_delivery)
+
+    def note(self, reason: str) -> None:
+        """Why one was not stored, for the log."""
+        self.noted.append(reason)
 
     def decide(self, address: str) -> str:
         """What becomes of one more refused request."""
@@ -251,7 +256,7 @@ async def test_where_there_is_no_room_for_a_long_body(door: Door) -> None:
     status, fields, body = await door.answers(messages=[part])
     assert (status, fields) == (503, [PROBLEM, length(body), (b"retry-after", b"5")])
     assert (door.asked, door.counted.deliveries) == ([], [("shop", "no_room")])
-    assert door.counted.not_stored == ["no_room"]
+    assert door.counted.not_stored == door.noted == ["no_room"]
 
 
 @pytest.mark.parametrize(
