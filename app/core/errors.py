@@ -59,7 +59,7 @@ class PortTaken(UnreachableError):
 
 
 NotStored = Literal[
-    "disk", "database", "busy", "queue", "slow", "refused", "stopping", "failed", "no_room"
+    "disk", "database", "busy", "queue", "slow", "refused", "stopping", "no_room", "failed"
 ]
 """Why the store takes nothing: too little room on the disk; a database that does not answer or
 cannot be opened; others that write; too much that waits; a write that takes too long; a database
