@@ -236,5 +236,23 @@ def stranger_law(
         exempt |= {
             "conflicting_amounts"
         }  # which of the amounts came is not known, nor what is left
+    if _lost_more_than_came(strangers):
+        exempt |= {
+            "dispute_open"
+        }  # opened anew, the loss is no movement, and no finding of its own
     if before.fulfillable and not after.fulfillable:
         assert codes & exempt, (after.reasons, after.withheld)
+
+
+def _lost_more_than_came(strangers: Sequence[Delivery]) -> bool:
+    """Whether a dispute that was lost once is over more than the payment has surely brought."""
+    said = [each.event for each in strangers if each.event is not None]
+    if not any(each.claim == "dispute_lost" for each in said):
+        return False
+    came = [each.money for each in said if each.claim == "succeeded"]
+    return any(
+        each.money.minor > min([m.minor if m and m.currency == each.money.currency else 0
+                                for m in came], default=0)
+        for each in said
+        if each.claim in ("disputed", "dispute_lost") and each.money is not None
+    )  # fmt: skip
