@@ -350,9 +350,7 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
         if value is None:
             return Markup('<span class="none">—</span>')
         local = datetime.fromisoformat(value)
-        with suppress(
-            OverflowError
-        ):  # at the ends of the calendar, where the zone has no such time
+        with suppress(OverflowError):  # at the calendar's ends, which the zone has not
             local = local.astimezone(zone)
         shown = Markup('<time title="{} UTC"><span class="day">{}</span> {}</time>')
         utc = value.replace("T", " ").rstrip("Z")

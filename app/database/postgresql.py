@@ -41,7 +41,7 @@ READING_IDLE_MS: Final = 3_600_000
 """The same of one that only reads. It holds up nobody but an upgrade, and what reads all there is
 keeps its snapshot while other processes work."""
 
-KEEPALIVE: Final = {
+SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
@@ -52,7 +52,7 @@ Until then that one has its locks: nobody else reads the inbox."""
 SILENCE_MS: Final = 30_000
 """After which we know the same of the server: else who asked it would wait for hours."""
 
-_NOTICED: Final = (
+CLIENT_KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
@@ -92,7 +92,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        notice_silence(connection)
+        keep_alive(connection)
         cursor = connection.cursor()
         check(cursor)
         _take_place(cursor, purpose)
@@ -115,15 +115,15 @@ def reading_engine(url: str, *, readers: int) -> AsyncEngine:
         execution_options={"postgresql_readonly": True},
         connect_args=_arguments(settings, answer_s=None),
     )
-    event.listen(engine.sync_engine, "connect", lambda connection, _: notice_silence(connection))
+    event.listen(engine.sync_engine, "connect", lambda connection, _: keep_alive(connection))
     return engine
 
 
-def notice_silence(connection: Any) -> None:
+def keep_alive(connection: Any) -> None:
     """Have a connection broken off whose server is gone without a word."""
     ours = connection.driver_connection._transport.get_extra_info("socket")
     if ours.family != socket.AF_UNIX:
-        for level, option, value in _NOTICED:
+        for level, option, value in CLIENT_KEEPALIVE:
             ours.setsockopt(level, option, value)
 
 
@@ -139,7 +139,7 @@ def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str,
     return {
         "timeout": CONNECT_S,
         "command_timeout": answer_s,
-        "server_settings": settings | KEEPALIVE,
+        "server_settings": settings | SERVER_KEEPALIVE,
     }
 
 

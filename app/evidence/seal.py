@@ -308,11 +308,11 @@ def _new_origin(environment: str | None, now: Instant) -> str:
     return f"tallyhook.{environment}/{new_id('', now)[-12:]}"
 
 
-async def go_on_as_another(
+async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Go on under a new origin, which is returned, and ask witnesses as of a log that they do not
-    know; None where no log has begun. Nobody may seal meanwhile.
+    """Have the log go on under a new origin, which is returned, and ask witnesses as of a log that
+    they do not know; None where no log has begun. Nobody may seal meanwhile.
 
     After a restore the log may go on otherwise than others have seen it. Two checkpoints of one
     origin, of which neither began with the other, are what whoever writes a log anew would sign.
@@ -321,20 +321,21 @@ async def go_on_as_another(
     if known is None:
         return None
     origin = _new_origin(environment, at)
-    await log_store.rename_log(connection, known, origin=origin)
+    await log_store.change_origin(connection, known, origin=origin)
     await departure_store.forget_witnesses(connection)
     return origin
 
 
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
-    """The same by itself, with an entry in the trail. Opened `alone`. Returns which log it is now.
+    """`begin_origin` by itself, with an entry in the trail. Opened `alone`. Returns which log it is
+    now.
 
     Raises NotFoundError where no log has begun, and UsageError for who may not.
     """
     now = context.clock.now()
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="log_renamed")
-        origin = await go_on_as_another(connection, environment=context.store.environment, at=now)
+        origin = await begin_origin(connection, environment=context.store.environment, at=now)
         known = await log_store.identity(connection)
         if origin is None or known is None:
             raise NotFoundError("nothing is sealed yet, so the log has no origin to change")

@@ -54,14 +54,15 @@ from app.evidence.verify_entries import (
     UNSEALED,
     chain_of,
     completeness,
+    earlier_origins,
     inclusion,
     readings,
     readings_of,
 )
 
 __all__ = ("FORMAT", "FORMAT_1", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FORM",
-           "SEALED_WITHIN_S", "SIGNATURE", "UNSEALED", "Bundle", "Wrong", "opened", "pack",
-           "unpack")  # fmt: skip
+           "SEALED_WITHIN_S", "SIGNATURE", "UNSEALED", "Bundle", "Wrong", "earlier_origins",
+           "opened", "pack", "unpack")  # fmt: skip
 
 
 def digests(bundle: Bundle) -> str:
@@ -259,6 +260,7 @@ CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
 # --- what nothing proves --------------------------------------------------------------------------
 
 
+NOT_LISTED = "anything: something in it is not in form, so what nothing proves cannot be listed"
 NOT_ANEW = "that the log was not written anew: a checkpoint that left the shop before shows it"
 NOTHING_LEFT_OUT = "that nothing about the order was left out"
 SAID = "claims, money, references (history.json)"
@@ -267,15 +269,15 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """What of a bundle is only the word of whoever made it, however many steps passed. Of a bundle
-    that is not in form nothing: a step has failed.
+    """What of a bundle is only the word of whoever made it, however many steps passed. Of one that
+    is not in form a single sentence, be it that a step has failed or that none looks there.
 
     left  leaves of a checkpoint of the log that is known to have left the shop
     """
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
     except (Wrong, *NOT_IN_FORM):
-        return []
+        return [NOT_LISTED]
 
 
 def _unproven(bundle: Bundle, left: int) -> list[str]:
@@ -368,8 +370,7 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 def _forks(log: dict[str, Any]) -> str:
     """Where the log went on under another origin, after a backup was put back: what was sealed
     since the backup under the one before is not in it."""
-    ended = [each for each in log.get("origins", ()) if each["leaves"] is not None]
-    said = ", ".join(f"{each['log']} beyond number {each['leaves']:,}" for each in ended)
+    said = ", ".join(f"{name} beyond number {size:,}" for name, size in earlier_origins(log))
     return f"what was sealed under an earlier origin of the log: {said}" if said else ""
 
 

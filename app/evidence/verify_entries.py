@@ -55,6 +55,15 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
         raise Wrong("checkpoint.txt is not a checkpoint") from None
 
 
+def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
+    """Each origin that the log had before, and of how many leaves; none of most logs."""
+    found = [(each["log"], each["leaves"]) for each in log.get("origins", ())]
+    earlier = [each for each in found if each[1] is not None]
+    if not all(type(name) is str and type(leaves) is int for name, leaves in earlier):
+        raise Wrong("log.json names origins of the log that are not in form")
+    return earlier
+
+
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     """Step 6: every leaf is in the log, in its order, and says what the files here say."""
     log, things = bundle.document("log.json"), _things(bundle)
@@ -63,6 +72,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
             return None, UNSEALED
         raise Wrong("log.json has no leaf: nothing here is proved by the log")
     size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
+    earlier_origins(log)
     last, hidden, found = -1, 0, set(log["unsealed"])
     for each in log["leaves"]:
         name, index, proof = each["id"], each["index"], map(bytes.fromhex, each["proof"])

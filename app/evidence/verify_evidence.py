@@ -558,13 +558,13 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
 
 def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Checkpoint) -> None:
     """Whether a checkpoint names the bundle's log, now or before. Raises Wrong."""
-    sizes = {each["log"]: each["leaves"] for each in bundle.document("log.json").get("origins", ())}
-    if theirs.origin not in {ours.origin, *sizes}:
+    log = bundle.document("log.json")
+    if theirs.origin not in {ours.origin, *(each["log"] for each in log.get("origins", ()))}:
         raise verify.Wrong(
             f"the kept checkpoint is of another log, {theirs.origin}; where the shop's log goes on "
             "under that origin, ask for this bundle anew"
         )
-    ended = sizes.get(theirs.origin)
+    ended = dict(verify.earlier_origins(log)).get(theirs.origin)
     if ended is not None and theirs.size > ended:
         raise verify.Wrong(
             f"as {theirs.origin} the bundle's log had {counted(ended, *LEAF)} when a backup was "

@@ -368,15 +368,15 @@ async def _log(
     if known is None:
         return FollowedLog(leaves=0)
     leaves = await log_queue_store.log_size(connection)
-    if replaced is None or not any(known.origin in each for each in replaced.names):
+    if replaced is None or known.origin not in replaced.origins:
         return FollowedLog(leaves=leaves, sure=False)
     if replaced.log is None:
         return FollowedLog(leaves=leaves)
     size, last = replaced.log
     here = await log_store.leaves_after(connection, size - 1, limit=1)
-    if known.origin in replaced.names and here and bytes(here[0].hash) == last:
+    if replaced.origins[-1] == known.origin and here and bytes(here[0].hash) == last:
         return FollowedLog(leaves=leaves)
-    renamed = await seal.go_on_as_another(connection, environment=environment, at=at)
+    renamed = await seal.begin_origin(connection, environment=environment, at=at)
     return FollowedLog(leaves=leaves, cut=size, renamed=renamed)
 
 

@@ -46,6 +46,7 @@ from app.database.schema import Made, known_versions
 from app.database.statements import statement
 from app.receiving.inbox_file_store import path_of
 from app.receiving.inbox_store import POSITION
+from app.sealing.log_store import ORIGIN_ROWS, all_origins
 from reconcile.instants import Instant, format_instant
 
 PAGES_AT_ONCE: Final = 1_000
@@ -296,7 +297,7 @@ _HEAD: Final = (
 )
 _HAS_LOG: Final = "SELECT count(*) FROM sqlite_master WHERE name='log_leaves'"
 _LOG: Final = "SELECT number + 1, hash FROM log_leaves ORDER BY number DESC LIMIT 1"
-_NAMES: Final = "SELECT value FROM meta WHERE name IN ('log origin', 'log earlier origins')"
+_ORIGINS: Final = "SELECT name, value FROM meta WHERE name IN (?, ?)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,15 +312,15 @@ class InForce:
 class Replaced:
     """What can be read of the database in whose place a backup comes.
 
-    head   its last revision
-    log    how many leaves its log has, and the hash of the last; None where it has none
-    names  every origin that its log has had, in texts that hold them
+    head     its last revision
+    log      how many leaves its log has, and the hash of the last; None where it has none
+    origins  every one that its log has had, the one that it has last
     """
 
     in_force: InForce
     head: int
     log: tuple[int, bytes] | None = None
-    names: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
 
 
 @asynccontextmanager
@@ -428,11 +429,11 @@ def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
             (head,) = connection.execute(_HEAD).fetchone()
             (logs,) = connection.execute(_HAS_LOG).fetchone()  # nor the table
             log = connection.execute(_LOG).fetchone() if logs else None
-            names = tuple(row[0] for row in connection.execute(_NAMES))
-    except sqlite3.Error:
+            origins = all_origins(dict(connection.execute(_ORIGINS, ORIGIN_ROWS).fetchall()))
+    except (sqlite3.Error, ValueError):
         return None
     in_force = InForce(tokens=tokens, operators=operators)
-    return Replaced(in_force=in_force, head=head, log=log, names=names)
+    return Replaced(in_force=in_force, head=head, log=log, origins=origins)
 
 
 def _check(contents: Contents, environment: str | None) -> None:

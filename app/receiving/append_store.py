@@ -179,6 +179,8 @@ Came = TypeVar("Came", Arrival, Rejection)
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
     """Those of which the id is not stored, each once. One is after a restore, where a row is read
     again: it is no redelivery. What was refused may have been judged again since, and stored."""
+    if not came:
+        return []
     ids = [each.delivery_id for each in came]
     known = {row[0] for row in select_rows(connection, sql=_STORED, values=ids)}
     if any(isinstance(each, Rejection) for each in came):

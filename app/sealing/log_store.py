@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -206,7 +206,7 @@ class EarlierOrigin:
 class Identity:
     """The log's origin, and the public keys that have signed for it in hex, the newest last.
 
-    earlier       the origins before this one, the oldest first: see `rename_log`
+    earlier       the origins before this one, the oldest first: see `change_origin`
     endorsements  for each key what the one before it signed of it, in hex; None where nothing
     """
 
@@ -231,7 +231,24 @@ class Identity:
 
 _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
-"""Rows of meta. The second: pairs of origin and size in JSON."""
+
+ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
+"""The names of the rows of meta that hold them; the second's value is pairs of origin and size in
+JSON."""
+
+
+def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
+    """Of values of meta by name, as they are stored."""
+    pairs = json.loads(rows.get(_EARLIER, "[]"))
+    return tuple(EarlierOrigin(origin=origin, size=size) for origin, size in pairs)
+
+
+def all_origins(rows: Mapping[str, str]) -> tuple[str, ...]:
+    """Every origin of the log, the oldest first, and the one that it has last; none before it has
+    begun."""
+    if _ORIGIN not in rows:
+        return ()
+    return (*(each.origin for each in earlier_origins(rows)), rows[_ORIGIN])
 
 
 async def identity(connection: AsyncConnection) -> Identity | None:
@@ -249,10 +266,7 @@ async def identity(connection: AsyncConnection) -> Identity | None:
     keys = found.all()
     return Identity(
         origin=said[_ORIGIN],
-        earlier=tuple(
-            EarlierOrigin(origin=origin, size=size)
-            for origin, size in json.loads(said.get(_EARLIER, "[]"))
-        ),
+        earlier=earlier_origins(said),
         keys=tuple(row[0] for row in keys),
         endorsements=tuple(row[1] for row in keys),
     )
@@ -271,7 +285,7 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
         await add_key(connection, public=public, now=now)
 
 
-async def rename_log(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
+async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
     """Checkpoints of more leaves than there are now get another origin. Nobody may seal beside it:
     a signer has the origin that it was opened with."""
     size = await log_size(connection)

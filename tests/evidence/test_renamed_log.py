@@ -3,6 +3,7 @@ as it did, witnesses cosign what follows, and what was lost is told as that."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from app.core.errors import NotFoundError
 from app.evidence.keys import EvidenceKey, load_key
 from app.evidence.prove_sealed import newest_checkpoint, prove_growth
 from app.evidence.seal import read_checkpoint, rename_log, rotate_key, signed_checkpoint
-from app.evidence.verify import unpack
+from app.evidence.verify import NOT_LISTED, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.evidence.verify_log import VerifiedLog, verify_log
 from reconcile.instants import SECOND, Instant
 from tests.api.driving import environ
 from tests.database.builders import tamper
+from tests.evidence.conftest import forged_with
 from tests.evidence.test_witnesses import (
     ONE,
     TWO,
@@ -137,6 +139,24 @@ async def test_one_of_another_log_is_still_refused(tmp_path: Path) -> None:
         signed = signed_checkpoint(signing_key(own), other)
     passed, sentence = step(kept(after, signed), "kept_checkpoint")
     assert (passed, "of another log" in sentence) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"log": "x", "leaves": "4"}, {"log": 7, "leaves": 4}, {"leaves": 4}, "x"]
+)
+async def test_origins_that_are_not_in_form_fail(tmp_path: Path, wrong: object) -> None:
+    """Whoever has the shop's key could else have nothing listed of what nothing proves."""
+
+    def change(members: dict[str, bytes]) -> None:
+        log = json.loads(members["log.json"])
+        members["log.json"] = json.dumps(log | {"origins": [wrong]}).encode()
+
+    async with house(tmp_path) as own:
+        await own.sealed("e1")
+        archive = forged_with(signing_key(own), await own.bundle("ORD-e1"), change)
+    found = verify_evidence(archive)
+    assert step(found, "inclusion")[0] is False
+    assert list(found.not_proven) == [NOT_LISTED]
 
 
 async def test_a_checkpoint_has_the_origin_of_its_size(tmp_path: Path) -> None:

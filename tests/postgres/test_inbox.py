@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.database.postgresql import SILENCE_MS, notice_silence
+from app.database.postgresql import SILENCE_MS, keep_alive
 from app.database.statements import run
 from app.orders.set_aside import HOLDING
 from app.receiving.inbox_store import keep_row, rows_after
@@ -108,7 +108,7 @@ async def test_a_server_that_is_gone_without_a_word_is_given_up(
     with socket.socket(family) as ours:
         transport = SimpleNamespace(get_extra_info=lambda name: ours)
         driver = SimpleNamespace(_transport=transport)
-        notice_silence(SimpleNamespace(driver_connection=driver))
+        keep_alive(SimpleNamespace(driver_connection=driver))
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == asks
         if asks:
             names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_USER_TIMEOUT)
