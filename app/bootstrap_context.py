@@ -105,7 +105,7 @@ class OfMerchant(TypedDict):
 
 
 def of_merchant(settings: Settings) -> OfMerchant:
-    """It, as the settings say it."""
+    """What a context has of the merchant, by the settings."""
     return {
         "zone": zone_named(settings.timezone) if settings.timezone else None,
         "phone_country": settings.phone_country,

@@ -205,7 +205,7 @@ def import_of(row: Any) -> Import:
 async def stretches(
     connection: AsyncConnection, kind: ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
-    """Where to stop, so many lines further each time; None at the end. For `undo_stretch`."""
+    """Where to stop, so many lines further each time; None at the end."""
     (key,) = table(TABLES[kind], column(FIRST_COLUMN[kind])).c
     further = select(key).order_by(key).limit(1).offset(lines)
     last: str | None = ""
@@ -334,8 +334,8 @@ _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """A line that stands by the import `:number`, in a stretch of lines."""
 
 LOOKING: Final = 20_000
-"""Lines in one statement: a second's work at most, whatever the disk; a server breaks off one that
-takes much longer, and an import may have a million."""
+"""Lines in one statement that takes an import back, which may have a million: a server breaks off
+one that takes 15 s, in which 300,000 were about to fit."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "

@@ -60,7 +60,7 @@ def finding_sentence(code: FindingCode, facts: Facts) -> str:
 
 
 AWAITS_CONFIRMATION: Final = "The provider's own answer would change this"
-"""The same of an order that is pending for no other reason, and until no moment."""
+"""What would change an order that only waits for this, and until no moment."""
 
 _MAY_BE_MISSING: Final = {
     "reason": " ({})",
