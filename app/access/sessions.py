@@ -93,9 +93,12 @@ async def demo_link(context: DatabaseContext) -> str:
         if known - {DEMO}:
             raise UsageError("this database has operators of its own")
         if not known:
-            await operator_store.add_operator(
-                connection, operator_store.Operator(name=DEMO, role="admin", created_at=now)
-            )
+            demo = operator_store.Operator(name=DEMO, role="admin", created_at=now)
+            await operator_store.add_operator(connection, demo)
+            await operators.note_in_trail(
+                connection, demo, action="operator_added", subject=DEMO, at=now,
+                facts={"role": demo.role},
+            )  # fmt: skip
         link = session_store.Link(kind="enter", name=DEMO, until=now + ENTERED_WITHIN, totp=None)
         await session_store.add_link(connection, link, token=token, now=now)
     return token

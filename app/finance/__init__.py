@@ -9,6 +9,7 @@ __all__ = (
     "close_period",
     "closed_periods",
     "files.presets",
+    "import_digest_store",
     "imports",
     "ledger_line_store",
     "match_rules",

@@ -297,22 +297,26 @@ def supersede(
 
 # --- taking one back ------------------------------------------------------------------------------
 
-_KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
+KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": ("match_key", "kind"),
     "statement": ("subject", "kind", "source", "ordinal"),
     "bank": ("subject", "ordinal"),
 }
 
-_TOLD: Final[dict[ImportKind, str]] = {
+STATED: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": (
-        "line, reference, minor, currency, placed_at, status, group_key, group_name, refunded, "
-        "refunded_at, phone"
+        "line", "reference", "minor", "currency", "placed_at", "status", "group_key", "group_name",
+        "refunded", "refunded_at", "phone",
     ),
     "statement": (
-        "line, match_key, payment, order_ref, currency, gross, fee, net, settled_at, payout"
+        "line", "match_key", "payment", "order_ref", "currency", "gross", "fee", "net",
+        "settled_at", "payout",
     ),
-    "bank": "line, account, currency, minor, booked_at, entry, reference, counterparty, told",
-}
+    "bank": (
+        "line", "account", "currency", "minor", "booked_at", "entry", "reference", "counterparty",
+        "told",
+    ),
+}  # fmt: skip
 """What a version says beside its key and its imports."""
 
 _MONEY: Final[dict[ImportKind, tuple[str, str]]] = {
@@ -375,7 +379,7 @@ Stretch = Mapping[str, str]
 
 def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
     """One of the statements above for one kind of import."""
-    first, table, keys = FIRST_COLUMN[kind], TABLES[kind], _KEYS[kind]
+    first, table, keys = FIRST_COLUMN[kind], TABLES[kind], KEYS[kind]
     minor, date = _MONEY[kind]
     standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys))
     names = {
@@ -384,8 +388,8 @@ def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
         "date": date,
         "keys": ", ".join(keys),
         "one_keys": ", ".join(f"one.{name}" for name in keys),
-        "told": _TOLD[kind],
-        "told_before": ", ".join(f"before.{name}" for name in _TOLD[kind].split(", ")),
+        "told": ", ".join(STATED[kind]),
+        "told_before": ", ".join(f"before.{name}" for name in STATED[kind]),
         "both": _equal("before", "one", keys),
         "of_it": _equal("one", table, keys),
         "by_it": statement(_BY_IT, one_within=_within(f"one.{first}", stretch), standing=standing),

@@ -30,6 +30,7 @@ from app.finance.files import (
     statements,
     tables,
 )
+from app.finance.import_digest_store import digests_of
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.staged_rows import Staged, chunks
@@ -260,9 +261,12 @@ async def write_and_publish(
             await _still_ours(connection, begun, written)
             done.count(await wanted.kind.write(connection, rows, number=begun.number))
         progress(written, done.read - done.rejected)
+    async with context.store.reading() as connection:  # outside the transaction: it takes seconds
+        digests = await digests_of(connection, begun.kind, number=begun.number)
     async with context.store.writing() as connection:
         await _still_ours(connection, begun, written)
-        await _publish(connection, replace(begun, **_counts(done)), context=context, who=who)
+        full = replace(begun, **_counts(done))
+        await _publish(connection, full, digests, context=context, who=who)
     done.number = begun.number
 
 
@@ -331,6 +335,7 @@ def _counts(done: Imported) -> dict[str, Any]:
 async def _publish(
     connection: Connection,
     done: import_store.Import,
+    digests: Mapping[str, str],
     *,
     context: AppContext,
     who: operator_store.Operator,
@@ -343,7 +348,7 @@ async def _publish(
         action=FORMS[done.kind].action,
         subject=done.file,
         at=at,
-        facts={"import": done.number, "sha256": done.sha256, **counts},
+        facts={"import": done.number, "sha256": done.sha256, **counts, **digests},
     )
 
 

@@ -26,6 +26,7 @@ from app.core.text import counted
 from app.database.engine import Connection
 from app.finance import import_store, period_store
 from app.finance.closed_periods import closing_named
+from app.finance.import_digest_store import digests_of
 from app.finance.match_rules import rules_known
 from app.receiving.context import AppContext
 from reconcile.instants import EARLIEST
@@ -262,6 +263,7 @@ async def _take_back(
         named=foreseen.named,
         because=foreseen.because,
     )
+    digests = await digests_of(connection, found.kind, number=begun.number)
     at = await import_store.publish_import(connection, begun, now=now)
     await note_in_trail(
         connection,
@@ -270,7 +272,7 @@ async def _take_back(
         subject=_subject(found.number),
         at=at,
         reason=reason,
-        facts=_facts(done) if agreed is None else _facts(done) | agreed.facts,
+        facts=_facts(done) | digests | ({} if agreed is None else agreed.facts),
     )
     return done
 

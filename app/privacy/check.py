@@ -9,7 +9,9 @@
                      last; the counters of orders are what a full count of the ledgers gives
     5 due marks      every order comes up when its ledger changes next
     6 the log        every row has its leaf or waits for one, and every leaf its row
-    7 erasures       their journal can be read, is this database's, and was carried out in it
+    7 people         what they did is as the audit trail says, and every line of an import is as it
+                     was imported
+    8 erasures       their journal can be read, is this database's, and was carried out in it
 
 By itself all of it is proved by sets of rows, and no body is read as its profile reads it.
 With `again`, each layer is built again from the one that it rests on, as well:
@@ -42,7 +44,7 @@ from app.core.text import counted
 from app.database.facts import damage
 from app.database.mapping import delivery_of, event_row
 from app.database.statements import run
-from app.finance import ledger_line_store
+from app.finance import import_digest_store, ledger_line_store
 from app.finance.reconcile_rows import is_behind
 from app.orders import (
     counter_store,
@@ -56,7 +58,7 @@ from app.orders import (
 from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, Helpers, in_order, in_process
 from app.orders.refold import CLAIM, decided
 from app.orders.reindex import renormalize
-from app.privacy import consistency_store, layers_store, replay_erasures
+from app.privacy import consistency_store, layers_store, replay_erasures, trail_store
 from app.providers.source import Source
 from app.receiving import delivery_log_store, due_store, inbox_store
 from app.receiving.context import AppContext
@@ -447,6 +449,7 @@ class _Check:
             return
         async with self._context.store.reading() as connection:
             rows = await layers_store.rows_to_prove(connection)
+            rows += await import_digest_store.count_lines(connection)
             # After the snapshot began: what came before it is due by now.
             now = self._context.clock.now()
             if self._again is not None:
@@ -464,7 +467,8 @@ class _Check:
             self._add(await counter_store.differing_tallies(connection))
             self._add(await listing_store.differing_listings(connection))
             self._add(await layers_store.prove_log(connection, limit=MAX_PROBLEMS))  # 6
-        await self._erasures()  # 7
+            self._add(await trail_store.prove_trail(connection, self._progress))  # 7
+        await self._erasures()  # 8
 
     async def _damage(self) -> list[str]:
         try:

@@ -31,6 +31,7 @@ from tests.database.contract_restoring import RestoringContract
 from tests.database.contract_retention import RetentionContract
 from tests.database.contract_scheduling import SchedulingContract
 from tests.database.contract_sealing import SealingContract
+from tests.database.contract_trail import TrailContract
 from tests.database.contract_upgrading import UpgradingContract
 from tests.database.contract_verdicts import VerdictContract
 from tests.database.contract_watching import WatchingContract
@@ -63,6 +64,7 @@ class TestSqlite(
     SchedulingContract,
     ImportContract,
     SealingContract,
+    TrailContract,
     UpgradingContract,
 ):
     """Every property of the contract, on a database file."""

@@ -1,0 +1,388 @@
+"""Proves that what people did is as the audit trail says: no row was changed behind its back.
+
+    imports      what was imported and taken back, with the digests of all their lines
+    closings     months that were closed
+    rules        matching rules that were saved
+    breaks       what people did about breaks
+    operators    who may act, in which role, and who may no more
+    tokens       which programs may use the API, and for what
+    attachments  what was attached
+    checklist    what people signed before going live
+
+The log seals the entries of the trail, so whoever changes both is told by `log verify`. A trail of
+an earlier release may say less of an act: what it does not say is not compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import bindparam, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.finance.import_digest_store import digests_again
+from reconcile.instants import format_instant
+from reconcile.money import Money, MoneyError, major_text
+
+Facts = dict[str, Any]
+"""What is said of one act, by name; of a row, or of an entry of the trail."""
+
+
+class Entry(NamedTuple):
+    """One entry of the audit trail."""
+
+    at: int
+    who: str
+    action: str
+    subject: str
+    reason: str
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acts:
+    """One kind of act, as a table keeps it and as the trail tells it.
+
+    rows     the statement that reads the table, in order
+    of_row   the name of the act, and what its row says
+    actions  of the entries that tell of it
+    entries  the same of those entries, in their order
+    """
+
+    rows: str
+    of_row: Callable[..., tuple[str, Facts]]
+    actions: frozenset[str]
+    entries: Callable[[Sequence[Entry]], list[tuple[str, Facts]]]
+
+
+# --- imports --------------------------------------------------------------------------------------
+
+_IMPORTED: Final = {
+    "records_imported": "book",
+    "statement_imported": "statement",
+    "bank_imported": "bank",
+}
+_WITHDRAWN: Final = {
+    "records_withdrawn": "book",
+    "statement_withdrawn": "statement",
+    "bank_withdrawn": "bank",
+}
+_DIGESTS: Final = ("lines_sha256", "texts_sha256")
+_COUNTS: Final = ("read", "new", "changed", "rejected")
+
+
+def _import_row(number: int, withdraws: int | None, read: int, *told: Any) -> tuple[str, Facts]:
+    names = ("at", "who", "kind", "file", "sha256", "new", "changed", "rejected", "reason")
+    facts = dict(zip(names, told, strict=True)) | {"read": read}
+    if withdraws is not None:
+        facts |= {"subject": f"import {withdraws}", "lines": read}
+    return f"import {number}", facts
+
+
+def _import_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
+    found = []
+    for each in entries:
+        facts, said = each.facts, {"at": each.at, "who": each.who}
+        if each.action in _IMPORTED:
+            number = facts.get("import")
+            said |= {"kind": _IMPORTED[each.action], "file": each.subject}
+            said |= _picked(facts, "sha256", *_COUNTS, *_DIGESTS)
+        else:
+            number = facts.get("by_import")
+            said |= {"kind": _WITHDRAWN[each.action], "subject": each.subject}
+            said |= {"reason": each.reason} | _picked(facts, "file", "lines", *_DIGESTS)
+        found.append((f"import {number}", said))
+    return found
+
+
+_IMPORTS: Final = Acts(
+    rows=(
+        "SELECT number, withdraws, read, published_at, who, kind, file, sha256, new, changed, "
+        "rejected, reason FROM imports WHERE published_at IS NOT NULL ORDER BY number"
+    ),
+    of_row=_import_row,
+    actions=frozenset((*_IMPORTED, *_WITHDRAWN)),
+    entries=_import_entries,
+)
+
+# --- months and rules -----------------------------------------------------------------------------
+
+
+def _closing_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
+    return [
+        (f"the closing of {each.subject}", {"at": each.at, "who": each.who} | each.facts)
+        for each in entries
+    ]
+
+
+_CLOSINGS: Final = Acts(
+    rows="SELECT period, closed_at, who, as_of, digest FROM closings ORDER BY closed_at",
+    of_row=lambda period, at, who, as_of, digest: (
+        f"the closing of {period}",
+        {"at": at, "who": who, "as_of": format_instant(as_of), "digest": digest},
+    ),
+    actions=frozenset({"period_closed"}),
+    entries=_closing_entries,
+)
+
+_RULES: Final = Acts(
+    rows="SELECT number, at, who, digest FROM match_rules ORDER BY number",
+    of_row=lambda number, at, who, digest: (
+        f"rules {number}",
+        {"at": at, "who": who, "sha256": digest},
+    ),
+    actions=frozenset({"rules_saved"}),
+    entries=lambda entries: [
+        (each.subject, {"at": each.at, "who": each.who} | each.facts) for each in entries
+    ],
+)
+
+# --- breaks and the checklist: several of one name, in their order --------------------------------
+
+_BREAK_ACTIONS: Final = {
+    "assigned": "break_assigned",
+    "commented": "break_commented",
+    "accepted": "break_accepted",
+    "matched": "break_matched",
+    "unmatched": "break_unmatched",
+    "settled": "late_money_settled",
+}
+
+
+def _break_row(
+    name: str, at: int, who: str, deed: str, value: str, reason: str, second: str | None,
+    minor: int, currency: str,
+) -> tuple[str, Facts]:  # fmt: skip
+    return f"what was done about break {name}", {
+        "at": at,
+        "who": who,
+        "action": _BREAK_ACTIONS.get(deed),
+        "value": value,
+        "reason": reason,
+        "second": second,
+        "amount": _amount(minor, currency),
+        "currency": currency,
+    }
+
+
+def _amount(minor: int, currency: str) -> str | None:
+    """None of no money at all: a row that was changed."""
+    try:
+        return major_text(Money(minor=minor, currency=currency))
+    except MoneyError:
+        return None
+
+
+_BREAKS: Final = Acts(
+    rows=(
+        "SELECT break_id, at, who, deed, value, reason, second, minor, currency FROM break_deeds "
+        "ORDER BY number"
+    ),
+    of_row=_break_row,
+    actions=frozenset(_BREAK_ACTIONS.values()),
+    entries=lambda entries: [
+        (
+            f"what was done about break {each.subject}",
+            {"at": each.at, "who": each.who, "action": each.action, "reason": each.reason}
+            | {"value": "", "second": None}
+            | each.facts,
+        )
+        for each in entries
+    ],
+)
+
+_CHECKLIST: Final = Acts(
+    rows=(
+        "SELECT item, at, state, note FROM signoffs WHERE signer NOT LIKE 'tallyhook%' "
+        "ORDER BY number"
+    ),
+    of_row=lambda item, at, state, note: (
+        f"what was signed of {item}",
+        {"at": at, "state": state, "note": note},
+    ),
+    actions=frozenset({"item_signed"}),
+    entries=lambda entries: [
+        (
+            f"what was signed of {each.subject}",
+            {"at": each.at, "state": "passed", "note": each.reason},
+        )
+        for each in entries
+    ],
+)
+
+# --- who may come in ------------------------------------------------------------------------------
+
+
+def _operator_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
+    found: dict[str, Facts] = {}
+    for each in entries:
+        said = found.setdefault(each.subject, {"disabled_at": None})
+        if each.action == "operator_added":
+            said |= {"created_at": each.at} | each.facts
+        else:
+            said["disabled_at"] = each.at
+    return [(f"operator {name}", said) for name, said in found.items()]
+
+
+_OPERATORS: Final = Acts(
+    rows="SELECT name, role, created_at, disabled_at FROM operators ORDER BY name",
+    of_row=lambda name, role, created_at, disabled_at: (
+        f"operator {name}",
+        {"role": role, "created_at": created_at, "disabled_at": disabled_at},
+    ),
+    actions=frozenset({"operator_added", "operator_disabled"}),
+    entries=_operator_entries,
+)
+
+
+def _token_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
+    found: dict[str, Facts] = {}
+    for each in entries:
+        if each.action == "token_added":
+            said = {"operator": None, "until": None, "revoked_at": None} | each.facts
+            found[each.subject] = said | {"created_at": each.at}
+        elif each.action == "token_revoked":
+            found.setdefault(each.subject, {})["revoked_at"] = each.at
+        else:  # an operator's own end with the operator
+            for own in found.values():
+                if own.get("operator") == each.subject and own.get("revoked_at") is None:
+                    own["revoked_at"] = each.at
+    return [(f"token {name}", said) for name, said in found.items()]
+
+
+_TOKENS: Final = Acts(
+    rows=(
+        "SELECT name, scopes, created_at, revoked_at, until, operator FROM tokens "
+        "WHERE created_at >= (SELECT coalesce(min(at), 0) FROM audit) ORDER BY name"
+    ),
+    of_row=lambda name, scopes, created_at, revoked_at, until, operator: (
+        f"token {name}",
+        {
+            "scopes": scopes,
+            "created_at": created_at,
+            "revoked_at": revoked_at,
+            "until": None if until is None else format_instant(until),
+            "operator": operator,
+        },
+    ),
+    actions=frozenset({"token_added", "token_revoked", "operator_disabled"}),
+    entries=_token_entries,
+)
+
+# --- attachments ----------------------------------------------------------------------------------
+
+_ATTACHED: Final = ("about", "kind", "media", "sha256", "size")
+
+_ATTACHMENTS: Final = Acts(
+    rows=(
+        "SELECT id, at, who, subject, about, kind, media, sha256, size FROM attachments ORDER BY id"
+    ),
+    of_row=lambda name, at, who, subject, *told: (
+        f"attachment {name}",
+        {"at": at, "who": who, "subject": subject} | dict(zip(_ATTACHED, told, strict=True)),
+    ),
+    actions=frozenset({"attached"}),
+    entries=lambda entries: [
+        (
+            f"attachment {each.facts.get('attachment')}",
+            {"at": each.at, "who": each.who, "subject": each.subject}
+            | _picked(each.facts, *_ATTACHED),
+        )
+        for each in entries
+    ],
+)
+
+# --- comparing ------------------------------------------------------------------------------------
+
+_ALL: Final = (
+    _IMPORTS,
+    _CLOSINGS,
+    _RULES,
+    _BREAKS,
+    _OPERATORS,
+    _TOKENS,
+    _ATTACHMENTS,
+    _CHECKLIST,
+)
+
+_ENTRIES: Final = text(
+    "SELECT at, who, action, subject, reason, facts FROM audit WHERE action IN :actions "
+    "ORDER BY number"
+).bindparams(bindparam("actions", expanding=True))
+
+
+async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
+    """What people did, and is otherwise in the trail or not at all, one sentence each. `progress`
+    is called with how many lines of imports were gone through since it was called last."""
+    found: list[str] = []
+    for acts in _ALL:
+        rows = [acts.of_row(*row) for row in await connection.execute(text(acts.rows))]
+        entries = await _entries(connection, acts.actions)
+        found += _differences(rows, acts.entries(entries))
+    return found + await _changed_lines(connection, progress)
+
+
+async def _entries(connection: AsyncConnection, actions: frozenset[str]) -> list[Entry]:
+    rows = await connection.execute(_ENTRIES, {"actions": sorted(actions)})
+    return [
+        Entry(at, who, action, subject, reason, _facts(facts))
+        for at, who, action, subject, reason, facts in rows
+    ]
+
+
+def _facts(kept: str) -> Facts:
+    """None of an entry that was changed, which `log verify` tells."""
+    try:
+        facts = json.loads(kept)
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _differences(
+    rows: Sequence[tuple[str, Facts]], entries: Sequence[tuple[str, Facts]]
+) -> list[str]:
+    told: defaultdict[str, list[Facts]] = defaultdict(list)
+    for name, facts in entries:
+        told[name].append(facts)
+    found: list[str] = []
+    for name, facts in rows:
+        if not told[name]:
+            found.append(f"{name} is not in the trail")
+        elif _differ(facts, told[name].pop(0)):
+            found.append(f"{name} is not what the trail says of it")
+    return found + [
+        f"the trail tells of {name}, and it is not there" for name, left in told.items() if left
+    ]
+
+
+def _differ(row: Facts, entry: Facts) -> bool:
+    return any(entry[name] != row[name] for name in entry.keys() & row.keys())
+
+
+async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
+    """Imports whose lines are not those that were imported. What an erasure rewrote in a bank's
+    texts is not held against them."""
+    again = await digests_again(connection, progress)
+    now = {f"import {number}": facts for number, facts in again.items()}
+    rewritten = any(
+        each.facts.get("bank_lines") for each in await _entries(connection, frozenset({"erased"}))
+    )
+    compared = _DIGESTS[:1] if rewritten else _DIGESTS
+    found: list[str] = []
+    for name, said in _import_entries(await _entries(connection, _IMPORTS.actions)):
+        lines = now.get(name, {})
+        if lines and any(said.get(each, lines.get(each)) != lines.get(each) for each in compared):
+            found.append(
+                f"the lines of {name} are not what was written then: a line was changed, added or "
+                "removed since; take the import back and import its file again"
+            )
+    return found
+
+
+def _picked(facts: Mapping[str, Any], *names: str) -> Facts:
+    return {name: facts[name] for name in names if name in facts}

@@ -1,0 +1,223 @@
+"""What every database must do with what people did: a row that was changed behind the trail is told
+by the check, whichever table it is of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from app.access.operators import SERVICE, note_in_trail, register_operator
+from app.access.tokens import issue_token
+from app.evidence.attachments import AttachRequest, attach
+from app.finance.bank_store import bank_texts, rewrite_bank_texts
+from app.finance.book_line_store import empty_lines, lines_with
+from app.finance.match_rules import save_rules
+from app.finance.withdraw_import import withdraw_import
+from app.golive.golive import sign
+from app.orders.order_facts import OrderFacts, tell_order
+from app.privacy.trail_store import prove_trail
+from app.receiving.store import Store
+from reconcile.money import Money
+from tests.database.builders import context, tamper
+from tests.database.contract_imports import bank, book, statement
+from tests.reconcile.build import seconds
+
+LINES: Final = "the lines of import {} are not what was written then"
+
+PLANTED: Final[tuple[tuple[str, str, str, str], ...]] = (
+    (
+        "book_lines",
+        "UPDATE book_lines SET minor=minor+900 WHERE reference='A-1'",
+        "UPDATE book_lines SET minor=minor-900 WHERE reference='A-1'",
+        LINES.format(1),
+    ),
+    (
+        "book_lines",
+        "UPDATE book_lines SET until=NULL WHERE reference='A-2' AND since=1",
+        "UPDATE book_lines SET until=2 WHERE reference='A-2' AND since=1",
+        LINES.format(2),
+    ),
+    (
+        "statement_lines",
+        "UPDATE statement_lines SET fee=fee+1, net=net-1",
+        "UPDATE statement_lines SET fee=fee-1, net=net+1",
+        LINES.format(3),
+    ),
+    (
+        "statement_lines",
+        "INSERT INTO statement_lines (subject, kind, source, ordinal, since, line, currency, "
+        "gross, fee, net) VALUES ('x', 'payment', 'shop', 0, 3, 'stm_x', 'KES', 5, 0, 5)",
+        "DELETE FROM statement_lines WHERE line='stm_x'",
+        LINES.format(3),
+    ),
+    (
+        "bank_lines",
+        "UPDATE bank_lines SET booked_at=booked_at+1 WHERE since=4",
+        "UPDATE bank_lines SET booked_at=booked_at-1 WHERE since=4",
+        LINES.format(4),
+    ),
+    (
+        "bank_lines",
+        "UPDATE bank_lines SET reference='P-9', told='x' || told WHERE since=4",
+        "UPDATE bank_lines SET reference='', told=substr(told, 2) WHERE since=4",
+        LINES.format(4),
+    ),
+    (
+        "book_lines",
+        "DELETE FROM book_lines WHERE since=6",
+        "",
+        LINES.format(6),
+    ),
+    (
+        "imports",
+        "UPDATE imports SET file='other.csv' WHERE number=3",
+        "UPDATE imports SET file='statement.csv' WHERE number=3",
+        "import 3 is not what the trail says of it",
+    ),
+    (
+        "imports",
+        "UPDATE imports SET withdraws=4 WHERE number=6",
+        "UPDATE imports SET withdraws=5 WHERE number=6",
+        "import 6 is not what the trail says of it",
+    ),
+    (
+        "match_rules",
+        "UPDATE match_rules SET digest='x'",
+        "",
+        "rules 1 is not what the trail says of it",
+    ),
+    (
+        "operators",
+        "UPDATE operators SET role='admin' WHERE name='Fin'",
+        "UPDATE operators SET role='finance' WHERE name='Fin'",
+        "operator Fin is not what the trail says of it",
+    ),
+    (
+        "operators",
+        "INSERT INTO operators (name, role, created_at) VALUES ('Eve', 'admin', 1)",
+        "DELETE FROM operators WHERE name='Eve'",
+        "operator Eve is not in the trail",
+    ),
+    (
+        "tokens",
+        "UPDATE tokens SET scopes='read finance' WHERE name='shop'",
+        "UPDATE tokens SET scopes='read' WHERE name='shop'",
+        "token shop is not what the trail says of it",
+    ),
+    (
+        "tokens",
+        "INSERT INTO tokens (name, hash, created_at, scopes) "
+        "SELECT 'eve', 'x', max(at), 'read' FROM audit",
+        "DELETE FROM tokens WHERE name='eve'",
+        "token eve is not in the trail",
+    ),
+    (
+        "attachments",
+        "UPDATE attachments SET sha256='x' || sha256",
+        "UPDATE attachments SET sha256=substr(sha256, 2)",
+        " is not what the trail says of it",
+    ),
+    (
+        "signoffs",
+        "UPDATE signoffs SET note='other'",
+        "UPDATE signoffs SET note='seen'",
+        "what was signed of rollback is not what the trail says of it",
+    ),
+    (
+        "closings",
+        "INSERT INTO closings VALUES ('2026-10', 1, 1, 'Ann', 'x', '{}')",
+        "DELETE FROM closings",
+        "the closing of 2026-10 is not in the trail",
+    ),
+    (
+        "break_deeds",
+        "INSERT INTO break_deeds (number, break_id, at, who, deed, value, reason, minor, currency) "
+        "VALUES (9, 'brk_1', 1, 'Ann', 'accepted', '', 'paid in cash', 1, 'XXX')",
+        "DELETE FROM break_deeds WHERE number=9",
+        "what was done about break brk_1 is not in the trail",
+    ),
+)
+"""The table, what is changed in it, what puts it right again, and what is told."""
+
+
+async def found(store: Store) -> list[str]:
+    """What the check says, which goes through every line."""
+    looked: list[int] = []
+    async with store.reading() as connection:
+        problems = await prove_trail(connection, looked.append)
+    assert sum(looked) >= 5
+    return problems
+
+
+async def everything(store: Store, folder: Path) -> None:
+    """One of each kind of act, by people."""
+    await book(store, folder, "A-1,1.00,KES,,254711223344,", "A-2,2.00,KES,,,", at=1)
+    await book(store, folder, "A-2,3.00,KES,,,", at=2)
+    await statement(store, folder, "p1,A-1,1.00,0.10,KES,P-1,payment", at=3)
+    await bank(store, folder, "2026-10-01,0.90,KES,,to 254711223344", at=4)
+    await book(store, folder, "A-1,9.00,KES,,,", at=5)
+    here = context(store, at=5)
+    await register_operator(here, name="Ann", role="admin", by=None)
+    await register_operator(here, name="Fin", role="finance", by="Ann")
+    await issue_token(here, name="shop", scopes=("read",), by="Ann")
+    late = context(store, at=6)
+    await withdraw_import(late, 5, kind="book", by="Fin", reason="the wrong file")
+    await save_rules(late, 'date_window = "2 days"\n', by="Ann")
+    await sign(late, "rollback", by="Ann", note="seen")
+    await tell_order(late, OrderFacts(order="A-1", money=Money(minor=100, currency="KES")))
+    paper = AttachRequest(
+        about="order", subject="A-1", name="a.txt", content=b"seen\n", kind="delivery", note="",
+        by="Ann",
+    )  # fmt: skip
+    await attach(late, paper)
+
+
+class TrailContract:
+    """What people did, in the tables and in the trail. A subclass gives `store`."""
+
+    async def test_a_row_that_was_changed_behind_the_trail_is_told(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        await everything(store, tmp_path)
+        assert await found(store) == []
+        for table, planted, mended, sentence in PLANTED:
+            if mended:
+                await tamper(store, table, planted)
+                assert any(sentence in each for each in await found(store)), planted
+                await tamper(store, table, mended)
+                assert await found(store) == [], mended
+        for table, planted, mended, sentence in PLANTED:
+            if not mended:
+                await tamper(store, table, planted)
+                assert any(sentence in each for each in await found(store)), planted
+
+    async def test_an_act_whose_row_is_gone_is_told(self, store: Store, tmp_path: Path) -> None:
+        await everything(store, tmp_path)
+        for table in ("imports", "match_rules", "signoffs", "attachments", "tokens"):
+            await tamper(store, table, f"DELETE FROM {table}")
+        told = await found(store)
+        assert sum("the trail tells of " in each for each in told) == len(told) == 10
+
+    async def test_numbers_that_an_erasure_takes_out_change_no_digest_that_counts(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """A book's phone is in no digest; a bank's texts are in one of their own, which counts
+        until an erasure says that it rewrote some."""
+        await everything(store, tmp_path)
+        async with store.writing() as connection:
+            lines = await lines_with(connection, phones=["254711223344"])
+            assert lines
+            await empty_lines(connection, lines)
+            texts = [each async for some in bank_texts(connection) for each in some]
+            await rewrite_bank_texts(
+                connection, [(key, ("", "", "", "to •••")) for key, _ in texts]
+            )
+        assert await found(store) != []
+        async with store.writing() as connection:
+            await note_in_trail(
+                connection, SERVICE, action="erased", subject="a customer", at=seconds(9),
+                facts={"bank_lines": len(texts)},
+            )  # fmt: skip
+        assert await found(store) == []
+        await tamper(store, "bank_lines", "UPDATE bank_lines SET minor=minor+1 WHERE since=4")
+        assert any(LINES.format(4) in each for each in await found(store))
