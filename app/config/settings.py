@@ -177,7 +177,7 @@ def base_url(value: Any) -> Any:
         raise ValueError("must be a URL such as https://payments.example")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError("must be a URL without user, password, query and fragment")
-    return value.strip().rstrip("/")
+    return _in_small(parts, value).rstrip("/")
 
 
 def endpoint_url(value: Any) -> Any:
@@ -192,7 +192,12 @@ def endpoint_url(value: Any) -> Any:
         raise ValueError("must be a URL such as https://shop.example/payments")
     if parts.username or parts.password or parts.fragment:
         raise ValueError("must be a URL without user, password and fragment")
-    return value.strip()
+    return _in_small(parts, value)
+
+
+def _in_small(parts: SplitResult, value: str) -> str:
+    """With its scheme in small letters, by which others tell what is encrypted."""
+    return parts.scheme + value.strip()[len(parts.scheme) :]
 
 
 def public_url(value: Any) -> Any:

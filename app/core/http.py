@@ -1,13 +1,15 @@
 """Requests that go out: bounded in time and size, to the host that was configured and no other.
 
 TLS is verified. Proxies and credentials of the environment take no part, and redirects are not
-followed: a credential goes to the configured host or nowhere.
+followed: a credential goes to the configured host or nowhere. Nothing that an answer says is kept
+for the next request: no cookie.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final
 
 import anyio
@@ -58,6 +60,9 @@ def outgoing_client(
         follow_redirects=False,
         trust_env=False,
         transport=transport,
+        # Cookies would be sent back, ever more of them to whoever gives each a name of its own.
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        event_hooks={"response": [_without_address]},
         limits=httpx2.Limits(
             max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS
         ),
@@ -67,6 +72,12 @@ def outgoing_client(
             "accept-encoding": "identity",
         },
     )
+
+
+async def _without_address(answer: httpx2.Response) -> None:
+    """Forget where a redirect leads: the library reads the address even if it does not go there,
+    and raises what is no HTTPError for some."""
+    answer.headers.pop("location", None)
 
 
 async def exchange(
@@ -96,7 +107,7 @@ async def exchange(
                 )
     except (TimeoutError, httpx2.TimeoutException):
         return Exchange(problem="timed_out")
-    except httpx2.HTTPError:
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError):  # the last: no name of a host
         return Exchange(problem="connection_failed")
 
 

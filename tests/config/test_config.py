@@ -168,6 +168,7 @@ DANGEROUS = [
     ({**GOOD, "CHECKOUT__BASE_URL": "https://pay.example"}, "TOKEN: is missing beside"),
     ({**GOOD, "CHECKOUT__TOKEN": OTHER}, "BASE_URL: is missing beside the token"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": "http://pay.example"}, "unencrypted"),
+    ({**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": "Http://pay.example"}, "unencrypted"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": "https://u:p@pay.example"}, "without user"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": "ftp://pay.example"}, "must be a URL such as"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__SOURCE": "other"}, "is no source; write one of them: shop"),

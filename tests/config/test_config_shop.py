@@ -39,6 +39,7 @@ def test_an_address_is_kept_as_it_is() -> None:
         ({"SHOP__URL": "shop.example"}, "SHOP__URL"),
         ({"SHOP__URL": "https://a:b@shop.example/"}, "SHOP__URL"),
         ({"SHOP__URL": "http://shop.example/", "ENVIRONMENT": "live"}, "SHOP__URL"),
+        ({"SHOP__URL": "HTTP://shop.example/", "ENVIRONMENT": "live"}, "SHOP__URL"),
         ({"SHOP__URL": "http://127.0.0.1/", "ENVIRONMENT": "live"}, "SHOP__URL"),
     ],
 )
