@@ -18,6 +18,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from http import HTTPStatus
 from typing import Any, Final
 
 import httpx2
@@ -240,7 +241,10 @@ def _result(
     problem = answer.why
     until = again_at
     if until is None:
-        until = now + pause_after(sent.tries, seq=sent.published.seq, headers=answer.headers)
+        busy = answer.status == HTTPStatus.TOO_MANY_REQUESTS
+        until = now + pause_after(
+            sent.tries, seq=sent.published.seq, headers=answer.headers, busy=busy
+        )
     if until > sent.since + GIVE_UP_AFTER:
         log.error("notification given up", order=sent.published.order, reason=problem)
         return SendResult(sent=sent, problem=problem)
@@ -254,14 +258,17 @@ def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
     return max(pause, min(asked_to_wait(headers), LONGEST_ASKED_PAUSE))
 
 
-def pause_after(tries: int, *, seq: int, headers: Mapping[str, str]) -> Duration:
+def pause_after(
+    tries: int, *, seq: int, headers: Mapping[str, str], busy: bool = False
+) -> Duration:
     """From a failed try to the next of one that is refused while others are taken. The shop may ask
-    for longer (Retry-After, in seconds).
+    for longer (Retry-After, in seconds). busy: it had too many at that moment, whichever they were.
 
     A sixteenth at most is added by the notification's number: what failed together does not come
     back all at once.
     """
-    pause: Duration = min(FIRST_PAUSE * 4 ** min(tries, 10), LONGEST_PAUSE)
+    longest = LONGEST_PROBE_PAUSE if busy else LONGEST_PAUSE
+    pause: Duration = min(FIRST_PAUSE * 4 ** min(tries, 10), longest)
     pause = max(pause, min(asked_to_wait(headers), LONGEST_PAUSE))
     return pause + pause * (seq % 16) // 256
 

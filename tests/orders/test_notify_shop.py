@@ -22,6 +22,7 @@ from app.orders.notify_shop import (
     GIVE_UP_AFTER,
     LONGEST_ASKED_PAUSE,
     LONGEST_PAUSE,
+    judge,
     list_notifications,
     notification_id,
     notify_due,
@@ -29,10 +30,12 @@ from app.orders.notify_shop import (
     probe_pause,
     redeliver,
 )
+from app.orders.notification_store import Notification
 from app.orders.published_store import Published
 from reconcile.instants import DAY, SECOND, TICK, format_instant
 from tests.api.driving import Driver, driving, event, of_order
 from tests.monitoring.alarms import told as alarm_told
+from tests.reconcile.build import T
 from tests.waiting import soon
 
 SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
@@ -417,6 +420,24 @@ def test_pauses_grow_and_end() -> None:
     spread = {pause_after(3, seq=seq, headers={}) for seq in range(32)}
     assert len(spread) == 16
     assert max(spread) <= 320 * SECOND * 17 // 16
+
+
+@pytest.mark.parametrize(("status", "longest_s"), [(429, 60), (503, 3600), (400, 3600)])
+def test_one_that_came_when_the_shop_had_too_many_waits_a_minute(
+    status: int, longest_s: int
+) -> None:
+    """However often that was: 429 is of the moment, not of the notification. Another refusal may be
+    of the notification, and is tried ever more rarely."""
+    published = Published(
+        seq=16, order="ORD-1", at=T, outcome="succeeded", fulfillable=True, before_outcome=None,
+        before_fulfillable=None, because=("So.",),
+    )  # fmt: skip
+    refused = Notification(published=published, since=T, tries=9, until=T)
+    answers = [Exchange(status=204), Exchange(status=status)]
+    health, results = judge([refused, refused], answers, before=None, now=T)
+    assert health is None
+    assert results[0].delivered
+    assert results[1].again_at == T + longest_s * SECOND
 
 
 def test_ids_are_of_one_revision() -> None:
