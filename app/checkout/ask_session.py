@@ -125,13 +125,16 @@ async def ask_and_record(
     client: CheckoutClient,
     payment: CheckoutPayment,
     row: PendingSession,
+    *,
+    again: bool = True,
 ) -> tuple[CheckoutPayment, Answered]:
-    """Ask, with what was sent before, and record the answer. The payment as it is then.
+    """Ask, with what was sent before, and record the answer. The payment as it is then. `again`:
+    whoever held the row before may have asked, too.
 
     Raises CheckoutDeniedError for an answer that says nothing of the order.
     """
     try:
-        judged = await client.ask(row.order, row.request, key=row.key)
+        judged = await client.ask(row.order, row.request, key=row.key, again=again)
         if isinstance(judged, Denied):
             now = context.clock.now()
             await context.store.writer.commit(_put_off, row, now=now, in_vain=row.in_vain)

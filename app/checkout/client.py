@@ -204,19 +204,20 @@ class CheckoutClient:
         """What must not be written down of a customer's request and its answers."""
         return Mask(phone=phone, token=self.settings.token)
 
-    async def ask(self, order: str, body: bytes, *, key: str) -> Judged:
+    async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Judged:
         """Ask for the order's session until it is clear what the service says; never a ComeAgain.
+        `again`: it may have been asked with this key before.
 
         Raises nothing for whatever the network or the service does: Unclear says it.
         """
-        judged = await self._until_clear(order, body, key)
+        judged = await self._until_clear(order, body, key, lost=again)
         if isinstance(judged, Denied) and judged.status in TOKEN_DENIED:
             self.denied = judged.status
         elif not isinstance(judged, AnswerUnclear) or judged.reached:
             self.denied = None
         return judged
 
-    async def _until_clear(self, order: str, body: bytes, key: str) -> Judged:
+    async def _until_clear(self, order: str, body: bytes, key: str, *, lost: bool) -> Judged:
         retry, form = self.settings.retry, self.settings.form
         mask = self.mask_for(phone_in(body))
         number, spent = 1, 0.0
@@ -224,9 +225,10 @@ class CheckoutClient:
             started = time.monotonic()
             heard = await self._request(body, key, limit_s=min(retry.try_s, retry.total_s - spent))
             spent += time.monotonic() - started
-            judged = judge(heard, order=order, form=form, mask=mask)
+            judged = judge(heard, order=order, form=form, mask=mask, lost=lost)
             if not isinstance(judged, ComeAgain):
                 return judged
+            lost = True
             number += 1
             pause = pause_before(number, key=key, asked_s=judged.wait_s, settings=retry)
             if number > retry.tries or spent + pause >= retry.total_s:

@@ -140,7 +140,7 @@ class _Opening:
             row = self._held or await self._take(payment)
             if row is not None:
                 found, answered = await ask_session.ask_and_record(
-                    self._context, self._client, payment, row
+                    self._context, self._client, payment, row, again=row is not self._held
                 )
                 return result_of(found, answered) or await self._found(found)
             await anyio.sleep(LOOK_S)

@@ -432,8 +432,14 @@ class ComeAgain:
 Judged = Opened | SessionRefused | AnswerUnclear | Denied | ComeAgain
 
 
-def judge(heard: Reply, *, order: str, form: AnswerForm, mask: Mask) -> Judged:
-    """What one answer means for the session of `order`."""
+def judge(
+    heard: Reply, *, order: str, form: AnswerForm, mask: Mask, lost: bool = False
+) -> Judged:
+    """What one answer means for the session of `order`.
+
+    lost  whether the service may have had a request with this key before, whose answer did not
+          come: then a refusal that is not in its own form may be of somebody between us
+    """
     status = heard.status
     if status is None:
         return ComeAgain(code=heard.problem or "connection_failed")
@@ -442,9 +448,11 @@ def judge(heard: Reply, *, order: str, form: AnswerForm, mask: Mask) -> Judged:
     if status in NOT_THE_ORDER:
         return Denied(status=status)
     if 400 <= status < 500:
-        return (
-            AnswerUnclear(code="key_refused") if _is_about_the_key(heard) else _refused(heard, mask)
-        )
+        if _is_about_the_key(heard):
+            return AnswerUnclear(code="key_refused")
+        if lost and not _is_a_document(heard.body):
+            return AnswerUnclear(code=f"status_{status}")
+        return _refused(heard, mask)
     if status not in form.accepted:
         return AnswerUnclear(code=f"status_{status}")
     if heard.problem is not None:
@@ -524,6 +532,14 @@ def _is_about_the_key(heard: Reply) -> bool:
     Then it remembers an earlier request with this key, which may well have opened a session.
     """
     return b"idempoten" in heard.body.lower()
+
+
+def _is_a_document(body: bytes) -> bool:
+    """Whether it is a JSON object, as services refuse by; what stands before them writes pages."""
+    try:
+        return isinstance(parse(body), dict)
+    except Unreadable:
+        return False
 
 
 def _refused(heard: Reply, mask: Mask) -> SessionRefused:

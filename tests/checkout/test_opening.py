@@ -10,7 +10,12 @@ import pytest
 
 from app.checkout import open_checkout as operation
 from app.checkout.client import RetrySettings
-from app.checkout.request import CheckoutConflictError, CheckoutRequestError, phone_check
+from app.checkout.request import (
+    CheckoutConflictError,
+    CheckoutRequestError,
+    PaymentNotOverError,
+    phone_check,
+)
 from app.core.errors import UnreachableError
 from app.core.http import MAX_ANSWER_BYTES
 from app.database.statements import PlainConnection
@@ -179,6 +184,42 @@ async def test_a_refusal_is_recorded_in_the_services_words_and_not_asked_again(s
     assert len(pay.seen) == 1
     assert (await shop.records())[1].reason == "No wallet for ***."
     assert (await shop.ledger()).outcome == "failed"
+
+
+PAGE = answer(400, raw=b"<html><h1>400 Bad Request</h1></html>")
+"""What a proxy writes that stands between us and the service."""
+
+
+@pytest.mark.parametrize("lost", [drop, half, TROUBLE], ids=["no answer", "half of one", "503"])
+async def test_after_a_lost_answer_a_proxys_page_is_no_refusal(shop: Shop, lost: Write) -> None:
+    """The session may be open, and its customer asked to pay: no new payment is begun, and the next
+    call with the same key finds it."""
+    async with service(lost, PAGE, opened()) as pay, pay.client() as client:
+        unknown = await shop.open(client)
+        with pytest.raises(PaymentNotOverError):
+            await shop.open(client, new_payment=True)
+        assert await shop.kinds() == ["requested", "unknown"]
+        found = await shop.open(client)
+    assert (unknown.state, found.state, found.session) == ("unknown", "opened", "cs_1")
+    assert "(status_400)" in unknown.sentence
+    assert pay.keys == {unknown.key}
+
+
+async def test_so_it_is_where_an_earlier_call_has_lost_it(shop: Shop) -> None:
+    async with service(drop, PAGE, opened()) as pay, pay.client(RetrySettings(tries=1)) as client:
+        states = [(await shop.open(client)).state for _ in range(3)]
+    assert states == ["unknown", "unknown", "opened"]
+    assert len(pay.keys) == 1
+
+
+@pytest.mark.parametrize("script", [(PAGE,), (drop, REFUSED)], ids=["nothing lost", "its own"])
+async def test_it_is_one_where_nothing_was_lost_or_in_the_services_own_form(
+    shop: Shop, script: Sequence[Write]
+) -> None:
+    """What never reached the service opened nothing; and the service knows the key."""
+    async with service(*script) as pay, pay.client() as client:
+        assert (await shop.open(client)).state == "refused"
+    assert await shop.kinds() == ["requested", "refused"]
 
 
 @pytest.mark.parametrize(("status", "what"), [(401, "token"), (403, "token"), (404, "address")])
