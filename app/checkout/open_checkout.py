@@ -90,9 +90,8 @@ async def open_checkout(
         result = await _Opening(
             context, client, sound, new_payment=new_payment, author=author
         ).run()
-        if result.created and _is_over(result, now=context.clock.now()):
-            result = replace(result, created=False)  # by an earlier call, whose answer was lost
-        if result.state in ("opened", "refused") and not result.created:
+        if result.state in ("opened", "refused"):
+            # Also of one that this call opened: it may have been paid or canceled while we asked.
             result = by_now(result, await explain_order(context, result.order))
         flight.say(asked, replace(result, created=False))
         return result
@@ -377,18 +376,14 @@ def opened_result(
     )
 
 
-def _is_over(found: CheckoutResult, *, now: Instant) -> bool:
-    return found.expires_at is not None and found.expires_at <= now
-
-
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
     """That the session there was is open, or was refused, is no answer where the order's money has
     come, nor the first where the session's time is over. Raises OrderCanceledError where the shop
     has canceled the order, and no money has come."""
     paid = paid_sentence(ledger)
     if paid is not None:
-        return replace(found, state="paid", sentence=paid)
-    check_wanted(ledger)
+        return replace(found, state="paid", sentence=paid, created=False)
+    check_wanted(ledger, opened=found.session if found.created else None)
     ended = found.expires_at is not None and ledger.as_of >= found.expires_at
     if not ended and (ledger.outcome != "expired" or found.state != "opened"):
         return found
@@ -405,7 +400,7 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
             " What became of it may still be on its way: ask for a new payment at "
             f"{format_instant(until)}, or once its outcome is expired."
         )
-    return replace(found, state="expired", sentence=sentence)
+    return replace(found, state="expired", sentence=sentence, created=False)
 
 
 def deadline_of(ledger: Ledger) -> Instant | None:

@@ -155,15 +155,18 @@ def paid_sentence(ledger: Ledger) -> str | None:
     )
 
 
-def check_wanted(ledger: Ledger) -> None:
+def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
     """Raises OrderCanceledError where the shop has canceled the order: it would owe back whatever
-    comes for it."""
+    comes for it. `opened`: the session that was opened meanwhile."""
+    did = "Nothing was sent"
+    if opened is not None:
+        did = f"Its session {opened} was opened meanwhile, and nobody is to be sent there"
     canceled = ledger.case.filed.canceled
     if canceled is not None:
         raise OrderCanceledError(
             f"Order {ledger.order} was canceled by the shop at {format_instant(canceled.at)}: what "
-            "came for it would be owed back. Nothing was sent; place a new order, with a reference "
-            "of its own."
+            f"came for it would be owed back. {did}; place a new order, with a reference of its "
+            "own."
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -160,6 +160,37 @@ async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
     assert told == first.json() | {"status": status}
     assert ("paid, by the verified event e1" in detail) == (status == "paid")
     assert len(pay.seen) == 1
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["first payment", "new payment"])
+async def test_what_comes_while_the_service_is_asked_is_looked_at(
+    tmp_path: Path, begun: bool
+) -> None:
+    """Money for the order in another way, or its cancellation: its customer is not sent to pay in
+    the session that was opened meanwhile, and the order is not called opened."""
+    meanwhile: list[Callable[[], Awaitable[Any]]] = []
+
+    async def slowly(writer: asyncio.StreamWriter) -> None:
+        await meanwhile.pop()()
+        await opened("cs_2")(writer)
+
+    first = [opened("cs_1")] if begun else []
+    async with shop(tmp_path, *first, slowly) as (driver, pay):
+        if begun:
+            await start(driver)
+            await driver.send(event("e0", "declined"))
+        other = event("e1", session=None, payment={"reference": "pay_2"})
+        meanwhile.append(lambda: driver.send(other))
+        paid = await start(driver, new_payment=begun)
+        assert (paid.status_code, paid.json()["status"]) == (200, "paid")
+        assert "verified event e1" in paid.json()["detail"]
+        assert len(pay.seen) == 1 + begun
+    (tmp_path / "other").mkdir()
+    async with shop(tmp_path / "other", slowly) as (driver, pay):
+        meanwhile.append(lambda: cancel(driver))
+        canceled = await start(driver)
+        assert code(canceled) == (409, "order_canceled")
+        assert "Its session cs_2 was opened meanwhile" in canceled.json()["detail"]
 
 
 @pytest.mark.parametrize("new_payment", [False, True])
