@@ -22,6 +22,7 @@ from app.checkout.payment import (
     key_is_spent,
     payment_with,
     record_kind,
+    unsettled_sentence,
     wants_payment,
 )
 from app.checkout.request import (
@@ -274,13 +275,17 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
     payment = payment_with(records, row.key)
     if payment is None or payment.settled:
         await context.store.writer.commit(forget, row.key)
-    elif not wants_payment(await explain_order(context, row.order)):
+    elif not wants_payment(ledger := await explain_order(context, row.order)):
         # Asked now, the service might open the session of an order that is paid or canceled.
         log.info("session not asked for again", order=row.order, reason="not_wanted")
         await context.store.writer.commit(forget, row.key)
     elif key_spent(payment, client, now=context.clock.now()):
         log.error("session stays unknown", order=row.order, reason="key_too_old")
         await give_up(context, payment)
+    elif unsettled_sentence(ledger) is not None:
+        # It may be paid: asked later, once that is settled.
+        now = context.clock.now()
+        await context.store.writer.commit(_put_off, row, now=now, in_vain=row.in_vain)
     else:
         held = await take(context, client, payment)
         if held is not None:

@@ -28,6 +28,7 @@ from app.checkout.payment import (
     intent_details,
     paid_sentence,
     payment_of,
+    unsettled_sentence,
     wants_payment,
 )
 from app.checkout.request import (
@@ -182,9 +183,9 @@ class _Opening:
         raise not_over(self._request.order, deadline_of(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """An order that the customer has paid in another way must not be paid once more, be it that
-        no payment of it was started here, or that nobody knows what the service did. Raises
-        OrderCanceledError for one that the shop has canceled, and that is not paid."""
+        """An order that the customer has paid in another way, or may have, must not be paid once
+        more, be it that no payment of it was started here, or that nobody knows what the service
+        did. Raises OrderCanceledError for one that the shop has canceled, and that is not paid."""
         order = self._request.order
         try:
             ledger = await explain_order(self._context, order)
@@ -193,9 +194,11 @@ class _Opening:
         sentence = paid_sentence(ledger)
         if sentence is None:
             check_wanted(ledger)
+        key = None if payment is None else payment.key
+        if (unsettled := unsettled_sentence(ledger)) is not None:
+            return CheckoutResult(state="unknown", order=order, key=key, sentence=unsettled)
         if sentence is None or not self._is_price(ledger):
             return None
-        key = None if payment is None else payment.key
         return CheckoutResult(state="paid", order=order, key=key, sentence=sentence)
 
     def _is_price(self, ledger: Ledger) -> bool:
@@ -328,7 +331,8 @@ class CheckoutResult:
 
     state         opened: the customer can pay · paid: they have, by the order's ledger · expired:
                   they have not, and the session's time is over · refused: the service will not ·
-                  unknown: the service may have opened it; it is asked again, in the background too
+                  unknown: the service may have opened it; it is asked again, in the background
+                  too · or what the order was paid is in doubt: nobody is to be sent to pay
     checkout_url  where the customer pays, if the service gave a URL
     key           the idempotency key, for questions to the service; None of an order that was paid
                   before we had started any payment of it
@@ -384,6 +388,8 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
     if paid is not None:
         return replace(found, state="paid", sentence=paid, created=False)
     check_wanted(ledger, opened=found.session if found.created else None)
+    if (unsettled := unsettled_sentence(ledger)) is not None:
+        return replace(found, state="unknown", sentence=unsettled, created=False)
     ended = found.expires_at is not None and ledger.as_of >= found.expires_at
     if not ended and (ledger.outcome != "expired" or found.state != "opened"):
         return found

@@ -155,6 +155,18 @@ def paid_sentence(ledger: Ledger) -> str | None:
     )
 
 
+def unsettled_sentence(ledger: Ledger) -> str | None:
+    """That money is spoken of and nobody can say yet whether the order is paid; None where that is
+    not so, also of one of which it is plain that too little came."""
+    if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
+        return None
+    return (
+        f"What order {ledger.order} was paid is not settled: its outcome is unresolved. Nothing "
+        "was sent, and nobody is to be sent to pay until it is settled: they might pay twice. Ask "
+        "again then."
+    )
+
+
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
     """Raises OrderCanceledError where the shop has canceled the order: it would owe back whatever
     comes for it. `opened`: the session that was opened meanwhile."""

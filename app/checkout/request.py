@@ -432,9 +432,7 @@ class ComeAgain:
 Judged = Opened | SessionRefused | AnswerUnclear | Denied | ComeAgain
 
 
-def judge(
-    heard: Reply, *, order: str, form: AnswerForm, mask: Mask, lost: bool = False
-) -> Judged:
+def judge(heard: Reply, *, order: str, form: AnswerForm, mask: Mask, lost: bool = False) -> Judged:
     """What one answer means for the session of `order`.
 
     lost  whether the service may have had a request with this key before, whose answer did not

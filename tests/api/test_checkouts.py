@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconcile.instants import HOUR, SECOND, Duration, parse_instant
+from reconcile.instants import HOUR, MINUTE, SECOND, Duration, parse_instant
 from tests.api.driving import Driver, driving, event
 from tests.checkout.service import (
     EXPIRES,
@@ -148,7 +148,7 @@ async def test_a_paid_order_that_was_canceled_is_called_paid(tmp_path: Path) -> 
 async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
     tmp_path: Path, said: list[dict[str, Any]], status: str
 ) -> None:
-    """Whatever became of its money later; not where it is unresolved what was paid."""
+    """Whatever became of its money later; not where it is plainly too little."""
     async with shop(tmp_path, opened()) as (driver, pay):
         first = await start(driver)
         for each in said:
@@ -193,13 +193,52 @@ async def test_what_comes_while_the_service_is_asked_is_looked_at(
         assert "Its session cs_2 was opened meanwhile" in canceled.json()["detail"]
 
 
+OTHER: dict[str, Any] = {"session": None, "payment": {"reference": "pay_2"}}
+
+IN_DOUBT: dict[str, list[dict[str, Any]]] = {
+    "amount": [
+        event("e1", **OTHER),
+        event("e2", session=None, payment={**OTHER["payment"], "amount": 1400}),
+    ],
+    "currency": [event("e1", session=None, payment={**OTHER["payment"], "currency": "USD"})],
+    "refund": [event("e1", "refunded", **OTHER, refund={"reference": "r", "amount": 1500})],
+}
+
+
+@pytest.mark.parametrize("said", IN_DOUBT.values(), ids=IN_DOUBT.keys())
+async def test_where_it_is_in_doubt_what_was_paid_nobody_is_sent_to_pay(
+    tmp_path: Path, said: list[dict[str, Any]]
+) -> None:
+    """Neither to a session that is open, nor to a new one: they might pay twice."""
+    async with shop(tmp_path, opened()) as (driver, pay):
+        await driver.send(event("e0", "pending", order={"reference": "ORD-2"}))
+        await start(driver)
+        for each in (*said, *({**e, "id": f"{e['id']}-2"} for e in map(of_second, said))):
+            assert (await driver.send(each)).status_code == 200
+        for reference in ("ORD-1", "ORD-2"):
+            told = await start(driver, reference=reference)
+            assert (told.status_code, told.json()["status"]) == (202, "unknown"), reference
+            assert "is not settled" in told.json()["detail"]
+            assert told.headers["retry-after"]
+    assert len(pay.seen) == 1
+
+
+def of_second(said: dict[str, Any]) -> dict[str, Any]:
+    """The same event of another order, and of a payment of its own."""
+    data = said["data"]
+    order = {**data["order"], "reference": "ORD-2"}
+    return {
+        **said,
+        "data": {**data, "order": order, "payment": {**data["payment"], "reference": "p"}},
+    }
+
+
 @pytest.mark.parametrize("new_payment", [False, True])
 @pytest.mark.parametrize(
     ("said", "paid"),
     [
         ([event("e1")], True),
         ([event("e1"), event("e2", "refunded", refund={"reference": "r", "amount": 1500})], True),
-        ([event("e1"), event("e2", payment={"amount": 1400})], False),
         ([event("e1", order={"amount": None, "currency": None})], True),
         ([event("e1", order={"amount": None, "currency": None}, payment={"amount": 500})], False),
         ([event("e1", "pending")], False),
@@ -326,6 +365,23 @@ async def test_in_the_background_nothing_is_asked_for_an_order_that_wants_no_pay
         await soon(lambda: driver.rows("SELECT key FROM unanswered") == [])
         assert (await start(driver)).json() == again.json()
     assert len(pay.seen) == 1
+
+
+async def test_in_the_background_nothing_is_asked_while_it_is_in_doubt_what_was_paid(
+    tmp_path: Path,
+) -> None:
+    """Once it is settled that the order is not paid, its session is asked for again."""
+    part: dict[str, Any] = {"session": None, "payment": {"reference": "p", "amount": 200}}
+    async with shop(tmp_path, answer(429, retry_after="60"), opened()) as (driver, pay):
+        assert (await start(driver)).status_code == 202
+        await driver.send(event("e1", "refunded", **part, refund={"reference": "r", "amount": 100}))
+        driver.clock.put(driver.clock.now() + MINUTE)
+        await soon(lambda: driver.rows("SELECT tries FROM unanswered") == [(2,)])
+        assert len(pay.seen) == 1
+        await driver.send(event("e2", **part))
+        driver.clock.put(driver.clock.now() + MINUTE)
+        await soon(lambda: driver.rows("SELECT key FROM unanswered") == [])
+    assert len(pay.seen) == 2
 
 
 async def test_the_services_refusal_is_told_in_its_words(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from app import bootstrap
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.http import Exchange, outgoing_client
 from app.orders import notify_shop
+from app.orders.notification_store import Notification
 from app.orders.notify_shop import (
     GIVE_UP_AFTER,
     LONGEST_ASKED_PAUSE,
@@ -30,7 +31,6 @@ from app.orders.notify_shop import (
     probe_pause,
     redeliver,
 )
-from app.orders.notification_store import Notification
 from app.orders.published_store import Published
 from reconcile.instants import DAY, SECOND, TICK, format_instant
 from tests.api.driving import Driver, driving, event, of_order
