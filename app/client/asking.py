@@ -160,6 +160,8 @@ class HttpSender:
             body = answer.read(MAX_ANSWER_BYTES + 1)
             if len(body) > MAX_ANSWER_BYTES:
                 raise NotUnderstood("the answer is larger than any of ours")
+            if answer.length:  # with a number to read the library does not say so by itself
+                raise http.client.IncompleteRead(body, answer.length)
             named = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(status=answer.status, body=body, headers=named)
         except (OSError, http.client.HTTPException) as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import socket
 import sqlite3
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -273,3 +275,27 @@ def test_nobody_there_is_unavailable() -> None:
         ask(start_payment("A", "1", "KES"), HttpSender("http://127.0.0.1:9", "t", timeout_s=5))
     with pytest.raises(ValueError, match="scheme and host"):
         HttpSender("payments.example", "t")
+
+
+def test_half_an_answer_is_unavailable() -> None:
+    """Whoever answers may die while it does: nothing is decided, and the same may be asked again.
+    A whole one of the same service is taken."""
+    whole = b'{"status": "open"}'
+    for sent in (whole, whole[:7], b""):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=_answer_once, args=(server, len(whole), sent))
+            thread.start()
+            send = HttpSender(f"http://127.0.0.1:{server.getsockname()[1]}", "t", timeout_s=5.0)
+            if sent == whole:
+                assert send(Ask(method="GET", path="/")).body == whole
+            else:
+                with pytest.raises(Unavailable, match="IncompleteRead"):
+                    send(Ask(method="GET", path="/"))
+            thread.join()
+
+
+def _answer_once(server: socket.socket, length: int, sent: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65_536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % length + sent)
