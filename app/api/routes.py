@@ -29,7 +29,7 @@ from app.checkout.request import (
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, tell_order
-from app.orders.read_feed import outcome_document, read_feed, read_from
+from app.orders.read_feed import outcome_document, read_feed, read_from, superseded_of
 from app.orders.read_orders import list_orders, order_document
 from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
@@ -143,6 +143,8 @@ class Api:
             "outcomes": [outcome_document(each) for each in published],
             "cursor": published[-1].seq if published else after,
         }
+        if superseded := await superseded_of(self._context, published):
+            document["superseded"] = superseded
         if alarms := self._alarms():
             document["alarms"] = alarms
         return _json(document)

@@ -499,13 +499,19 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "outcomes": listed(ref("Outcome")),
             "cursor": described(COUNT, "Ask the next page with it as `after`."),
+            "superseded": described(
+                listed(COUNT),
+                "The ids among these whose order has a later outcome in the feed by now: what "
+                "they say is not how it stands, so nothing is to be shipped on them. Missing where "
+                "there is none.",
+            ),
             "alarms": described(
                 TEXTS,
                 "Sentences on what goes wrong that no outcome tells, such as that no verified "
                 "event comes any more. Missing while nothing does.",
             ),
         },
-        optional=("alarms",),
+        optional=("superseded", "alarms"),
     ),
     "Notification": members(
         {"type": {"const": "order.revised"}, "timestamp": INSTANT, "data": ref("Outcome")},

@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from app.client.asking import Ask, NotUnderstood, Steps, checked, sentence_of, with_query
@@ -35,6 +35,8 @@ class News:
     fulfillable  whether the order may be shipped, as of this revision
     because      sentences for people, with the ids of the evidence
     at           RFC 3339, in UTC
+    superseded   whether the order has later news by now, as the feed said: then it is not shipped
+                 on these
     """
 
     id: int
@@ -43,6 +45,7 @@ class News:
     fulfillable: bool
     because: tuple[str, ...]
     at: str
+    superseded: bool = False
 
 
 class Refused(Exception):
@@ -179,7 +182,9 @@ def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
 
 def _entries(page: Mapping[str, Any]) -> list[News]:
     """The entries of a page of the feed. Raises NotUnderstood."""
-    found = page.get("outcomes")
+    found, superseded = page.get("outcomes"), page.get("superseded", [])
     if not isinstance(found, list) or type(page.get("cursor")) is not int:
         raise NotUnderstood("a page of the feed cannot be read")
-    return [news_of(each) for each in found]
+    if not isinstance(superseded, list):
+        raise NotUnderstood("a page of the feed cannot be read")
+    return [replace(news, superseded=news.id in superseded) for news in map(news_of, found)]

@@ -39,7 +39,8 @@ MOVE: Final = (
 
 Act = Callable[[sqlite3.Connection, News, bool], None]
 """(the connection, in the transaction, the news, whether to ship now) → the shop's own statements.
-`True` comes once for each order, whatever comes how often; with every other news, `False`."""
+`True` comes once for each order, whatever comes how often; with every other news, `False`, also
+with news that the feed says are superseded: whether to ship comes with the later ones."""
 
 
 class SqliteKeeper:
@@ -64,7 +65,7 @@ class SqliteKeeper:
             ).fetchall()
             if not found:
                 return False
-            ship = news.fulfillable and not found[0][0]
+            ship = news.fulfillable and not news.superseded and not found[0][0]
             if ship:
                 self._connection.execute(SHIPPED, {"ref": news.order})
             self._act(self._connection, news, ship)

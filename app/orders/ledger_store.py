@@ -20,6 +20,7 @@ from app.database.statements import (
     PlainConnection,
     insert_rows,
     run,
+    select_in,
     select_rows,
     statement,
 )
@@ -260,6 +261,18 @@ async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[P
     later = select(REVISIONS).where(REVISIONS.c.seq > after)
     rows = await connection.execute(later.order_by(REVISIONS.c.seq).limit(limit))
     return [published_of(row) for row in rows]
+
+
+_SUPERSEDED: Final = (
+    "SELECT seq FROM revisions WHERE seq IN ({}) AND EXISTS (SELECT 1 FROM revisions AS later "
+    "WHERE later.order_key = revisions.order_key AND later.seq > revisions.seq)"
+)
+
+
+async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
+    """Those of these revisions after which their order had another one, in publishing order."""
+    rows = await select_in(connection, sql=_SUPERSEDED, values=revisions)
+    return sorted(row[0] for row in rows)
 
 
 async def times_released(connection: AsyncConnection, order: str) -> int:

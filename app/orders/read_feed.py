@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any, Final
 
-from app.orders.ledger_store import feed
+from app.orders.ledger_store import feed, superseded
 from app.orders.published_store import Published, head_of, place_to_read_from
 from app.receiving.context import AppContext
 from reconcile.instants import format_instant
 
-__all__ = ["Published", "outcome_document", "read_feed", "read_from"]
+__all__ = ["Published", "outcome_document", "read_feed", "read_from", "superseded_of"]
 
 LOOK_AGAIN_S: Final = 0.2
 """How often a waiting reader looks. It costs one indexed read."""
@@ -29,6 +30,17 @@ async def read_feed(
         if found or left <= 0 or context.store.closing.is_set():
             return found
         await asyncio.sleep(min(LOOK_AGAIN_S, left))
+
+
+async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
+    """The numbers of those in a page of the feed whose order has a later revision by now.
+
+    Whoever reads from far back would else ship what was paid then and given back since.
+    """
+    if not page:
+        return []
+    async with context.store.reading() as connection:
+        return await superseded(connection, [each.seq for each in page])
 
 
 async def read_from(context: AppContext, *, after: int) -> int | None:

@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from app.client.payments import start_payment, tell_order
 from app.client.shop_store import SqliteKeeper
 from tests.api.driving import driving, of_order
 from tests.client.world import KEY, SECRET, entry, notification
+from tests.waiting import soon
 
 NOW = 1_795_000_000
 GOOD = entry(7, "A", fulfillable=True)
@@ -151,6 +153,7 @@ def test_a_commit_that_cannot_be_had_leaves_nothing_open(tmp_path: Path) -> None
         (Answer(status=200, body=b'{"outcomes": [[]], "cursor": 1}'), NotUnderstood),
         (Answer(status=200, body=b"[" * 100_000), NotUnderstood),
         (Answer(status=200, body=b'{"outcomes": [{}], "cursor": 1}'), NotUnderstood),
+        (Answer(status=200, body=b'{"outcomes": [], "cursor": 1, "superseded": 1}'), NotUnderstood),
     ],
 )
 def test_a_feed_that_cannot_be_read_is_told(
@@ -224,6 +227,36 @@ def test_a_refusal_that_says_nothing_is_one_still(problems: Any) -> None:
     body = json.dumps({"problems": problems, "detail": "It cannot be."}).encode()
     found = ask(start_payment("A", "1", "KES"), lambda wanted: Answer(status=422, body=body))
     assert (found.state, found.sentence) == ("refused", "It cannot be.")
+
+
+async def test_from_far_back_nothing_is_shipped_that_was_given_back_since(tmp_path: Path) -> None:
+    """Nor twice: an order that had later news and is still paid is shipped with the last of them.
+    Every news is heard, whatever the size of the pages."""
+    orders = ("still", "back", "first")
+    async with driving(tmp_path) as driver:
+        token = await issue_token(driver.context, name="reader")
+        sender = AsyncSender(driver.client, token, failures=(httpx2.HTTPError,))
+        for count, name in enumerate((*orders, *orders[:2]), start=1):
+            kind = "succeeded" if count <= len(orders) else LATER[name]
+            await driver.send(of_order(name, f"e{count}", kind))
+            told = f"SELECT count(*) FROM revisions HAVING count(*) = {count}"
+            await soon(lambda told=told: driver.rows(told))
+        page = (await driver.api("GET", "/outcomes")).json()
+        assert page["superseded"] == [1, 2]
+        assert "superseded" not in (await driver.api("GET", "/outcomes?after=2")).json()
+        for limit in (1, 2, 100):
+            heard: list[tuple[str, bool]] = []
+            keeper = SqliteKeeper(sqlite3.connect(":memory:"), partial(_hear, heard))
+            assert await ask_async(follow(keeper, limit=limit), sender) == 5
+            assert heard[:2] == [("still", False), ("back", False)]
+            assert heard[2:] == [("first", True), ("still", True), ("back", False)]
+
+
+def _hear(heard: list[tuple[str, bool]], shop: sqlite3.Connection, news: News, ship: bool) -> None:
+    heard.append((news.order, ship))
+
+
+LATER = {"still": "noted", "back": "disputed"}
 
 
 async def test_it_understands_the_service(tmp_path: Path) -> None:
