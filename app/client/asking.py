@@ -71,6 +71,11 @@ class Unavailable(AskingFailed):
         self.again_s = again_s
 
 
+class NotConfigured(AskingFailed):
+    """501: the service does not do this until its own settings say so. Asking again changes
+    nothing; the message names the setting."""
+
+
 class NotUnderstood(AskingFailed):
     """An answer that this version does not know."""
 
@@ -99,9 +104,11 @@ async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer
 
 
 def checked(answer: Answer) -> Answer:
-    """The answer, where it decides something. Raises TokenRefused and Unavailable."""
+    """The answer, where it decides something. Raises TokenRefused, NotConfigured, Unavailable."""
     if answer.status in (401, 403):
         raise TokenRefused(f"the token was refused ({answer.status}): {sentence_of(answer)}")
+    if answer.status == 501:
+        raise NotConfigured(f"the service does not do this: {sentence_of(answer)}")
     if answer.status in (408, 425, 429) or answer.status >= 500:
         raise Unavailable(
             f"the service is busy ({answer.status}): {sentence_of(answer)}",

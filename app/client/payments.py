@@ -61,7 +61,7 @@ def start_payment(
     amount       in major units, as a text: "1500.00"
     new_payment  whether an earlier payment that failed is to be followed by another
 
-    Raises TokenRefused, Unavailable (make the same call again) and NotUnderstood.
+    Raises TokenRefused, Unavailable (make the same call again), NotConfigured and NotUnderstood.
     """
     asked: dict[str, Any] = {
         "order": {"reference": order, "amount": amount, "currency": currency},
@@ -96,13 +96,21 @@ def start_payment(
 
 
 def tell_order(
-    order: str, amount: str, currency: str, *, fulfilled_at: str | None = None
+    order: str,
+    amount: str,
+    currency: str,
+    *,
+    placed_at: str | None = None,
+    canceled_at: str | None = None,
+    fulfilled_at: str | None = None,
 ) -> Steps[Mapping[str, Any]]:
-    """Tell what an order costs, and, once it was shipped, when (RFC 3339). Returns the order as
-    `GET /api/v1/orders/…` gives it. Raises TokenRefused, Unavailable and NotUnderstood."""
+    """Tell what an order costs, when it was placed, and, once it was, when it was canceled or
+    shipped (RFC 3339): an order that was canceled is not to be shipped, and what is held of it is
+    owed back. Returns the order as `GET /api/v1/orders/…` gives it. Raises TokenRefused,
+    Unavailable and NotUnderstood."""
+    moments = {"placed_at": placed_at, "canceled_at": canceled_at, "fulfilled_at": fulfilled_at}
     told = {"amount": amount, "currency": currency}
-    if fulfilled_at is not None:
-        told["fulfilled_at"] = fulfilled_at
+    told |= {name: moment for name, moment in moments.items() if moment is not None}
     path = f"/api/v1/orders/{quote(order, safe='')}"
     body = json.dumps(told).encode("utf-8")
     answer = checked((yield Ask(method="PUT", path=path, body=body)))

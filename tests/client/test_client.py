@@ -25,6 +25,7 @@ from app.client.asking import (
     Ask,
     AsyncSender,
     HttpSender,
+    NotConfigured,
     NotUnderstood,
     TokenRefused,
     Unavailable,
@@ -141,6 +142,8 @@ def test_a_commit_that_cannot_be_had_leaves_nothing_open(tmp_path: Path) -> None
         (Answer(status=403, body=b'{"detail": "scope read"}'), TokenRefused),
         (Answer(status=503, body=b"", headers={"retry-after": "7"}), Unavailable),
         (Answer(status=429, body=b""), Unavailable),
+        (Answer(status=500, body=b""), Unavailable),
+        (Answer(status=501, body=b"{}"), NotConfigured),
         (Answer(status=200, body=b"<html>"), NotUnderstood),
         (Answer(status=404, body=b"{}"), NotUnderstood),
         (Answer(status=410, body=b'{"read_from": 0}'), NotUnderstood),
@@ -278,10 +281,33 @@ async def test_it_understands_the_service(tmp_path: Path) -> None:
         while not shop.execute("SELECT * FROM parcels").fetchall():
             await ask_async(follow(keeper), sender)
         assert shop.execute("SELECT * FROM parcels").fetchall() == [("A/1 é",)]
-        with pytest.raises(Unavailable, match="CHECKOUT__BASE_URL"):
+        with pytest.raises(NotConfigured, match="CHECKOUT__BASE_URL"):
             await ask_async(start_payment("A", "1500.00", "KES"), sender)
         with pytest.raises(TokenRefused):
             await ask_async(follow(keeper), AsyncSender(driver.client, "no", failures=()))
+
+
+async def test_a_canceled_order_is_told_with_all_its_moments(tmp_path: Path) -> None:
+    """A payment that comes for it is owed back, and the order is not to be shipped."""
+    placed, canceled, fulfilled = (f"2026-11-20T0{hour}:00:00Z" for hour in (7, 8, 9))
+    asked: list[Ask] = []
+
+    def send(wanted: Ask) -> Answer:
+        asked.append(wanted)
+        return Answer(status=200, body=b"{}")
+
+    ask(tell_order("A", "1", "KES", placed_at=placed, fulfilled_at=fulfilled), send)
+    told = {"amount": "1", "currency": "KES", "placed_at": placed, "fulfilled_at": fulfilled}
+    assert json.loads(asked[0].body or b"") == told
+    async with driving(tmp_path) as driver:
+        token = await issue_token(driver.context, name="shop")
+        sender = AsyncSender(driver.client, token, failures=(httpx2.HTTPError,))
+        await driver.send(of_order("A", "e1"))
+        before = await ask_async(tell_order("A", "1500.00", "KES"), sender)
+        assert (before["outcome"], before["fulfillable"]) == ("succeeded", True)
+        after = await ask_async(tell_order("A", "1500.00", "KES", canceled_at=canceled), sender)
+        assert (after["outcome"], after["fulfillable"]) == ("succeeded", False)
+        assert "paid_after_cancel" in {each["code"] for each in after["findings"]}
 
 
 async def test_an_answer_without_end_is_given_up() -> None:
