@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.core.references import RULE, is_reference
 from app.sandbox.scenarios import AMOUNTS, AmountRule, Scenario, ScenarioStep, scenario_of
 from app.sandbox.settings import is_absolute_http
 from reconcile.canonical import fingerprint
@@ -165,9 +166,6 @@ def check_key(key: str | None) -> str:
 MAX_DEPTH: Final = 16
 """Levels of nesting a document may have; the real one has two."""
 
-MAX_REFERENCE: Final = 128
-"""Characters in an order's reference."""
-
 _AMOUNT = re.compile(r"\d{1,19}(\.\d{1,4})?", re.ASCII)
 _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
 
@@ -278,15 +276,6 @@ def _request(document: Any, money: Money) -> SessionRequest:
     )
 
 
-def _is_reference(value: Any) -> bool:
-    return (
-        isinstance(value, str)
-        and 1 <= len(value) <= MAX_REFERENCE
-        and value.isprintable()
-        and value == value.strip()
-    )
-
-
 def _is_positive(value: Any) -> bool:
     if isinstance(value, str):
         return _AMOUNT.fullmatch(value) is not None and Decimal(value) > 0
@@ -311,9 +300,8 @@ def _is_url(value: Any) -> bool:
 _FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     (
         "order.reference",
-        _is_reference,
-        f"Give the order's own reference: 1 to {MAX_REFERENCE} printable characters, without "
-        "blanks around them.",
+        is_reference,
+        f"Give the order's own reference: {RULE}.",
     ),
     ("order.amount", _is_positive, 'Give a positive amount in major units, such as "1500.00".'),
     ("order.currency", _is_currency, "Give a currency code of ISO 4217, such as KES."),

@@ -9,6 +9,7 @@ import anyio
 import httpx2
 import pytest
 
+from app.core.references import RULE, is_reference
 from tests.sandbox.harness import URL, session_body, world
 
 
@@ -210,6 +211,19 @@ async def test_all_problems_of_the_fields_are_told_at_once() -> None:
     ]
     assert all(p["sentence"].endswith(".") for p in told)
     assert right.status_code == 201, "a refused request does not use up its key"
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["r" * 129, "é" * 200, " 7 ", "a\u00a0b", "a\u202eb", "\ufffd", "", " ", "r" * 201, "a\nb"],
+)
+async def test_an_order_that_tallyhook_takes_the_sandbox_takes(reference: str) -> None:
+    """And no other: else a payment could be tried with fewer orders than can be paid."""
+    async with world() as w:
+        answer = await w.open(reference=reference)
+    assert answer.status_code == (201 if is_reference(reference) else 422)
+    if not is_reference(reference):
+        assert RULE in problem(answer, 422, "invalid_fields")["detail"]
 
 
 @pytest.mark.parametrize(
