@@ -128,6 +128,7 @@ def build_application(
             ApiProblem: on_api_problem,
             HTTPException: on_http_exception,
             UnreachableError: _on_unreachable,
+            Exception: _on_fault,
         },
     )
     # A provider must never be redirected: it would deliver elsewhere, or not at all.
@@ -224,4 +225,14 @@ async def _on_unreachable(request: Request, error: Exception) -> Response:
         "store_unavailable",
         "The store cannot answer now; try again.",
         headers={"Retry-After": str(RETRY_AFTER_S)},
+    )
+
+
+async def _on_fault(request: Request, error: Exception) -> Response:
+    """Of ours: the server logs what it was."""
+    return problem(
+        500,
+        "internal_error",
+        "Tallyhook itself made a mistake, which its log tells; ask again, and report it if it "
+        "stays.",
     )

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.api.request_body import chosen, instant_parameter, order_reference
+from app.api.request_body import chosen, instant_parameter, order_reference, order_unknown
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.evidence.attachments import attachments_of, listing
@@ -42,14 +42,14 @@ class CaseRoutes:
         self._tell_letter = tell_letter
 
     async def case(self, request: Request, program: str) -> Response:
-        """GET /api/v1/cases/{reference}?family=&as_of="""
+        """GET /api/v1/cases/{reference}?family=&respond_by=&as_of="""
         asked = _asked(request)
         try:
             found = await dispute_case(
                 self._context, asked, sources=self._sources, merchant=self._merchant
             )
-        except NotFoundError:
-            raise _unknown() from None
+        except NotFoundError as error:
+            raise order_unknown(error) from None
         return _answer(found.document())
 
     async def letter(self, request: Request, program: str) -> Response:
@@ -57,8 +57,8 @@ class CaseRoutes:
         asked = _asked(request)
         try:
             return _answer(await self._tell_letter(asked))
-        except NotFoundError:
-            raise _unknown() from None
+        except NotFoundError as error:
+            raise order_unknown(error) from None
         except UsageError as error:
             words = str(error).replace("--as-of", "as_of")
             raise ApiProblem(409, "letter_not_possible", f"{words}.") from None
@@ -67,8 +67,8 @@ class CaseRoutes:
         """GET /api/v1/attachments/{reference}"""
         try:
             found = await attachments_of(self._context, order=order_reference(request))
-        except NotFoundError:
-            raise _unknown() from None
+        except NotFoundError as error:
+            raise order_unknown(error) from None
         return _answer(listing(found))
 
 
@@ -79,10 +79,6 @@ def _asked(request: Request) -> CaseRequest:
         family=said_family(chosen(request, "family", FAMILIES)),
         respond_by=instant_parameter(request, "respond_by"),
     )
-
-
-def _unknown() -> ApiProblem:
-    return ApiProblem(404, "order_unknown", "Nothing is known of an order of this reference.")
 
 
 def _answer(document: Mapping[str, Any]) -> Response:

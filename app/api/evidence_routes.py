@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from app.access.operators import MAY
 from app.access.tokens import Holder
 from app.api.proposal_routes import role_missing
-from app.api.request_body import instant_parameter, order_reference
+from app.api.request_body import instant_parameter, order_reference, order_unknown
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from reconcile.instants import Instant
@@ -66,10 +66,8 @@ class EvidenceRoutes:
         build = await self._load()
         try:
             await build(order, file, as_of=as_of, by=by)
-        except NotFoundError:
-            raise ApiProblem(
-                404, "order_unknown", "Nothing is known of an order of this reference."
-            ) from None
+        except NotFoundError as error:
+            raise order_unknown(error) from None
         except UsageError as error:
             raise ApiProblem(409, "evidence_refused", f"{error}.") from None
         if file.stat().st_size > MAX_BUNDLE_BYTES:  # noqa: ASYNC240

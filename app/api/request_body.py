@@ -39,6 +39,13 @@ def order_reference(request: Request) -> str:
     return reference
 
 
+def order_unknown(error: NotFoundError) -> ApiProblem:
+    """The answer where nothing is known of an order, or was by the moment that was asked for: the
+    error says which."""
+    sentence = str(error)
+    return ApiProblem(404, "order_unknown", f"{sentence[:1].upper()}{sentence[1:]}.")
+
+
 def _is_utf8(path: bytes | None) -> bool:
     """Whether the path as it came is UTF-8: the server has put U+FFFD in place of what is not."""
     try:
@@ -156,7 +163,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     try:
         document = parse(body)
     except Unreadable as error:
-        raise ApiProblem(400, "json_invalid", f"The body cannot be read: {error}") from None
+        raise ApiProblem(400, "json_invalid", f"The body cannot be read: {error}.") from None
     if not isinstance(document, dict):
         raise ApiProblem(400, "json_invalid", "The body must be a JSON object.")
     return document

@@ -86,10 +86,8 @@ class Api:
             found = await order_document(
                 self._context, request_body.order_reference(request), as_of=as_of
             )
-        except NotFoundError:
-            raise ApiProblem(
-                404, "order_unknown", "Nothing is known of an order of this reference."
-            ) from None
+        except NotFoundError as error:
+            raise request_body.order_unknown(error) from None
         return _if_new(request, found)
 
     async def list_orders(self, request: Request, program: str) -> Response:

@@ -45,7 +45,11 @@ async def test_an_order_nobody_has_spoken_of(driver: Driver) -> None:
     assert (await problem_of(driver, "GET", "/orders/ORD-1"))[:2] == (404, "order_unknown")
     await driver.send(event("e1"))
     before = format_instant(T - SECOND)
-    assert (await problem_of(driver, "GET", f"/orders/ORD-1?as_of={before}"))[0] == 404
+    status, code, sentence = await problem_of(driver, "GET", f"/orders/ORD-1?as_of={before}")
+    assert (status, code) == (404, "order_unknown")
+    assert sentence == (
+        f"Nothing is known of order 'ORD-1' as of {before}; what is known of it came later."
+    )
     assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
 
 

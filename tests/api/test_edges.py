@@ -13,6 +13,7 @@ import pytest
 
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import MINUTE, SECOND, format_instant
+from tests.api.described import SCHEMAS, faults
 from tests.api.driving import Driver, driving, event, signed
 from tests.reconcile.build import T
 
@@ -170,3 +171,26 @@ async def test_the_feed_tells_of_a_new_attempt_and_a_new_finding(driver: Driver)
         assert re.fullmatch(r"[A-Z].* .*[.)\]]", sentence), sentence
         assert "paid_twice" not in sentence
         assert "|" not in sentence
+
+
+async def test_a_mistake_of_ours_has_the_form_of_every_problem(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that reads problems can read it, and learns nothing of what is inside."""
+
+    async def broken(*words: Any, **more: Any) -> Any:
+        raise AssertionError("what nobody outside must see")
+
+    monkeypatch.setattr("app.api.routes.order_document", broken)
+    answer = await driver.api("GET", "/orders/ORD-1")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert faults(SCHEMAS["Problem"], answer.json()) == []
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+    assert "nobody outside" not in answer.text
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'{"amount": NaN}', b"\xff", b"9" * 30])
+async def test_why_a_body_cannot_be_read_is_a_sentence(driver: Driver, body: bytes) -> None:
+    answer = await driver.api("PUT", "/orders/ORD-1", content=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "json_invalid")
+    assert re.fullmatch(r"The body .*[^.]\.", answer.json()["detail"])
