@@ -32,6 +32,7 @@ from app.orders.order_facts import ReferenceTaken, tell_order
 from app.orders.read_feed import outcome_document, read_feed, read_from, superseded_of
 from app.orders.read_orders import list_orders, order_document
 from app.receiving.context import AppContext
+from app.receiving.guard import HUNG_UP
 from reconcile.canonical import fingerprint
 from reconcile.instants import SECOND, format_instant
 from reconcile.ledger.explain import ledger_summary
@@ -136,7 +137,13 @@ class Api:
                 f"backup. Read on from {lost}; what you know already has the same id.",
                 read_from=lost,
             )
-        published = await read_feed(self._context, after=after, limit=limit, wait_s=wait_s)
+        published = await read_feed(
+            self._context,
+            after=after,
+            limit=limit,
+            wait_s=wait_s,
+            gone=lambda: HUNG_UP in request.scope,
+        )
         document: dict[str, Any] = {
             "outcomes": [outcome_document(each) for each in published],
             "cursor": published[-1].seq if published else after,

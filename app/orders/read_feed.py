@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -19,15 +19,23 @@ LOOK_AGAIN_S: Final = 0.2
 
 
 async def read_feed(
-    context: AppContext, *, after: int, limit: int, wait_s: float
+    context: AppContext,
+    *,
+    after: int,
+    limit: int,
+    wait_s: float,
+    gone: Callable[[], bool] = lambda: False,
 ) -> list[Published]:
-    """Revisions after a cursor. Waits up to `wait_s` seconds for the first, then returns none."""
+    """Revisions after a cursor. Waits up to `wait_s` seconds for the first, then returns none.
+
+    gone  whether nobody waits for them any more
+    """
     ends = monotonic() + wait_s
     while True:
         async with context.store.reading() as connection:
             found = await feed(connection, after=after, limit=limit)
         left = ends - monotonic()
-        if found or left <= 0 or context.store.closing.is_set():
+        if found or left <= 0 or context.store.closing.is_set() or gone():
             return found
         await asyncio.sleep(min(LOOK_AGAIN_S, left))
 

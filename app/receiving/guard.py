@@ -76,6 +76,11 @@ _BUSY = _answer(
 )
 
 
+HUNG_UP: Final = "tallyhook.hung_up"
+"""In a request's scope once its sender sends no more, or is gone: it may still read its answer, but
+nobody is known to wait for it. Who only waits should answer now; a connection counts until then."""
+
+
 class AmbiguousRequest(Exception):
     """A request whose end, or whose addressee, could be taken for another."""
 
@@ -172,6 +177,7 @@ class GuardedConnection(HttpToolsProtocol):
         """Gone, whoever ended it, and all that it held: the requests that still waited refer to it
         and it to them, which only the cycle collector would find, and that looks seldom."""
         self.connection_limits.leaves(self)
+        self._note_hanging_up()
         super().connection_lost(exc)
         self.pipeline.clear()
         self.cycle = None  # type: ignore[assignment]
@@ -208,7 +214,13 @@ class GuardedConnection(HttpToolsProtocol):
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
         cycle.keep_alive = False  # the last that came: those before it are answered, too
+        self._note_hanging_up()
         return True
+
+    def _note_hanging_up(self) -> None:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is not None:
+            cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
 
     def on_message_begin(self) -> None:
         """A request begins: from now on its sender owes us the rest."""

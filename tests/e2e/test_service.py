@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -349,3 +350,16 @@ def test_a_request_with_the_end_right_behind_it_is_answered(service: Process) ->
         assert [int(each[:3]) for each in answer.split(b"HTTP/1.1 ")[1:]] == statuses, answer
         assert said in answer
     assert service.get("/readyz")["status"] == "ready"
+
+
+def test_a_reader_of_the_feed_that_has_hung_up_is_not_waited_for(tmp_path: Path) -> None:
+    """A connection counts until its answer is out: readers that gave up would keep everybody else
+    of their address out for as long as they had asked to wait."""
+    waits = b"GET /api/v1/outcomes?wait=600 HTTP/1.1\r\nhost: a\r\nauthorization: Bearer %b\r\n\r\n"
+    with serving(tmp_path, LONGPOLL_MAX_S="600", MAX_CONNECTIONS_PER_ADDRESS="3") as process:
+        asks = waits % token(tmp_path).encode()
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", process.port)) as reader:
+                reader.sendall(asks)
+        until(lambda: process.request("GET", "/livez")[0] == 200)
+        assert b'"outcomes": []' in process.raw(asks, hang_up=True)

@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
-from app.receiving.guard import MAX_PIPELINED, UNREAD_BYTES
+from app.receiving.guard import HUNG_UP, MAX_PIPELINED, UNREAD_BYTES
 from tests.api import wire
 from tests.api.test_answering import WHOLE, Stepping, answering, stepping
 from tests.api.wire import GET, LIMITS, Client, connect, length, part, start, turns
@@ -206,6 +207,25 @@ async def test_who_sends_no_more(
         await application.go_on(*answers)
         assert client.wire.is_closing() is (answers != [])
     assert statuses(client) == sent
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_an_application_that_waits_can_see_that_nobody_does(lost: bool) -> None:
+    """Neither where the sender sends no more, nor where it is gone."""
+    seen: list[Scope] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+        await asyncio.Event().wait()
+
+    client = connect(application)
+    await client.ask()
+    assert HUNG_UP not in seen[0]
+    if lost:
+        client.wire.lose()
+    else:
+        assert client.connection.eof_received()
+    assert HUNG_UP in seen[0]
 
 
 # --- deadlines ------------------------------------------------------------------------------------
