@@ -67,7 +67,7 @@ times.json           the shop's time zone, in which report.html and the plain wo
 manifest.json        SHA-256 and size of every file here, and of those that were left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem
                      the signature over the manifest, and the key, in two forms
-verify.py            does steps 1 to 3, and 5 to 8, of the eleven that it lists; some 900 lines, to
+verify.py            does steps 1 to 3, and 5 to 8, of the eleven that it lists; some 1000 lines, to
                      be read first
 
 
@@ -133,6 +133,11 @@ word of whoever made the bundle, such as the lines of books and settlement files
 addressed where its headers are left out, and that nothing came after what is here. This text,
 report.html, explanation.txt and verify.py follow from the rest: `tallyhook evidence verify` of the
 release that manifest.json names renders them again, and nothing else can tell that they do.
+
+All of it hangs together as well if somebody has made it up under a key of their own: that it is the
+shop's, only a key shows that you have from the shop by another way than this archive. And times are
+the shop's: that something was in the log by a day is shown by a checkpoint of that day that
+somebody else has kept, or by witnesses, and by nothing that is in here alone.
 
 A shared secret is known to two. It shows the payment service that its own word is here; it cannot
 show a third party which of the two wrote it. What the payment service never sent, nobody has.

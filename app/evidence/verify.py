@@ -2,7 +2,7 @@
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
 Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
-very file. Whoever does not trust it, and nobody should without reading, has some 900 lines to read
+very file. Whoever does not trust it, and nobody should without reading, has some 1000 lines to read
 and can do each step by other means: README.txt shows how.
 
     1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
@@ -89,10 +89,11 @@ def deliveries(bundle: Bundle) -> str:
             raise Wrong(f"delivery {name} is told in two ways")
         if told["sha256"] != each["event"]["digest"]:
             raise Wrong(f"delivery {name} has another body than the one that was read")
-        for part in filter(None, (told[each] for each in ("body", "whole", "headers", "signed"))):
+        for part in filter(None, (told[each] for each in PARTS)):
             if known.get(part["file"], {}).get("sha256") != part["sha256"]:
                 raise Wrong(f"a part of delivery {name} is another file than the one that arrived")
-        if told["size"] and told["body"] and told["body"]["sha256"] != told["sha256"]:
+        body = told["sha256"] if told["size"] else NOTHING
+        if told["body"] and told["body"]["sha256"] != body:
             raise Wrong(f"the body of delivery {name} is not the one that was read")
         _as_kept(told, bundle)
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
@@ -181,21 +182,36 @@ ALWAYS = frozenset((
     "revisions.json", "sessions.json", "sources.json", "times.json", "verify.py",
 ))  # fmt: skip
 
+PARTS = ("body", "whole", "headers", "signed")
+"""What of a delivery is in a file of its own, which has this ending."""
+
+NOTHING = hashlib.sha256().hexdigest()
+"""The digest of the body of a request that had none: what was read is its address."""
+
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Every file is one that something here refers to: no receipt that somebody has laid beside."""
-    named = set(ALWAYS) | {f"record-{each['record_id']}.details" for each in history["records"]}
-    named.update(each["file"] for each in bundle.document("sources.json"))
-    named.update(each[part]["file"] for each in attached(bundle) for part in ("content", "details"))
+    """Every file is one that something here refers to, by the one name that it can have: no receipt
+    that somebody has laid beside, and no name that some computers take for another's."""
+    shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
+                                    for each in history["records"]}  # fmt: skip
+    count = len(bundle.document("sources.json"))
+    shown.update(f"profile-{number}.toml" for number in range(1, count + 1))
+    for each in attached(bundle):
+        own = f"attachment-{each['attachment']}."
+        personal.update((f"{own}{each['content']['file'][len(own) :]}", f"{own}details"))
     for each in history["deliveries"]:
-        told = bundle.document(f"delivery-{each['delivery_id']}.json")
-        parts = (told[name] for name in ("body", "whole", "headers", "signed"))
-        named.update(part["file"] for part in parts if part)
-        named.update(
-            (f"delivery-{each['delivery_id']}.json", f"key-{told['signature']['key']}.pem")
-        )
-    for name in sorted({*bundle.manifest["files"], *bundle.manifest["left_out"]} - named):
+        own = f"delivery-{each['delivery_id']}."
+        told = bundle.document(f"{own}json")
+        personal.update(f"{own}{part}" for part in PARTS if told[part])
+        shown.update((f"{own}json", f"key-{told['signature']['key']}.pem"))
+    for name in sorted(
+        {*bundle.manifest["files"], *bundle.manifest["left_out"]} - shown - personal
+    ):
         raise Wrong(f"nothing here refers to the file {name}")
+    redacted, there = bundle.manifest["redacted"], bundle.manifest["files"].keys() & personal
+    for name in sorted(there if redacted else bundle.manifest["left_out"]):
+        raise Wrong(f"{name} is here, and the manifest says that it is redacted" if redacted else
+                    f"{name} is left out, and the manifest says that nothing is")  # fmt: skip
 
 
 # --- what was concluded, and all steps -----------------------------------------------------------
@@ -265,6 +281,13 @@ NOT_ANEW = "that the log was not written anew: a checkpoint that left the shop b
 NOTHING_LEFT_OUT = "that nothing about the order was left out"
 SAID = "claims, money, references (history.json)"
 COSIGNED = "that witnesses have cosigned the log"
+NOT_SEALED = "that anything here was there when it says: nothing of it was sealed in the log"
+WHOSE = (
+    "that it is the shop's: compare evidence-key.pub with a key that you have from the shop by "
+    "another way"
+)
+LETTER = "that report.html, explanation.txt and README.txt say what the data here say"
+READ_AGAIN = "that history.json says what the bodies here say"
 PROFILES = "which profile reads which source, and how (sources.json, profile-N.toml)"
 
 
@@ -286,7 +309,6 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
                   for each in history["deliveries"]]  # fmt: skip
     plain = sum(not (each["headers"] and each["headers"]["file"] in bundle.members)
                 for each in deliveries)  # fmt: skip
-    hidden = sum(each["leaf"] is None for each in log["leaves"])
     left_out = bundle.manifest["left_out"]
     answers = [each for each in bundle.document("sessions.json")
                if f"record-{each['record_id']}.details" in left_out]  # fmt: skip
@@ -296,6 +318,8 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
     return [
         *_sealed_unproven(bundle, left),
         NOT_ANEW,
+        WHOSE,
+        f"{LETTER}: `tallyhook evidence verify` of release {release(bundle)} renders them again",
         _forks(log),
         _cosigners(bundle),
         *_said_unproven(bundle, deliveries),
@@ -315,8 +339,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         "the shop's time limits (policy in history.json)",
         "how far the shop's clocks were from UTC (times.json)" if "times.json" in bundle.members
         else "",
-        f"what the log says, where its entry is shown without its content ({hidden} of "
-        f"{len(log['leaves'])}): something was sealed, and nobody can tell what" if hidden else "",
+        _hidden(log),
         f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
         if log["unsealed"] else "",
     ]  # fmt: skip
@@ -325,12 +348,11 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
     """Of whether something was left out, or belongs to another order."""
     if bundle.manifest["format"] == FORMAT_1:
-        return [NOTHING_LEFT_OUT]
+        return [NOTHING_LEFT_OUT, "" if bundle.document("log.json")["leaves"] else NOT_SEALED]
     found, key = chain_of(bundle), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.whole:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: it was sealed before entries "
                 "of the log named their order, or its key was erased"]  # fmt: skip
-    some, count = ", ".join(found.others[:4]), len(found.others)
     after = "after the last entry that the log has of it here"
     if found.tree:
         index, at = found.tree
@@ -340,11 +362,16 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
                 "; and what was before that is proven only if a checkpoint of at least "
                 f"{index + 1} of the log's leaves had left the shop before the dispute"
             )
+    unseen = found.whole - len(found.entries)
     return [
         f"{NOTHING_LEFT_OUT} {after}",
+        f"{NOTHING_LEFT_OUT} before that: of {unseen} of the {found.whole} entries that the log "
+        "has of it only a hash can be here" if unseen else "",
         "" if key else "that it is this order that the log's entries name: its reference is masked",
-        f"that these are of this order, {count}: {some}; the log has them under another, or of "
-        "before its entries named their order" if found.others else "",
+        _some("that these are of this order", found.others, "the log has them under another, or of "
+              "before its entries named their order"),
+        _some("that these, which are not here, are not of this order", found.moved, "the log had "
+              "them under it before it had them under another, or under none"),
     ]  # fmt: skip
 
 
@@ -354,17 +381,38 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
     if bundle.manifest["format"] == FORMAT_1:
-        return [_of(len(bare), f"{said}: {SAID}", len(deliveries))]
+        here = len(deliveries) - len(bare)
+        again = f"{READ_AGAIN}: `tallyhook evidence verify` reads them again"
+        return [_of(here, again, len(deliveries)),
+                _of(len(bare), f"{said}: {SAID}", len(deliveries))]  # fmt: skip
     found = readings_of(bundle)
     dark = len({*found.bare} & {*bare})
+    loose = {*found.bare, *found.masked, *found.several} - {*bare}
     several = f"what the bodies said, which were read in more than one way: {SAID}"
     return [
+        _of(len(loose), f"{READ_AGAIN}, where the log does not show it: `tallyhook evidence "
+            "verify` reads them again", len(deliveries)),
         _of(dark, f"{said}, and which were sealed before readings were, or are read otherwise "
             f"since: {SAID}", len(deliveries)),
         _of(len({*found.masked} & {*bare}), f"{said}, in texts that are masked (history.json)",
             len(deliveries)),
         _of(len({*found.several} & {*bare}), several, len(deliveries)),
     ]  # fmt: skip
+
+
+def _some(what: str, names: Sequence[str], why: str) -> str:
+    return f"{what}, {len(names)}: {', '.join(names[:4])}; {why}" if names else ""
+
+
+def _hidden(log: dict[str, Any]) -> str:
+    """What stands behind a hash may be anything else, too."""
+    names = [each["id"] for each in log["leaves"] if each["leaf"] is None]
+    return (
+        f"what the log says, where its entry is shown without its content ({len(names)} of "
+        f"{len(log['leaves'])}): something was sealed, and nobody can tell what; so nothing proves "
+        f"what is told here of {', '.join(names[:4])}"
+        if names else ""
+    )  # fmt: skip
 
 
 def _forks(log: dict[str, Any]) -> str:

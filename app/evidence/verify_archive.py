@@ -31,7 +31,7 @@ FORMAT_1 = "tallyhook evidence 1"
 """The form before: it does not name the program that made a bundle, its explanation.txt follows
 from the ledger alone, and that nothing was sealed is no fault of such a bundle."""
 
-NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What a stranger's JSON of another form makes of a look into it."""
 
 MASKED = "\N{BULLET}"
@@ -125,9 +125,17 @@ def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """The JSON in a file. Raises Wrong."""
+    """The JSON in a file, in which no object has a name twice: of two readers each would take
+    another. Raises Wrong."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise Wrong(f"{name} has an object with one name twice")
+        return found
+
     try:
-        return json.loads(data.decode("utf-8"))
+        return json.loads(data.decode("utf-8"), object_pairs_hook=once)
     except (ValueError, RecursionError):
         raise Wrong(f"{name} is not JSON") from None
 
@@ -159,6 +167,8 @@ def opened(members: dict[str, bytes]) -> Bundle:
     listed, left_out = manifest.get("files"), manifest.get("left_out")
     if not isinstance(listed, dict) or not isinstance(left_out, dict):
         raise Wrong(f"{MANIFEST} does not list files and what was left out")
+    if not isinstance(manifest.get("redacted"), bool):
+        raise Wrong(f"{MANIFEST} does not say whether it is redacted")
     there = members.keys() - {MANIFEST, SIGNATURE}
     for name in sorted(there ^ listed.keys()):
         fault = "not in the manifest" if name in there else "missing"

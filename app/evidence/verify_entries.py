@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import json
 from datetime import datetime, timedelta, timezone
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple  # Python 3.8 has no dict[...]
 
 from app.evidence.verify_archive import FORMAT_1, MASKED, Bundle, Wrong, attached, read_json
 
@@ -73,22 +73,24 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
         raise Wrong("log.json has no leaf: nothing here is proved by the log")
     size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
     earlier_origins(log)
-    last, hidden, found = -1, 0, set(log["unsealed"])
+    last, hidden, named = -1, 0, set()
     for each in log["leaves"]:
         name, index, proof = each["id"], each["index"], map(bytes.fromhex, each["proof"])
         if index <= last or root_of(bytes.fromhex(each["hash"]), index, size, list(proof)) != root:
             raise Wrong(f"the leaf of {name} is not in the log of the checkpoint, or out of order")
+        if name in named:
+            raise Wrong(f"two entries of the log have the name {name}")
         if each["leaf"] is None and bundle.manifest["redacted"]:
             hidden += 1
+        elif name != _own_name(_opened(each), index):
+            raise Wrong(f"the leaf of {name} is of something else")
         elif name in things:
             _compare(each, things[name])
         elif bundle.manifest["format"] == FORMAT_1:
-            raise Wrong(f"{name} is not both here and in the log")
-        else:
-            _opened(each)  # completeness says what it is here for
+            raise Wrong(f"{name} is not both here and in the log")  # else completeness says why
         last = index
-        found.add(name)
-    for name in sorted(things.keys() - found):
+        named.add(name)
+    for name in sorted(things.keys() - named - {*log["unsealed"]}):
         raise Wrong(f"{name} is not both here and in the log")
     for name in log["unsealed"]:
         if bundle.manifest["format"] != FORMAT_1 and _is_late(things[name], bundle):
@@ -104,9 +106,18 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     return None, f"{said}; {rest}, of which only that something was sealed is proved{late}."
 
 
+class _Things(dict[str, dict[str, Any]]):
+    """By name, of which none is told twice: a made-up one would stand behind a sealed one."""
+
+    def __setitem__(self, name: str, thing: dict[str, Any]) -> None:
+        if name in self:
+            raise Wrong(f"two things here have the name {name}")
+        super().__setitem__(name, thing)
+
+
 def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     """Everything here that must have a leaf, by its name there, with what the leaf must say."""
-    history, things = bundle.document("history.json"), {}
+    history, things = bundle.document("history.json"), _Things()
     names = "order at recorded_at source key session payment expires_at reason author"
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in history["deliveries"]:
@@ -157,6 +168,15 @@ def _opened(each: dict[str, Any]) -> Any:
     if hashlib.sha256(b"\0" + data).hexdigest() != each["hash"]:
         raise Wrong(f"the leaf of {each['id']} is not the one that was hashed")
     return read_json(data, "a leaf")
+
+
+def _own_name(leaf: dict[str, Any], index: int) -> str:
+    """What a leaf is called, which follows from what it says: another's name would hide it."""
+    if leaf["kind"] == "reading":
+        return f"reading:{leaf['delivery']}:{index}"
+    if leaf["kind"] in ("delivery", "record"):
+        return str(leaf["id"])
+    return f"{leaf['kind']}:{leaf['id']}"
 
 
 def _compare(each: dict[str, Any], thing: dict[str, Any]) -> None:
@@ -250,12 +270,14 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
 
 class Chain(NamedTuple):
     """The log's entries that name the order: those here, how many the last of them says there are,
-    deliveries, records and revisions here that no such entry is of, and which leaf seals the tree
-    of all orders that counts them, with when that was made; None without one."""
+    deliveries, records and revisions here that no such entry is of, those of which an entry is here
+    alone, since a later one names another order, and which leaf seals the tree of all orders that
+    counts them, with when that was made; None without one."""
 
     entries: dict[int, tuple[int, str]]
     whole: int
     others: list[str]
+    moved: list[str]
     tree: tuple[int, str] | None
 
 
@@ -264,12 +286,12 @@ def chain_of(bundle: Bundle) -> Chain:
     log, reference, shown = bundle.document("log.json"), bundle.manifest["order"], _shown(bundle)
     entries: dict[int, tuple[int, str]] = {}
     named: dict[str, list[Any]] = {}
-    order = log["order"] or {"commitment": "", "key": ""}
+    order = log["order"] or {"commitment": "", "key": None}
     of, key = order["commitment"], order["key"]
     said = reference.encode("utf-8", "surrogatepass")
     if key and hmac.new(bytes.fromhex(key), said, hashlib.sha256).hexdigest() != of:
         raise Wrong("the order's key does not give the name by which the log calls it")
-    if key is None and MASKED not in reference:
+    if log["order"] and not key and MASKED not in reference:
         raise Wrong("the key that gives the name by which the log calls the order is missing")
     for name, (index, leaf) in sorted(shown.items(), key=lambda each: each[1][0]):
         named.setdefault(leaf.get("delivery", name), []).append(leaf.get("of"))
@@ -280,19 +302,25 @@ def chain_of(bundle: Bundle) -> Chain:
     if whole - len(entries) > hidden:
         raise Wrong(f"of entries 1 to {whole} of the log for this order not all are here")
     things = _things(bundle)
-    for name in {shown[name][1].get("delivery", name) for _, name in entries.values()}:
-        if name not in things and not _elsewhere(name, shown, named, of, bundle):
+    moved = []
+    for name in sorted({shown[name][1].get("delivery", name) for _, name in entries.values()}):
+        if name in things or _came_later(shown.get(name, (0, {}))[1], bundle):
+            continue
+        if named[name][-1] == of:
             raise Wrong(f"the log has an entry of this order, {name}, of which nothing is here")
+        moved.append(name)
     # Entries of the audit trail name what they are about themselves.
     owned = [name for name, thing in things.items() if thing["kind"] != "deed"]
     others = [name for name in owned if of not in named.get(name, ())]
-    tree = _tree(told, of, shown) if log["tree"] else None
+    tree = _tree(told, of, shown, bundle) if log["tree"] else None
     if tree and entries.get(told["leaves"], (told["last"], ""))[0] != told["last"]:
         raise Wrong("the tree of all orders counts other entries of this order than are here")
-    return Chain(entries, whole, sorted({*others} - {*log["unsealed"]}), tree)
+    return Chain(entries, whole, sorted({*others} - {*log["unsealed"]}), moved, tree)
 
 
-def _tree(told: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]]) -> tuple[int, str]:
+def _tree(
+    told: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
+) -> tuple[int, str]:
     """Number and time of the leaf that seals the tree, to whose root the order's entry leads: up
     from where its name parts from those of others, after so many bits."""
     index, leaf = shown[told["leaf"]]
@@ -308,16 +336,16 @@ def _tree(told: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]]) -> t
         below = shared
     if leaf["kind"] != "orders" or found.hex() != leaf["root"]:
         raise Wrong("the order's entry does not lead to the root of the tree of all orders")
+    if _came_later(leaf, bundle):
+        raise Wrong("the tree of all orders is dated later than the bundle")
     moment = EPOCH + timedelta(microseconds=leaf["at"])
     return index, moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _elsewhere(name: str, shown: Any, named: Any, of: str, bundle: Bundle) -> bool:
-    """Whether something is not here because it came later than the bundle's instant, or belongs to
-    another order by now."""
-    leaf = shown.get(name, (0, {}))[1]
+def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
+    """Whether what a leaf seals came later than the bundle's instant."""
     came = leaf.get("received_at") or leaf.get("recorded_at") or leaf.get("at") or 0
-    return came > _micros(bundle.manifest["as_of"]) or named[name][-1] != of
+    return bool(came > _micros(bundle.manifest["as_of"]))
 
 
 def completeness(bundle: Bundle) -> tuple[bool | None, str]:

@@ -62,9 +62,13 @@ def bodies(bundle: verify.Bundle) -> Found:
         count += 1
     if left and not count:
         return None, "No profile in here can read the bodies."
-    return _counted(
-        bundle, count, left, noun=("body", "bodies"), done="read again: the history says the same"
-    )
+    if left:
+        return None, (
+            f"{counted(count, 'body', 'bodies')} read again: the history says the same. "
+            f"{counted(left, 'more has', 'more have')} no profile in here that can read them."
+        )
+    noun = ("body", "bodies")
+    return _counted(bundle, count, noun=noun, done="read again: the history says the same")
 
 
 def _readers(source: str, profile: Profile | None, *, own_orders: bool) -> list[ProfileReader]:
@@ -103,26 +107,30 @@ def provider_signatures(bundle: verify.Bundle) -> Found:
                 f"{kept.told['delivery']} was not signed with {key}: {refusal.sentence}"
             )
         count += 1
-    noun = ("signature of a payment service", "signatures of payment services")
-    return _counted(bundle, count, left, noun=noun, done="checked with the public keys here")
-
-
-def _counted(
-    bundle: verify.Bundle, count: int, left: int, *, noun: tuple[str, str], done: str
-) -> Found:
-    if bundle.manifest["redacted"]:
-        return None, "A redacted bundle has no bodies."
-    if not bundle.document("history.json")["deliveries"]:
-        return None, "No delivery is here: the payment service has sent none about this order."
-    if not count and not left:
-        return None, "No bodies are kept any more: they were deleted before this was built."
-    if not count:
+    if count and left:
+        return None, (
+            f"{counted(count, *SIGNATURES)} checked with the public keys here. "
+            f"{counted(left, 'more takes', 'more take')} a secret that is not here."
+        )
+    if left:
         return None, (
             "This takes the secret that the payment service shares with the shop; what it does not "
             "sign, or the shop has fetched itself, has no signature to check."
         )
-    rest = f"; {left} more take a secret that is not here" if left else ""
-    return True, f"{counted(count, *noun)} {done}{rest}."
+    return _counted(bundle, count, noun=SIGNATURES, done="checked with the public keys here")
+
+
+SIGNATURES: Final = ("signature of a payment service", "signatures of payment services")
+
+
+def _counted(bundle: verify.Bundle, count: int, *, noun: tuple[str, str], done: str) -> Found:
+    if bundle.manifest["redacted"]:
+        return None, "A redacted bundle has no bodies."
+    if not bundle.document("history.json")["deliveries"]:
+        return None, "No delivery is here: the payment service has sent none about this order."
+    if not count:
+        return None, "No bodies are kept any more: they were deleted before this was built."
+    return True, f"{counted(count, *noun)} {done}."
 
 
 def _kept(bundle: verify.Bundle) -> Iterator[_Kept]:
@@ -335,38 +343,69 @@ def verify_evidence(
         not_proven=()
         if bundle is None
         else tuple(
-            _not_proven(bundle, left=left, witnesses=witnesses if WITNESSES in passed else None)
+            _not_proven(
+                bundle,
+                passed if trusted is not None else passed - {"signature"},
+                left=left,
+                witnesses=witnesses if WITNESSES in passed else None,
+            )
         ),
     )
 
 
 def _not_proven(
-    bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
+    bundle: verify.Bundle,
+    passed: set[str],
+    *,
+    left: int,
+    witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """As any Python tells it, but for what takes this program: profiles that are those of this
-    release are known, and a kept checkpoint shows that the log is the one that there was; so do
-    witnesses from when they cosigned on.
+    """As any Python tells it, but for what takes this program: steps that it makes, and profiles
+    that are those of this release.
 
+    passed     steps that have passed; `signature` only where the key is known to be the shop's
     left       leaves of a checkpoint of the bundle's log that was kept; 0 without one
     witnesses  who have cosigned it
     """
+    shown = {
+        verify.WHOSE: "signature" in passed,
+        verify.LETTER: "rendered" in passed,
+        verify.READ_AGAIN: "bodies" in passed,
+        verify.COSIGNED: witnesses is not None,
+    }
     for sentence in verify.unproven(bundle, left):
         if sentence == verify.PROFILES and _are_of_this_release(bundle):
             yield "which profile reads which source (sources.json)"
-        elif sentence.startswith(verify.COSIGNED) and witnesses is not None:
-            continue
-        elif sentence != verify.NOT_ANEW:
+        elif sentence == verify.NOT_ANEW:
+            yield from _not_anew(bundle, left=left, witnesses=witnesses)
+        elif not any(done and sentence.startswith(begins) for begins, done in shown.items()):
             yield sentence
-        elif witnesses is not None and not left:
-            moments = sorted(at for _, at in _cosigned(bundle, witnesses) if at is not None)
-            origin = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
-            yield (
-                f"that the log {origin} was not written anew before "
-                f"{format_instant(moments[witnesses.quorum - 1])}, when the witnesses cosigned it, "
-                "and that the shop keeps no other beside it"
-            )
-        elif not left:
-            yield sentence
+
+
+def _not_anew(
+    bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
+) -> Iterator[str]:
+    """A kept checkpoint shows of the leaves that it covers that they are those that there were; so
+    do witnesses of all, from when they cosigned on."""
+    numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
+    later = sum(number >= left for number in numbers)
+    if numbers and not later:
+        return
+    if witnesses is not None:
+        moments = sorted(at for _, at in _cosigned(bundle, witnesses) if at is not None)
+        origin = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
+        yield (
+            f"that the log {origin} was not written anew before "
+            f"{format_instant(moments[witnesses.quorum - 1])}, when the witnesses cosigned it, "
+            "and that the shop keeps no other beside it"
+        )
+    elif left:
+        yield (
+            f"that the log was not written anew after the {counted(left, *LEAF)} of the checkpoint "
+            f"that you kept: {later} of the {len(numbers)} here came later"
+        )
+    else:
+        yield verify.NOT_ANEW
 
 
 def _are_of_this_release(bundle: verify.Bundle) -> bool:

@@ -17,7 +17,7 @@ from app.bootstrap_evidence import signer_of
 from app.config.load import load_settings
 from app.evidence.keys import EvidenceKey
 from app.evidence.seal import seal_all, seal_orders
-from app.evidence.verify import lines_of, unpack
+from app.evidence.verify import MANIFEST, lines_of, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR
@@ -182,3 +182,20 @@ def test_the_time_is_that_of_the_snapshot(world: World) -> None:
     log = json.loads(unpack(world.full)["log.json"])
     (leaf,) = (each for each in log["leaves"] if each["id"] == log["tree"]["leaf"])
     assert json.loads(leaf["leaf"])["at"] < LATER + DAY - HOUR
+
+
+def test_a_tree_of_orders_is_not_of_the_future(world: World) -> None:
+    """Nothing is said to be whole until a moment that is later than the bundle's."""
+
+    def earlier(members: Members) -> None:
+        as_of = "2026-11-20T09:59:59Z"
+        changed("history.json", lambda history: history.update(as_of=as_of))(members)
+        changed("log.json", lambda log: log.update(unsealed=[]))(members)
+        manifest = json.loads(members[MANIFEST]) | {"as_of": as_of}
+        members[MANIFEST] = json.dumps(manifest).encode()
+
+    found = verify_evidence(forged_with(world.key, world.quiet, earlier))
+    assert steps(found)["completeness"] == (
+        False,
+        "The tree of all orders is dated later than the bundle.",
+    )

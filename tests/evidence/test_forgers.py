@@ -547,10 +547,13 @@ def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
 
 def test_the_first_lines_say_what_a_log_written_anew_looks_like(grown: Grown) -> None:
     """Whoever has database and key can do it, and no step tells: only a kept checkpoint does."""
-    anew = "that the log was not written anew"
+    anew, after = "that the log was not written anew", "after the 1 leaf of the checkpoint that"
     assert anew in first_lines(verify_evidence(grown.bundles[1]))
     kept = KeptCheckpoint(note=grown.notes[0], path=grown.path)
-    assert anew not in first_lines(verify_evidence(grown.bundles[1], kept=kept))
+    told = first_lines(verify_evidence(grown.bundles[1], kept=kept))
+    assert f"{anew} {after} you kept: 1 of the 2 here came later" in told, "it covers one of them"
+    whole = KeptCheckpoint(note=grown.notes[1])
+    assert anew not in first_lines(verify_evidence(grown.bundles[1], kept=whole))
 
 
 def test_a_checkpoint_of_another_key_is_the_readers_to_compare(

@@ -1,0 +1,431 @@
+"""Whoever holds the shop's own key gives two things one name, or one thing another's: a name is no
+place to hide in, and what is hidden behind a hash, a mark or another order is told of first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from app.bootstrap_evidence import signer_of
+from app.config.load import load_settings
+from app.evidence.keys import EvidenceKey
+from app.evidence.prove_sealed import path_to
+from app.evidence.seal import read_checkpoint, seal_all
+from app.evidence.verify import FORMAT_1, MANIFEST, main, unpack
+from app.evidence.verify_evidence import verify_evidence
+from app.orders.refold import refold_until_quiet
+from app.sealing import log_store
+from reconcile.transparency.evidence import ledger_of
+from tests.api.driving import Driver, driving, environ, event
+from tests.evidence.conftest import Bundles, Forge, build, changed, forged_with
+from tests.evidence.test_forgers import failed, first_lines
+
+Members = dict[str, bytes]
+Change = Callable[[Members], None]
+
+
+def _refolded(members: Members) -> None:
+    ledger = ledger_of(json.loads(members["history.json"]))
+    members["ledger.json"] = (json.dumps(ledger, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _manifest(**said: Any) -> Change:
+    return lambda members: members.update(
+        {MANIFEST: json.dumps(json.loads(members[MANIFEST]) | said).encode()}
+    )
+
+
+def _of(name: str, change: Callable[[Any], None]) -> Change:
+    """A change of one file, and all that follows from it."""
+
+    def changing(members: Members) -> None:
+        changed(name, change)(members)
+        _refolded(members)
+
+    return changing
+
+
+def _canceled(**said: Any) -> Change:
+    """A cancellation that never was, before the sealed record of the order's price."""
+
+    def change(history: Any) -> None:
+        placed = next(each for each in history["records"] if each["kind"] == "order_placed")
+        made_up = {**placed, "kind": "order_canceled", **said}
+        del made_up["money"]
+        history["records"].insert(0, made_up)
+
+    return _of("history.json", change)
+
+
+def _arrived_twice(history: Any) -> None:
+    history["deliveries"].insert(0, history["deliveries"][-1])
+
+
+def _otherwise_named(members: Members) -> None:
+    """The order has another reference; the key that would show that it has not is empty."""
+    changed("history.json", lambda history: history.update(order="ORD-9"))(members)
+    changed("log.json", lambda log: log["order"].update(key=""))(members)
+    for name, kept in (("history.json", "records"), ("sessions.json", None)):
+        changed(
+            name,
+            lambda told, kept=kept: [  # type: ignore[misc]
+                each.update(order="ORD-9") for each in (told[kept] if kept else told)
+            ],
+        )(members)
+    _manifest(order="ORD-9")(members)
+    _refolded(members)
+
+
+def _twice_in_one_object(members: Members) -> None:
+    """A reader of JSON who takes the first of two sees another order."""
+    first = b'{\n "order": '
+    assert members["history.json"].startswith(first)
+    members["history.json"] = members["history.json"].replace(
+        first, b'{\n "order": "X",' + first[1:]
+    )
+
+
+def _laid_beside(part: str, name: str) -> Change:
+    """A file under a name of its own is called a part of a delivery."""
+
+    def change(members: Members) -> None:
+        told = min(each for each in members if each.startswith("delivery-") and ".json" in each)
+        paid = b"<h1>Paid in full</h1>"
+        said = {"file": name, "sha256": hashlib.sha256(paid).hexdigest(), "size": len(paid)}
+        before = json.loads(members[told])[part]["file"]
+        changed(told, lambda each: each.update({part: said}))(members)
+        members.pop(before, None)
+        members[name] = paid
+        left = {
+            each: kept
+            for each, kept in json.loads(members[MANIFEST])["left_out"].items()
+            if each != before
+        }
+        _manifest(left_out=left)(members)
+
+    return change
+
+
+def _profile_beside(members: Members) -> None:
+    """Where names have no case, this one is the letter's."""
+    members["Report.html"] = members.pop("profile-1.toml")
+    changed("sources.json", lambda told: told[0].update(file="Report.html"))(members)
+
+
+CHANGES: dict[str, tuple[Change, str]] = {
+    "a made-up record has a sealed one's name": (_canceled(), "inclusion"),
+    "a made-up record is called as a revision is": (_canceled(record_id="revision:1"), "inclusion"),
+    "a made-up revision has a sealed one's number": (
+        changed("revisions.json", lambda told: told.insert(0, told[0] | {"outcome": "failed"})),
+        "inclusion",
+    ),
+    "one delivery counts twice": (_of("history.json", _arrived_twice), "inclusion"),
+    "another order has a key that is empty": (_otherwise_named, "completeness"),
+    "one object has a name twice": (_twice_in_one_object, "deliveries"),
+    "what is signed has a name of its own": (_laid_beside("signed", "receipt.html"), "deliveries"),
+    "a profile's file is called almost as the letter": (_profile_beside, "deliveries"),
+    "it says neither that it is redacted nor that it is not": (_manifest(redacted=""), "manifest"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_name_is_no_place_to_hide_in(
+    bundles: Bundles, forge: Forge, what: str, tmp_path: Any, capsys: Any
+) -> None:
+    """In a full and in a redacted bundle, here and by what is in every bundle."""
+    change, step = CHANGES[what]
+    for archive in (bundles.full, bundles.redacted):
+        forged = forge(archive, change, key=bundles.key)
+        assert step in failed(verify_evidence(forged, trusted=bundles.key.public))
+        (tmp_path / "forged.zip").write_bytes(forged)
+        assert main([str(tmp_path / "forged.zip")]) == 1
+        assert step in capsys.readouterr().out.splitlines()[0]
+
+
+def test_an_attachments_audit_entry_has_one_file(bundles: Bundles, forge: Forge) -> None:
+    """Of two that name one entry the log has sealed one."""
+    told = {
+        "attachment": "att_1", "about": "order", "subject": "ORD-1", "kind": "proof", "media": "x",
+        "at": "2026-11-20T10:00:00Z", "deed": 1, "content": {"file": "attachment-att_1.pdf"},
+        "details": {"file": "attachment-att_1.details"}, "facts": "{}",
+    }  # fmt: skip
+
+    def change(members: Members) -> None:
+        members["attachments.json"] = json.dumps([told, told]).encode()
+
+    found = verify_evidence(forge(bundles.full, change, key=bundles.key))
+    (step,) = (each for each in found.steps if each.name == "inclusion")
+    assert step.sentence == "Two things here have the name deed:1."
+
+
+# --- redacted and full ----------------------------------------------------------------------------
+
+
+def test_a_bundle_is_redacted_or_it_is_not(bundles: Bundles, forge: Forge) -> None:
+    """One that is called redacted and has bodies is handed on as what it is not, and nothing reads
+    them again; of one that is called full nobody would look for what is left out."""
+    called = forge(bundles.full, _manifest(redacted=True), key=bundles.key)
+    assert "deliveries" in failed(verify_evidence(called))
+    called = forge(bundles.redacted, _manifest(redacted=False), key=bundles.key)
+    assert "deliveries" in failed(verify_evidence(called))
+
+
+def _unopened(members: Members) -> None:
+    changed("log.json", lambda log: log.update(readings={}))(members)
+
+
+def _unread(members: Members) -> None:
+    """Nothing tells how the bodies are read, nor what was sealed of that."""
+    _unopened(members)
+    changed("sources.json", list.clear)(members)
+    del members["profile-1.toml"]
+
+
+def test_bodies_that_nobody_reads_prove_nothing_of_the_history(
+    bundles: Bundles, forge: Forge, tmp_path: Any, capsys: Any
+) -> None:
+    said = "- that history.json says what the bodies here say, where the log does not show it"
+    found = verify_evidence(forge(bundles.full, _unread, key=bundles.key))
+    assert failed(found) == []
+    assert said in first_lines(found)
+    unopened = forge(bundles.full, _unopened, key=bundles.key)
+    assert said not in first_lines(verify_evidence(unopened)), "they were read again"
+    (tmp_path / "unopened.zip").write_bytes(unopened)
+    assert main([str(tmp_path / "unopened.zip")]) == 0
+    assert said in capsys.readouterr().out, "verify.py reads no bodies"
+
+
+def test_some_bodies_are_not_all_of_them(bundles: Bundles, forge: Forge) -> None:
+    """A profile is there for the others alone."""
+
+    def change(members: Members) -> None:
+        _unopened(members)
+        last = json.loads(members["history.json"])["deliveries"][-1]["delivery_id"]
+        changed(f"delivery-{last}.json", lambda told: told.update(source="other"))(members)
+        changed(
+            "history.json",
+            lambda history: history["deliveries"][-1]["event"].update(source="other"),
+        )(members)
+        _refolded(members)
+
+    found = verify_evidence(forge(bundles.full, change, key=bundles.key))
+    (step,) = (each for each in found.steps if each.name == "bodies")
+    assert step.passed is None
+    assert "1 more has no profile in here that can read them" in step.sentence
+
+
+# --- what is told first ---------------------------------------------------------------------------
+
+
+def test_whose_key_it_is_is_told_first(bundles: Bundles, forge: Forge, forger: EvidenceKey) -> None:
+    """A stranger's log hangs together as well as the shop's."""
+    said = "- that it is the shop's: compare evidence-key.pub with a key that you have from the"
+    forged = forge(bundles.full, lambda members: None)
+    assert failed(verify_evidence(forged)) == []
+    assert said in first_lines(verify_evidence(forged))
+    assert said not in first_lines(verify_evidence(bundles.full, trusted=bundles.key.public))
+
+
+def test_a_letter_that_nobody_rendered_again_is_told_first(bundles: Bundles, forge: Forge) -> None:
+    """It is what people read: one of another program may say anything."""
+
+    def change(members: Members) -> None:
+        _manifest(program="0" * 64, release="9.9")(members)
+        members["report.html"] = b"<h1>Paid in full</h1>"
+
+    said = "- that report.html, explanation.txt and README.txt say what the data here say"
+    found = verify_evidence(forge(bundles.full, change, key=bundles.key, rendering=False))
+    assert failed(found) == []
+    assert f"{said}: `tallyhook evidence verify` of release 9.9" in first_lines(found)
+    assert said not in first_lines(verify_evidence(bundles.full))
+
+
+def test_a_record_behind_a_hash_is_named(bundles: Bundles, forge: Forge) -> None:
+    """And that it may be another entry of the order that is left out."""
+
+    def change(members: Members) -> None:
+        def hide(log: Any) -> None:
+            log["leaves"][0]["leaf"] = None
+
+        changed("log.json", hide)(members)
+
+    leaves = json.loads(unpack(bundles.redacted)["log.json"])["leaves"]
+    told = first_lines(verify_evidence(forge(bundles.redacted, change, key=bundles.key)))
+    assert f"so nothing proves what is told here of {leaves[0]['id']}" in told
+    assert f"left out before that: of 1 of the {len(leaves)} entries that the log has" in told
+
+
+def test_the_format_before_says_that_nothing_was_sealed(bundles: Bundles, forge: Forge) -> None:
+    """A bundle of it, which whoever has a key can make of anything, is no way around the log."""
+
+    def change(members: Members) -> None:
+        ledger = json.loads(members["ledger.json"])
+        members["explanation.txt"] = "".join(f"{each}\n" for each in ledger["explanation"]).encode()
+        changed("log.json", lambda log: log.update(leaves=[], unsealed=[]))(members)
+        del members["checkpoint.txt"]
+        _manifest(format=FORMAT_1)(members)
+
+    found = verify_evidence(forge(bundles.full, change, key=bundles.key, rendering=False))
+    assert failed(found) == []
+    assert "- that anything here was there when it says: nothing of it was sealed" in first_lines(
+        found
+    )
+
+
+def test_what_is_nested_deep_is_not_in_form(bundles: Bundles, forge: Forge) -> None:
+    """And ends no verification in the middle."""
+    deep = b"[" * 450 + b"]" * 450
+
+    def change(members: Members) -> None:
+        told = json.loads(members["sessions.json"])
+        name = f"record-{told[1]['record_id']}.details"
+        members[name] = deep
+        told[1]["details"] = json.loads(deep)
+        members["sessions.json"] = json.dumps(told).encode()
+
+    assert "inclusion" in failed(verify_evidence(forge(bundles.full, change, key=bundles.key)))
+
+
+# --- entries of the log that are another order's --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """A full bundle of ORD-1, whose middle delivery is a refund; entries of the same log that are
+    of ORD-2, one of them that a delivery was joined to it later; and the key."""
+
+    full: bytes
+    others: list[dict[str, Any]]
+    key: EvidenceKey
+
+
+@pytest.fixture(scope="module")
+def crossed(tmp_path_factory: pytest.TempPathFactory) -> Crossed:
+    folder = tmp_path_factory.mktemp("crossed")
+
+    async def world() -> Crossed:
+        async with driving(folder, with_worker=False, looking=True) as driver:
+            signer = await signer_of(driver.context, load_settings(environ(folder)))
+            other = {"session": {"reference": "cs_2"}, "payment": {"reference": "pay_2"}}
+            for each in (
+                event("o1", "pending", order=None, **other),
+                event("e1"),
+                event("e2", "refunded", refund={"reference": "re_1", "amount": 1500}),
+                event("o2", order={"reference": "ORD-2"}, **other),
+            ):
+                await driver.send(each)
+                await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
+                await seal_all(driver.context, signer)
+            await driver.send(event("e3", "pending"))
+            full = await build(driver, folder, as_of=None, reason="dispute 12")
+            return Crossed(full, await _others(driver, full), signer.key)
+
+    return asyncio.run(world())
+
+
+async def _others(driver: Driver, archive: bytes) -> list[dict[str, Any]]:
+    """Every other entry of the log, with its proof, as a bundle has them."""
+    members = unpack(archive)
+    size = read_checkpoint(members["checkpoint.txt"].decode()).size
+    own = {each["index"] for each in json.loads(members["log.json"])["leaves"]}
+    async with driver.context.store.reading() as connection:
+        return [
+            {
+                "id": leaf.subject, "index": leaf.number, "leaf": leaf.document,
+                "hash": leaf.hash.hex(),
+                "proof": [e.hex() for e in await path_to(connection, leaf.number, size=size)],
+            }
+            for leaf in await log_store.leaves_after(connection, 0, limit=100)
+            if leaf.number < size and leaf.number not in own
+        ]  # fmt: skip
+
+
+def _refund(members: Members) -> str:
+    found = json.loads(members["history.json"])["deliveries"]
+    return str(next(e["delivery_id"] for e in found if e["event"]["claim"] == "refunded"))
+
+
+def _without_refund(members: Members) -> str:
+    """It never came, but for its leaf."""
+    gone = _refund(members)
+    for name in [each for each in members if each.startswith(f"delivery-{gone}")]:
+        del members[name]
+    _of(
+        "history.json",
+        lambda history: history.update(
+            deliveries=[e for e in history["deliveries"] if e["delivery_id"] != gone]
+        ),
+    )(members)
+    return gone
+
+
+def _leaves(members: Members, leaves: list[dict[str, Any]]) -> None:
+    ordered = sorted(leaves, key=lambda each: int(each["index"]))
+    changed("log.json", lambda log: log.update(leaves=ordered))(members)
+
+
+def _own(members: Members) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(members["log.json"])["leaves"]
+    return found
+
+
+def test_two_entries_of_one_name_fill_no_gap(crossed: Crossed) -> None:
+    """A refund and its leaf are left out; two entries of others stand under one name, so that one
+    seems to be there that nobody sees."""
+
+    def change(members: Members) -> None:
+        gone = _without_refund(members)
+        own = [each for each in _own(members) if each["id"] != gone]
+        _leaves(members, own + [{**each, "id": "x"} for each in crossed.others[:2]])
+
+    forged = forged_with(crossed.key, crossed.full, change)
+    assert "inclusion" in failed(verify_evidence(forged))
+
+
+def test_an_entry_has_its_own_name(crossed: Crossed) -> None:
+    """A refund's leaf is called as a delivery that another order was found for later, as if that
+    were true of the refund."""
+    joined = next(e for e in crossed.others if json.loads(e["leaf"])["kind"] == "reading")
+    name = json.loads(joined["leaf"])["delivery"]
+
+    def change(members: Members) -> None:
+        gone = _without_refund(members)
+        own = [{**e, "id": name} if e["id"] == gone else e for e in _own(members)]
+        _leaves(members, [*own, joined])
+
+    forged = forged_with(crossed.key, crossed.full, change)
+    found = verify_evidence(forged)
+    assert "inclusion" in failed(found)
+
+
+def test_what_is_of_another_order_by_now_is_told_first(
+    crossed: Crossed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the database can seal that a delivery is another order's, and leave it out."""
+    gone = _refund(unpack(crossed.full))
+
+    def change(members: Members) -> None:
+        _without_refund(members)
+        moved = {"kind": "reading", "delivery": gone, "of": None, "salt": "", "reading": None}
+        own = _own(members)
+        index = own[-1]["index"] + 1
+        leaf = {"id": f"reading:{gone}:{index}", "index": index, "leaf": json.dumps(moved)}
+        said = hashlib.sha256(b"\0" + str(leaf["leaf"]).encode()).hexdigest()
+        _leaves(members, [*own, {**leaf, "hash": said, "proof": []}])
+
+    # Proofs are another test's: here the log has what it is said to have.
+    root = "app.evidence.verify_entries.root_of"
+    forged = forged_with(crossed.key, crossed.full, change)
+    head = read_checkpoint(unpack(crossed.full)["checkpoint.txt"].decode()).head
+    monkeypatch.setattr(root, lambda *_: head)
+    found = verify_evidence(forged)
+    assert failed(found) == []
+    told = first_lines(found)
+    assert f"that these, which are not here, are not of this order, 1: {gone}; the log had" in told
