@@ -35,7 +35,7 @@ from app.bootstrap_elsewhere import (
     made_report,
     taken_letter,
 )
-from app.bootstrap_evidence import key_path, merchant_of
+from app.bootstrap_evidence import key_path, merchant_of, own_key
 from app.bootstrap_golive import check_now, examine
 from app.bootstrap_privacy import erasing_kind, proposals_of
 from app.bootstrap_serving import SignallessServer, sweep_connections
@@ -133,6 +133,7 @@ def console_of(
         would_erase=looking(context, settings, sources),
         propose_erasing=proposing(context, settings, sources),
         rotate_key=rotating(context, settings),
+        own_key=partial(own_key, settings),
         mappings=settings.console.mappings,
         work=work or work_here(context, settings),
         jobs=Jobs(context.clock),

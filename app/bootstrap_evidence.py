@@ -10,9 +10,11 @@ import httpx2
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.database_place import sqlite_file
 from app.config.settings import Settings
+from app.core.errors import ConfigurationError
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.evidence.dispute_case import Merchant
 from app.evidence.gather_evidence import Providers
+from app.evidence.keys import PublicKey, load_key
 from app.evidence.seal import CheckpointSigner, Sealer, open_signer, seal_orders_if_due
 from app.evidence.witnesses import REST_S as LOOK_S
 from app.evidence.witnesses import Cosigning, Witness, Witnesses
@@ -36,6 +38,15 @@ def key_path(settings: Settings) -> Path:
 async def signer_of(context: AppContext, settings: Settings) -> CheckpointSigner:
     """Who signs for the database's log; makes the key at the first start."""
     return await open_signer(context, key_path(settings))
+
+
+def own_key(settings: Settings) -> PublicKey | None:
+    """The public half of the key that is here; None where none is, or none that may be read."""
+    try:
+        key = load_key(key_path(settings))
+    except ConfigurationError:
+        return None
+    return None if key is None else key.public
 
 
 def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:

@@ -396,7 +396,17 @@ def check_log(
 
     Exit code 1 where something does not fit; the first leaf that does not is named.
     """
-    from app.evidence.verify_log import verify_log
+    from app.bootstrap_evidence import key_path, own_key
+    from app.evidence.verify_log import VerifiedLog, verify_log
+
+    async def look(context: AppContext, settings: Settings) -> VerifiedLog:
+        own = own_key(settings)
+        if own is None:
+            printing.note(
+                f"{key_path(settings)} has no key to compare with: whose keys sign the log is "
+                "taken from the database."
+            )
+        return await verify_log(context, against=kept, own=own, progress=show)
 
     kept = None
     if against is not None:
@@ -405,9 +415,7 @@ def check_log(
         except (OSError, ValueError) as error:
             raise UsageError(f"{against} cannot be read as text; name a checkpoint") from error
     with printing.measure("verifying") as show:
-        found = running.with_context(
-            lambda context, settings: verify_log(context, against=kept, progress=show)
-        )
+        found = running.with_context(look)
     if form is printing.Format.table:
         print(found.sentence())
         for problem in found.problems:

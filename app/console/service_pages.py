@@ -369,7 +369,8 @@ async def ask_verify(view: View) -> Asked:
 async def do_verify(view: View, reason: str) -> ActionResult:
     """Recompute it, and say what does not fit."""
     try:
-        found = await verify_log(view.context, progress=lambda _done, _of: None)
+        own = view.console.own_key()
+        found = await verify_log(view.context, own=own, progress=lambda _done, _of: None)
     except NotFoundError:
         raise UsageError("nothing is sealed yet: the service seals what waits by itself") from None
     verdict = "Something does not fit" if found.found else "The log fits"

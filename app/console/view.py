@@ -28,6 +28,7 @@ from app.core.schedule import Entry
 from app.evidence.bundle import Built, BundleRequest
 from app.evidence.dispute_case import Case, CaseRequest
 from app.evidence.dispute_letter import LetterForm
+from app.evidence.keys import PublicKey
 from app.finance.bank_match import BookedPage
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from app.finance.reconcile_period import RunRequest
@@ -124,6 +125,7 @@ class Console:
     would_erase    says what erasing would take, and erases nothing
     propose_erasing  proposes it to a second admin
     rotate_key     begins a new evidence key in somebody's name, and returns its fingerprint
+    own_key        the evidence key that is here; None where none is
     receiver       scheme and host at which providers reach the receiver; empty: nobody has said
     transport      by which test events go; None: by the network
     schedule       what is done at its times
@@ -156,6 +158,7 @@ class Console:
     would_erase: Callable[[ErasureRequest], Awaitable[Erasure]]
     propose_erasing: Callable[[ErasureRequest], Awaitable[Proposal]]
     rotate_key: Callable[[str], Awaitable[str]]
+    own_key: Callable[[], PublicKey | None]
     transport: httpx2.AsyncBaseTransport | None = None
     schedule: Sequence[Entry] = ()
 

@@ -7,6 +7,8 @@
     orders         each leaf is the next one of the order that it names, under the name that the
                    order has, and each day's tree of all orders is that of the leaves there were;
                    memory grows with the orders: some 250 bytes for each
+    the key        the newest key that signs is the one that this machine has: whoever has the
+                   database, and not the key, would have to put one of their own in its place
     5 departures   every checkpoint that left the house, shown, delivered or cosigned, is a head of
                    this log, as far as is known here
     6 the keeper   a checkpoint that was kept elsewhere is one, too
@@ -307,11 +309,13 @@ async def verify_log(
     context: AppContext,
     *,
     against: str | None = None,
+    own: keys.PublicKey | None = None,
     tell: int = MAX_PROBLEMS,
     progress: Callable[[int, int], None],
 ) -> VerifiedLog:
-    """Verify everything. `against`: the text of a checkpoint that was kept elsewhere; `tell`: how
-    many problems are told, not only counted.
+    """Verify everything. `against`: the text of a checkpoint that was kept elsewhere; `own`: the
+    key that this machine has, None where that is not known; `tell`: how many problems are told, not
+    only counted.
 
     Raises NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
     """
@@ -323,6 +327,12 @@ async def verify_log(
         trees = await order_tree_store.all_trees(connection)
         verification = _Verification(connection, Tree(known, kept=kept), trees, tell=tell)
         verified = await verification.run(progress=progress)
+        if own is not None and own.raw.hex() != known.keys[-1]:
+            verified.add(
+                f"the key that signs, {seal.fingerprint_of(known.keys[-1])}, is not the one that "
+                f"is here, {own.fingerprint}: somebody has put in one of their own, and may have "
+                "written the log anew with it; or the key was replaced on another machine"
+            )
         if against is not None and kept is not None:  # 6
             verification.check_keep(against, kept, known)
         return verified

@@ -114,6 +114,9 @@ def test_another_key_is_refused_with_what_to_do(
     assert (missing.code, not (tmp_path / "other.key").exists()) == (3, True)
     assert first["fingerprint"] in missing.err
     assert "--rotate" in missing.err
+    alone = run("log", "verify")
+    assert alone.code == 0
+    assert "other.key has no key to compare with" in alone.err
     (tmp_path / "new.db").touch()
     monkeypatch.setenv("TALLYHOOK_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path}/new.db")
     assert run("log", "key").code == 0
@@ -122,6 +125,9 @@ def test_another_key_is_refused_with_what_to_do(
         refused = run(*words)
         assert refused.code == 3
         assert f"{KEY}: {tmp_path}/other.key holds the key sha256:" in refused.err
+    told = run("log", "verify")
+    assert told.code == 1
+    assert f"the key that signs, {first['fingerprint']}, is not the one that is here" in told.out
     monkeypatch.setenv(KEY, str(file))
     assert run("log", "seal").code == 0
     file.chmod(0o644)

@@ -10,11 +10,12 @@ import pytest
 
 from app.access.operators import MAY
 from app.access.tokens import admit, issue_token
-from app.bootstrap_evidence import signer_of
+from app.bootstrap_evidence import key_path, signer_of
 from app.bootstrap_golive import examine
 from app.config.load import load_settings
 from app.console.service_pages import ITEM_TITLES, problem_sentence
 from app.console.words import ACTIONS, NOTIFICATIONS, prose_in
+from app.evidence.keys import write_key
 from app.evidence.seal import Sealer, rename_log, seal_all
 from app.golive.golive import ITEMS
 from app.monitoring.preflight import Check
@@ -93,6 +94,11 @@ async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> Non
         found = (await client.get("/log.json")).json()
         page = shown((await client.get("/log")).text)
         fits = shown((await send(client, "/do/verify-log")).text)
+        key = key_path(load_settings(environ(console.driver.path.parent)))
+        own = key.rename(key.with_name("own"))
+        write_key(key, secret=b"x" * 32)
+        foreign = shown((await send(client, "/do/verify-log")).text)
+        own.replace(key)
         async with console.context.store.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET source='other' WHERE 1=1")
         broken = shown((await send(client, "/do/verify-log")).text)
@@ -100,6 +106,7 @@ async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> Non
     assert (found["witnesses"], found["left"]) == ([], [])
     assert "None are set up: nobody but the shop has a say in its log" in page
     assert "The log fits" in fits
+    assert "is not the one that is here" in foreign
     assert "Something does not fit" in broken
 
 

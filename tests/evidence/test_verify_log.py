@@ -16,6 +16,7 @@ import pytest
 
 from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import NotFoundError, UsageError
+from app.evidence.keys import PublicKey, write_key
 from app.evidence.seal import Checkpoint, read_checkpoint, signed_checkpoint
 from app.evidence.verify_log import VerifiedLog, verify_log
 from app.orders.record_store import add_records
@@ -85,12 +86,18 @@ def copy(sealed: Path, tmp_path: Path) -> Path:
     return path
 
 
-async def verified(path: Path, *, against: str | None = None) -> VerifiedLog:
+async def verified(
+    path: Path, *, against: str | None = None, own: PublicKey | None = None
+) -> VerifiedLog:
     """What a verification of the file says, all of its problems told."""
     settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
     async with open_store(settings, purpose="reading") as store:
         return await verify_log(
-            context(store), against=against, tell=10 * ROWS, progress=lambda done, of: None
+            context(store),
+            against=against,
+            own=own,
+            tell=10 * ROWS,
+            progress=lambda done, of: None,
         )
 
 
@@ -384,3 +391,24 @@ async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
             await connection.exec_driver_sql("UPDATE events SET currency = 'KE9'")
         found = await verify_log(context(store), progress=lambda done, of: None)
         assert (found.problems, found.reread) == ([], 3)
+
+
+async def test_a_key_that_somebody_has_put_in_is_told(copy: Path, tmp_path: Path) -> None:
+    """Whoever has the database alone signs all of it with a key of their own, and enters that."""
+    theirs = write_key(tmp_path / "key", secret=b"x" * 32)
+    notes = [
+        (signed_checkpoint(theirs, read_checkpoint(note)), size)
+        for size, note in asked(copy, "SELECT size, note FROM log_checkpoints")
+    ]
+    change(
+        copy,
+        lambda connection: connection.execute(
+            "UPDATE log_keys SET public=?", (theirs.public.raw.hex(),)
+        ),
+        lambda connection: connection.executemany(
+            "UPDATE log_checkpoints SET note=? WHERE size=?", notes
+        ),
+    )
+    assert (await verified(copy)).problems == [], "the database's own word"
+    (told,) = (await verified(copy, own=SIGNER.key.public)).problems
+    assert told.startswith(f"the key that signs, {theirs.public.fingerprint}, is not the one")
