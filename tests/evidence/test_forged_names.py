@@ -72,13 +72,10 @@ def _otherwise_named(members: Members) -> None:
     """The order has another reference; the key that would show that it has not is empty."""
     changed("history.json", lambda history: history.update(order="ORD-9"))(members)
     changed("log.json", lambda log: log["order"].update(key=""))(members)
-    for name, kept in (("history.json", "records"), ("sessions.json", None)):
-        changed(
-            name,
-            lambda told, kept=kept: [  # type: ignore[misc]
-                each.update(order="ORD-9") for each in (told[kept] if kept else told)
-            ],
-        )(members)
+    changed("history.json", lambda told: [e.update(order="ORD-9") for e in told["records"]])(
+        members
+    )
+    changed("sessions.json", lambda told: [e.update(order="ORD-9") for e in told])(members)
     _manifest(order="ORD-9")(members)
     _refolded(members)
 
@@ -313,7 +310,7 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> Crossed:
     async def world() -> Crossed:
         async with driving(folder, with_worker=False, looking=True) as driver:
             signer = await signer_of(driver.context, load_settings(environ(folder)))
-            other = {"session": {"reference": "cs_2"}, "payment": {"reference": "pay_2"}}
+            other: Any = {"session": {"reference": "cs_2"}, "payment": {"reference": "pay_2"}}
             for each in (
                 event("o1", "pending", order=None, **other),
                 event("e1"),
