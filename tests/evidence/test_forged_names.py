@@ -70,12 +70,15 @@ def _arrived_twice(history: Any) -> None:
 
 def _otherwise_named(members: Members) -> None:
     """The order has another reference; the key that would show that it has not is empty."""
+
+    def rename(told: Any) -> None:
+        for each in told.get("records", [told]) if isinstance(told, dict) else told:
+            each.update(order="ORD-9")
+
+    changed("history.json", rename)(members)
     changed("history.json", lambda history: history.update(order="ORD-9"))(members)
+    changed("sessions.json", rename)(members)
     changed("log.json", lambda log: log["order"].update(key=""))(members)
-    changed("history.json", lambda told: [e.update(order="ORD-9") for e in told["records"]])(
-        members
-    )
-    changed("sessions.json", lambda told: [e.update(order="ORD-9") for e in told])(members)
     _manifest(order="ORD-9")(members)
     _refolded(members)
 
