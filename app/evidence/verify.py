@@ -90,7 +90,7 @@ def deliveries(bundle: Bundle) -> str:
         if told["sha256"] != each["event"]["digest"]:
             raise Wrong(f"delivery {name} has another body than the one that was read")
         for part in filter(None, (told[each] for each in PARTS)):
-            if known.get(part["file"], {}).get("sha256") != part["sha256"]:
+            if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
                 raise Wrong(f"a part of delivery {name} is another file than the one that arrived")
         body = told["sha256"] if told["size"] else NOTHING
         if told["body"] and told["body"]["sha256"] != body:
@@ -117,7 +117,8 @@ def _as_kept(told: dict[str, Any], bundle: Bundle) -> None:
             method = value
         elif line and name != ":url":
             shown.append([name, value])
-    if told["method"] != method or not _same(told["headers_shown"], shown):
+    named = [name for name, _ in told["headers_shown"]] == [name for name, _ in shown]
+    if told["method"] != method or not named or not _same(told["headers_shown"], shown):
         raise Wrong(f"delivery {told['delivery']} is told with another method or other headers")
 
 
@@ -325,6 +326,12 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         *_said_unproven(bundle, deliveries),
         _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
         "address, verdict, signature and what it is over (delivery-ID.json)" if deliveries else "",
+        "that a body was deleted, and when (delivery-ID.json)"
+        if any(each["let_go_at"] for each in deliveries) else "",
+        "why a body could not be read (delivery-ID.json)"
+        if any(each["problem"] for each in deliveries) else "",
+        "what is masked in headers and answers: the files beside have it whole (delivery-ID.json, "
+        "sessions.json)" if _masked_beside(bundle, deliveries) else "",
         "that key-FINGERPRINT.pem is the payment service's own key" if keys else "",
         "the answers of the payment service (sessions.json)" if answers else "",
         "lines of order books and settlement files (books.json)" if bundle.document("books.json")
@@ -343,6 +350,12 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
         if log["unsealed"] else "",
     ]  # fmt: skip
+
+
+def _masked_beside(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> bool:
+    """Whether a full bundle shows something masked, by its name, that a file beside it has."""
+    shown = [[each["headers_shown"] for each in deliveries], bundle.document("sessions.json")]
+    return not bundle.manifest["redacted"] and MASKED in json.dumps(shown, ensure_ascii=False)
 
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:

@@ -72,7 +72,7 @@ def _otherwise_named(members: Members) -> None:
     """The order has another reference; the key that would show that it has not is empty."""
 
     def rename(told: Any) -> None:
-        for each in told.get("records", [told]) if isinstance(told, dict) else told:
+        for each in told["records"] if isinstance(told, dict) else told:
             each.update(order="ORD-9")
 
     changed("history.json", rename)(members)
@@ -219,6 +219,48 @@ def test_some_bodies_are_not_all_of_them(bundles: Bundles, forge: Forge) -> None
     (step,) = (each for each in found.steps if each.name == "bodies")
     assert step.passed is None
     assert "1 more has no profile in here that can read them" in step.sentence
+
+
+def _sized(members: Members) -> None:
+    name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
+    changed(name, lambda told: told["headers"].update(size=7))(members)
+
+
+def _headed(members: Members) -> None:
+    name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
+    changed(name, lambda told: told["headers_shown"][0].__setitem__(0, "paid •"))(members)
+
+
+def test_what_is_told_of_a_file_is_what_it_is(bundles: Bundles, forge: Forge) -> None:
+    """Its size, too, and the names of headers, which are never masked."""
+    for change in (_sized, _headed):
+        assert failed(verify_evidence(forge(bundles.full, change, key=bundles.key))) == [
+            "deliveries"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("member", "said", "words"),
+    [
+        ("let_go_at", "2026-11-21T10:00:00Z", "- that a body was deleted, and when"),
+        ("problem", "no JSON", "- why a body could not be read"),
+        ("headers_shown", None, "- what is masked in headers and answers: the files beside"),
+    ],
+)
+def test_what_only_the_maker_says_of_a_delivery_is_told_first(
+    bundles: Bundles, forge: Forge, member: str, said: str | None, words: str
+) -> None:
+    def change(members: Members) -> None:
+        name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
+        if said is None:
+            changed(name, lambda told: told[member][0].__setitem__(1, "9,000 KES •"))(members)
+        else:
+            changed(name, lambda told: told.update({member: said}))(members)
+
+    found = verify_evidence(forge(bundles.full, change, key=bundles.key))
+    assert failed(found) == []
+    assert words in first_lines(found)
+    assert words not in first_lines(verify_evidence(bundles.full))
 
 
 # --- what is told first ---------------------------------------------------------------------------
