@@ -24,10 +24,10 @@ from reconcile.ledger.plain import plain_answer, plain_finding
 README: Final = """\
 EVIDENCE OF ONE ORDER
 
-This archive shows what a shop received from its payment service about one order, when it arrived,
-that it was genuine, and what the shop concluded from it. It was made by Tallyhook. It needs no
-trust in the shop's systems to be checked: every step below can be done on another computer,
-without a network.
+This archive tells what a shop received from its payment service about one order, when it arrived,
+by what it was judged to be genuine, and what the shop concluded from it. It was made by Tallyhook.
+Every step below can be done on another computer, without a network, and needs no trust in the
+shop's systems. What no step can show is said at the end, and must not be taken from here as proven.
 
 Begin with report.html: two pages for people. manifest.json says of which order and as of which
 moment this is, and whether it is redacted.
@@ -101,8 +101,12 @@ HOW TO CHECK IT
      openssl pkeyutl -verify -pubin -inkey evidence-key.pem -rawin -in check.body \\
        -sigfile check.sig
 
-   A checkpoint that the shop gave you at an earlier time must be of the same log: then nothing in
-   it can have been changed, taken out or put in since. Further lines of checkpoint.txt that begin
+   Where that fails, the checkpoint may be of before the shop changed its key: log.json has the keys
+   of before, and what each of them signed of the next.
+
+   A checkpoint that the shop gave you at an earlier time must be of the same log, which `tallyhook
+   evidence verify --checkpoint` compares: then nothing that it covers can have been changed, taken
+   out or put in since. Further lines of checkpoint.txt that begin
    with a dash are cosignatures of witnesses, who see each checkpoint of this log and cosign none
    that does not go on from the one before (https://c2sp.org/tlog-cosignature). Whoever trusts one
    gives its key to `tallyhook evidence verify --witness`.
