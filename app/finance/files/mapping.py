@@ -18,6 +18,9 @@ placed_at = ["Date", "Time"]
 add = ["Paid In"]
 subtract = ["Withdrawn"]
 unsigned = true            # each counts without a minus sign of its own
+sign = "DR/CR"             # the column that says which way it went, in words of
+plus = ["CR"]              # these, which leave it as it is, and
+minus = ["DR"]             # these, which turn its sign round
 
 [defaults]                 # for files without the column, and for empty cells
 currency = "KES"
@@ -296,16 +299,23 @@ class JoinedOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumOf:
-    """An amount that is columns added and subtracted; unsigned: each without its minus sign."""
+    """An amount that is columns added and subtracted; unsigned: each without its minus sign.
+
+    sign         a column that says which way the sum went; None: its own sign tells
+    plus, minus  the words there that leave it as it is, and those that turn it round
+    """
 
     add: Sequence[str]
     subtract: Sequence[str] = ()
     unsigned: bool = False
+    sign: str | None = None
+    plus: Sequence[str] = ()
+    minus: Sequence[str] = ()
 
     @property
     def names(self) -> Sequence[str]:
-        """All of them."""
-        return (*self.add, *self.subtract)
+        """All of them; that of the sign is the last."""
+        return (*self.add, *self.subtract, *([] if self.sign is None else [self.sign]))
 
 
 Made = FirstOf | JoinedOf | SumOf
@@ -476,6 +486,9 @@ class _Sum(TomlTable):
     add: _Texts = NONE
     subtract: _Texts = NONE
     unsigned: Annotated[Any, AfterValidator(yes_or_no)] = False
+    sign: str | None = None
+    plus: _Texts = NONE
+    minus: _Texts = NONE
 
 
 class _Fold(TomlTable):
@@ -598,10 +611,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
         if not isinstance(names, str)
     }
     made |= {field: JoinedOf(names=names) for field, names in given_in(values["joined"]).items()}
-    made |= {
-        field: SumOf(add=said["add"], subtract=said["subtract"], unsigned=said["unsigned"])
-        for field, said in given_in(values["amounts"]).items()
-    }
+    made |= {field: SumOf(**said) for field, said in given_in(values["amounts"]).items()}
     singles = {field: name for field, name in columns.items() if isinstance(name, str)}
     fold = values["fold"]
     return FileMapping(
@@ -655,6 +665,9 @@ def _said_once(values: Values, fields: Fields) -> Iterator[Mistake]:
             yield Mistake(f"amounts.{name}", "there is a column for it already")
         if not amount.get("add") and not amount.get("subtract"):
             yield Mistake(f"amounts.{name}", "names no column: say add, or subtract")
+        ways = [bool(amount.get(key)) for key in ("sign", "plus", "minus")]
+        if any(ways) and not all(ways):
+            yield Mistake(f"amounts.{name}", "say sign, plus and minus together")
     for name in values.get("optional", ()):
         if name not in fields.names:
             known = ", ".join(fields.names)

@@ -59,10 +59,12 @@ def place_of(name: str, heading: Sequence[str], *, row: int) -> int:
 
 
 class Words:
-    """Tells cells that are one of some words, in any case."""
+    """Tells cells that are one of some words, in any case; but for those that a word with `!`
+    before it leaves out."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = [(word, pattern_of(word)) for word in words]
+        self._words = [(word, pattern_of(word)) for word in words if not word.startswith("!")]
+        self._not = [pattern_of(word[1:]) for word in words if word.startswith("!")]
         self._known: dict[str, str | None] = {}
 
     def fitting(self, cell: str) -> str | None:
@@ -71,7 +73,8 @@ class Words:
             if len(self._known) > MAX_REMEMBERED:
                 self._known.clear()
             text = cell.strip().casefold()[:MAX_WORD]
-            self._known[cell] = next((w for w, p in self._words if p.fullmatch(text)), None)
+            found = next((w for w, p in self._words if p.fullmatch(text)), None)
+            self._known[cell] = None if any(p.fullmatch(text) for p in self._not) else found
         return self._known[cell]
 
 
@@ -365,17 +368,35 @@ class SumOfCells:
 
 
 class SummedCells:
-    """Some columns less others."""
+    """Some columns less others; a further one may say which way the sum went."""
 
     def __init__(self, made: SumOf, places: Sequence[int], marks: Marks) -> None:
         self.places: Sequence[int] = places
-        self._split = len(made.add)
+        self._split, self._end = len(made.add), len(made.add) + len(made.subtract)
         self._sum = SumOfCells(marks, unsigned=made.unsigned)
+        self._ways = None if made.sign is None else (Words(made.plus), Words(made.minus))
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
         """One for each row. Raises UnclearCell."""
         rows = zip(*(columns[place] for place in self.places), strict=True)
-        return [self._sum.total(row[: self._split], row[self._split :]) for row in rows]
+        return [self._one(row) for row in rows]
+
+    def _one(self, row: Sequence[str]) -> str:
+        total = self._sum.total(row[: self._split], row[self._split : self._end])
+        if not total or self._ways is None:
+            return total
+        stays, turns = (words.fitting(row[-1]) is not None for words in self._ways)
+        if stays == turns:
+            raise tables.UnclearCell(
+                f"goes by {tables.quoted(row[-1])}, of which the mapping does not say which way it "
+                "went: write it under plus or under minus"
+            )
+        if total.startswith("-"):
+            raise tables.UnclearCell(
+                f"has a minus sign beside {tables.quoted(row[-1])}: where both say the same, say "
+                "unsigned = true in the mapping"
+            )
+        return f"-{total}" if turns else total
 
 
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s?([+-]\d\d:?\d\d)", re.ASCII | re.IGNORECASE)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.finance.files import amounts, books, tables
-from app.finance.files.mapping import Dates, Fields, FileMapping
+from app.finance.files.mapping import Dates, Fields, FileMapping, SumOf
 from reconcile.instants import format_instant
 from reconcile.matching.books import STATEMENT_KINDS, match_keys
 from reconcile.money import Money, to_json
@@ -74,6 +74,7 @@ class StatementForm:
         )
         self._of_preset = mapping.signed
         self._fee_signed = mapping.signed or "fee" in mapping.made
+        self._fee_added_up = isinstance(mapping.made.get("fee"), SumOf)
         self._signed = mapping.signed or not mapping.made.keys().isdisjoint(("gross", "net"))
         self._amounts = amounts.Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone)
@@ -142,6 +143,8 @@ class StatementForm:
                 "something that you bought: leave such rows out with a copy of the preset (under "
                 "[ignore]), or say there what they are (under [words.type])"
             )
+        if self._fee_added_up:  # parts of a fee of which none says anything come to nothing
+            fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
         told = list(zip(kinds, gross, fee, net, strict=True))
         if not self._fee_signed and any(_gives_more(*row) for row in told):
             raise tables.UnclearCell(

@@ -52,6 +52,15 @@ def test_only_rows_with_a_word_are_kept_and_none_with_one_that_is_ignored(tmp_pa
     assert references(book(content, rules, folder=tmp_path)) == ["A", "C"]
 
 
+def test_a_word_may_say_which_rows_are_not_left_out(tmp_path: Path) -> None:
+    content = (
+        "reference,amount,currency,Sort\nA,1.00,KES,sale\nB,1.00,KES,Withdrawal\n"
+        "C,1.00,KES,Withdrawal charge\n"
+    )
+    rules = '[ignore]\nSort = ["*withdrawal*", "!*CHARGE*"]\n'
+    assert references(book(content, rules, folder=tmp_path)) == ["A", "C"]
+
+
 def test_a_total_is_not_checked_where_rows_are_left_out(tmp_path: Path) -> None:
     """It may count them, and nobody knows."""
     content = "reference,amount,currency,Sort\nA,1.00,KES,\nB,1.00,KES,no\nTotal,2.00,,\n"
@@ -149,6 +158,49 @@ def test_money_in_and_money_out_are_one_amount(
     content = f"payment_reference,In,Out,type\np,{money_in},{money_out},any\n"
     rows, problems = statement(content, mapping, folder=tmp_path)
     assert (problems, rows[0]["gross"]["amount"]) == ([], gross)
+
+
+WAYS = '[amounts.gross]\nadd = ["Sum"]\nsign = "DR/CR"\nplus = ["cr", "H"]\nminus = ["Dr", "S"]\n'
+
+
+@pytest.mark.parametrize(("cell", "way", "gross"), [
+    ("1.234,50", "CR", "1234.50"), ("12,90", "dr ", "-12.90"), ("12,90", "S", "-12.90"),
+    ("0,00", "S", "0.00"), ("-7,00", "x", None), ("7,00", "", None), ("-7,00", "DR", None),
+    ("-7,00", "CR", None),
+])  # fmt: skip
+def test_a_column_may_say_which_way_the_money_went(
+    cell: str, way: str, gross: str | None, tmp_path: Path
+) -> None:
+    """What it says, or what a minus sign beside it says, is never guessed."""
+    mapping = f'decimal = ","\nthousands = "."\n{WAYS}[words.type]\n"*" = "dispute"\n{KES}'
+    content = f"payment_reference;Sum;DR/CR;type\np;{cell};{way};any\n"
+    rows, problems = statement(content, mapping, folder=tmp_path)
+    assert [row["gross"]["amount"] for row in rows] == ([] if gross is None else [gross])
+    assert [each[:2] for each in problems] == ([(2, "Sum")] if gross is None else [])
+    if cell.startswith("-") and gross is None and way != "x":
+        mapping = mapping.replace("sign =", "unsigned = true\nsign =")
+        rows, problems = statement(content, mapping, folder=tmp_path)
+        told = "-7.00" if way == "DR" else "7.00"
+        assert (problems, rows[0]["gross"]["amount"]) == ([], told)
+
+
+def test_a_total_of_amounts_whose_way_stands_beside_them_is_told(tmp_path: Path) -> None:
+    content = "payment_reference,Sum,DR/CR,type\np,5.00,CR,\nTotal,5.00,CR,\nTotal,5.00,,\n"
+    rows, problems = statement(content, WAYS + KES, folder=tmp_path)
+    assert ([row["row"] for row in rows], [each[0] for each in problems]) == ([2], [4])
+    assert problems[0][2].startswith("is called a total, and its sum goes by an empty cell")
+
+
+def test_parts_of_a_fee_that_say_nothing_come_to_nothing(tmp_path: Path) -> None:
+    """As a provider writes a chargeback that was reversed, which costs nothing."""
+    content = "payment_reference,gross,net,Scheme,Markup,type\np,,-9.50,,,dispute\nq,9.00,8.00,,,\n"
+    mapping = '[amounts.fee]\nadd = ["Scheme", "Markup"]\n' + KES
+    rows, problems = statement(content, mapping, folder=tmp_path)
+    told = [tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows]
+    assert (problems, told) == ([], [("-9.50", "0.00", "-9.50"), ("9.00", "1.00", "8.00")])
+    content = content.replace(",Scheme,Markup", ",fee,Other")
+    _, problems = statement(content, KES, folder=tmp_path)
+    assert "no gross amount, and not both net and fee" in problems[0][2]
 
 
 def test_fees_of_several_columns_are_one_and_a_sign_is_turned(tmp_path: Path) -> None:
