@@ -70,7 +70,7 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
         return [_mismatch("currency_mismatch", judgement, captured), *found]
     found += _other_currencies(judgement, expected.money)
     if judgement.surplus:
-        found.append(_surplus(judgement, captured, expected.money))
+        found.append(_surplus(judgement, expected.money))
     elif not found:
         found += _too_little(judgement, captured, expected.money)
     return found
@@ -104,8 +104,11 @@ def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
     ]
 
 
-def _surplus(judgement: Judgement, captured: list[Movement], expected: Money) -> Finding:
-    """What is held beyond the price: of captures of the whole price, or any other."""
+def _surplus(judgement: Judgement, expected: Money) -> Finding:
+    """What is held beyond the price: of captures of the whole price, or any other. Those in doubt
+    add nothing to it, and are not counted."""
+    counting = {id(m) for payment in judgement.sure() for m in payment.captures}
+    captured = [m for m in judgement.captures if id(m) in counting]
     owed = Money(minor=judgement.surplus, currency=expected.currency)
     cites = tuple(dict.fromkeys([c for m in captured for c in m.cites]))
     if paid_several_times(judgement):

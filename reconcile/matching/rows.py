@@ -391,9 +391,10 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
 
     A payout that both name decides; else the day of settlement, if both have one, in whatever zone
     it was read. A payment is captured once, so its amount may have been corrected; of refunds, fees
-    and disputes there may be several, and another amount is another movement.
+    and disputes there may be several, and another amount is another movement. So it is of a payment
+    at another time of day: it was captured in parts.
     """
-    if one.kind != "payment" and one.money != other.money:
+    if one.money != other.money and (one.kind != "payment" or _timed_apart(one, other)):
         return False
     if one.payout is not None and other.payout is not None:
         return one.payout == other.payout
@@ -407,6 +408,14 @@ _EAST: Final[Duration] = 14 * HOUR
 
 _QUARTER: Final[Duration] = 15 * MINUTE
 """Of an hour: by whole ones zones lie apart."""
+
+
+def _timed_apart(one: Moved, other: Moved) -> bool:
+    """Whether both bear a time of day, and no two zones make it one moment."""
+    if one.settled_at is None or other.settled_at is None:
+        return False
+    times = (one.settled_at, other.settled_at, abs(one.settled_at - other.settled_at))
+    return all(time % _QUARTER for time in times)
 
 
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:

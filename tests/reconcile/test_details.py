@@ -89,6 +89,27 @@ def test_what_was_won_back_of_a_payment_in_doubt_is_not_taken_off() -> None:
     assert not folded(*others, *lost, disputed("e5", "dispute_won", 8, 9)).fulfillable
 
 
+@pytest.mark.parametrize(("whole", "code", "counts"), [
+    (True, "paid_twice", {"times": 2, "expected": kes(1_500), "owed": kes(1_500)}),
+    (False, "overpaid", {"expected": kes(1_500), "surplus": kes(100)}),
+])  # fmt: skip
+def test_a_surplus_neither_counts_nor_cites_a_payment_in_doubt(
+    whole: bool, code: str, counts: dict[str, object]
+) -> None:
+    """Of the third payment its service says without a date that it was canceled."""
+    undated = event("e4", "canceled", None, payment="pay_3")
+    ledger = folded(
+        PLACED,
+        paid("e1", 5, 1_500),
+        paid("e2", 6, 1_500 if whole else 100, "pay_2"),
+        paid("e3", 7, 1_500, "pay_3"),
+        delivery("d_e4", 8, undated),
+    )
+    (found,) = [each for each in ledger.findings if each.code in ("paid_twice", "overpaid")]
+    assert (found.code, dict(found.facts)) == (code, counts)
+    assert sorted(found.cites) == ["e1", "e2"]
+
+
 def test_a_total_of_payments_of_which_one_states_no_amount_is_another_payment() -> None:
     """It may be the amount of that one."""
     three = (paid("e1", 5, 700), paid("e2", 6, 800, "pay_2"), paid("e3", 7, None, "pay_3"))

@@ -92,6 +92,29 @@ def test_the_amount_of_a_payment_may_be_corrected_for_it_is_captured_once() -> N
     assert paired(told=[moved("payment", gross=1400, payout="po_2")], known=[known]) == [None]
 
 
+TEN = D + 10 * HOUR + 7 * MINUTE
+"""A time of day; a day alone is a midnight, and zones lie a quarter of an hour apart at least."""
+
+
+@pytest.mark.parametrize("payout", ["po_1", None])
+@pytest.mark.parametrize(("gross", "settled_at", "same"), [
+    (900, TEN + 5 * HOUR + MINUTE, False),    # a payment of 1,500 that was captured in two parts
+    (900, TEN + 7 * TICK, False),
+    (600, TEN + 5 * HOUR + MINUTE, True),     # its time was corrected
+    (900, TEN, True),                         # its amount was
+    (900, TEN + 3 * HOUR, True),              # and it was read in another zone
+    (900, D, True),                           # and only its day is told
+    (900, None, True),
+])  # fmt: skip
+def test_a_payment_of_another_amount_at_another_time_of_day_is_another_part_of_it(
+    gross: int, settled_at: Instant | None, same: bool, payout: str | None
+) -> None:
+    known = moved("payment", gross=600, settled_at=TEN, payout=payout)
+    told = moved("payment", gross=gross, settled_at=settled_at, payout=payout)
+    assert paired(told=[told], known=[known]) == [0 if same else None]
+    assert paired(told=[known], known=[told]) == [0 if same else None]
+
+
 def test_the_second_of_two_equal_refunds_is_new() -> None:
     assert paired(told=[moved(), moved()], known=[moved()]) == [0, None]
 
