@@ -138,7 +138,8 @@ def test_whatever_is_heard_can_be_told(known: History, as_of: Instant) -> None:
         assert UNFILLED not in sentence, sentence
         assert "{" not in sentence, sentence
         assert sentence.endswith("."), sentence
-        assert sentence[0].isupper() or not sentence[0].isalpha() or ": " in sentence, sentence
+        named = sentence.startswith(("pay_", "cs_"))  # begins with what was used twice
+        assert sentence[0].isupper() or named or ": " in sentence or not sentence[0].isalpha()
 
 
 def _told(*members: Delivery | Record) -> Ledger:

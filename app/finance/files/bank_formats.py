@@ -56,8 +56,8 @@ def open_bank_table(
 
 def _of_bank(path: Path, mapping: FileMapping) -> tables.SourceTable | None:
     start = start_of(path)
-    text = start.decode("latin-1").lstrip("\ufeff\xef\xbb\xbf \t\r\n")
-    plain = text.replace("\0", "")
+    text = start.decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe \t\r\n")
+    plain = text.replace("\0", "")  # of UTF-16
     if plain.startswith("OFXHEADER") or "<OFX>" in plain or "<?OFX" in plain:
         return OfxTable(path, encoding=mapping.encoding)
     if plain.startswith("<"):
@@ -401,6 +401,9 @@ _PURPOSE: Final = (*range(20, 30), *range(60, 64))
 _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
 
+_BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
+"""The end of a full line of field 86 (6*65x) between two digits: banks break a number there."""
+
 MAX_FIELD: Final = 64
 """Lines of one field; field 86 has six."""
 
@@ -540,6 +543,7 @@ def _information(told: str) -> tuple[str, str]:
     parts = _CODE.split(flat)
     if len(parts) < 3:
         named = _NAMED.search(flat)
+        told = _BROKEN_NUMBER.sub("", told)
         return told.replace("\n", " "), "" if named is None else named[1].strip()
     fields = [(int(code), text) for code, text in zip(parts[1::2], parts[2::2], strict=True)]
     lines = [text for code, text in fields if code in _PURPOSE]

@@ -172,6 +172,29 @@ def test_a_reference_of_mt940_ends_where_the_next_keyword_begins(tmp_path: Path)
     assert match_key("PO-100200") in named_in([text])
 
 
+@pytest.mark.parametrize(("length", "whole"), [(65, True), (64, False)])
+def test_a_number_that_a_full_line_of_mt940_breaks_is_whole_again(
+    tmp_path: Path, length: int, whole: bool
+) -> None:
+    """Without codes, as Dutch banks write it: 65 characters a line, wherever that is."""
+    line = "/TRTP/SEPA/NAME/PROVIDER/REMI/SETTLEMENT OF OCTOBER 2026 "
+    line += "1234567890"[: length - len(line)]
+    old = "?20EREF+PO-100200?21SVWZ+PAYOUT PO-1002?2200 THANKS"
+    begun = next(each for each in MT940.splitlines() if old.split("?22")[0] in each)
+    content = MT940.replace(begun, f":86:{line}\n9001.2610.01/EREF/X")
+    (row, *_), problems = bank(content, folder=tmp_path)
+    assert (len(line), problems) == (length, [])
+    number = line.rpartition(" ")[2]
+    assert (match_key(f"{number}9001.2610.01") in named_in([row["text"]])) == whole
+
+
+def test_camt_053_in_utf_16(tmp_path: Path) -> None:
+    plain = bank(CAMT, folder=tmp_path)
+    for order in ("utf-16-le", "utf-16-be"):
+        content = "\ufeff" + CAMT.replace('encoding="UTF-8"', 'encoding="UTF-16"')
+        assert bank(content.encode(order), folder=tmp_path) == plain
+
+
 @pytest.mark.parametrize("word", ["NONREF", "NOTPROVIDED", "notprovided"])
 def test_a_word_for_no_reference_is_none(tmp_path: Path, word: str) -> None:
     """Whichever format it is of: bookings of an amount and a day are told apart by their texts."""
