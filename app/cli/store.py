@@ -96,7 +96,8 @@ def check(
 ) -> None:
     """Check that every layer of the store fits the one below it: the file, the bodies and their
     digests, events, links, ledgers, revisions, the log, and what people did. Names the first rows
-    that do not fit. Takes about a minute for each five million deliveries where the disk keeps up."""
+    that do not fit. Takes about a minute for each five million deliveries where the disk keeps
+    up."""
     from app.bootstrap_privacy import check_again
     from app.bootstrap_sources import retention_of
     from app.config.load import load_settings
