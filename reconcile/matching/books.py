@@ -20,7 +20,7 @@ BOOK_KINDS: Final[tuple[BookKind, ...]] = get_args(BookKind)
 BookStatus = Literal["paid", "unpaid", "canceled", "refunded"]
 BOOK_STATUSES: Final[tuple[BookStatus, ...]] = get_args(BookStatus)
 
-StatementKind = Literal["payment", "refund", "fee", "dispute"]
+StatementKind = Literal["payment", "refund", "fee", "dispute", "carried"]
 STATEMENT_KINDS: Final[tuple[StatementKind, ...]] = get_args(StatementKind)
 
 _APART = re.compile(r"(?<=[0-9])[\s_-]+(?=[0-9])", re.ASCII)
@@ -56,8 +56,10 @@ class BookLine:
 @frozen
 class StatementLine:
     """One line of a provider's settlement or transaction file. At least one reference is given; a
-    fee may name its payout alone.
+    fee, and what is carried, may name its payout alone.
 
+    kind             carried: what the provider keeps back of a payout, or moves to a later one,
+                     and on the other side what it adds to it; no movement of an order
     gross, fee, net  minor units of `currency`: what leaves the merchant is negative, a refund's
                      gross always; fee is positive where it costs; gross - fee = net holds
     settled_at       when the provider says the money was paid out, or will be

@@ -38,13 +38,15 @@ Agreed = Literal[
     "nothing_due",
     "returned",
     "fee_line",
+    "carried_line",
     "other_business",
 ]
 """Matched. by_reference: by the order's or payout's reference, amounts equal; the six after it
 stand each in a line of their own. by_exchange: a payout that the bank booked in another currency.
 nothing_due: no money moved, and nobody says that it did. returned: what came went back, and the
-book claims nothing. fee_line: a statement line that is a fee of its own. other_business: a bank
-line that is no payout's."""
+book claims nothing. fee_line: a statement line that is a fee of its own. carried_line: one of
+what is carried from one payout to another, or kept back. other_business: a bank line that is no
+payout's."""
 
 Waiting = Literal[
     "awaiting_book",

@@ -65,8 +65,10 @@ class Settling:
         captures = [capture for each in funds for capture in each.captures]
         rows = sorted(rows, key=lambda row: row.line_id)
         self._tally.place_lines([row for row in rows if row.kind == "fee"], "fee_line")
+        self._tally.place_lines([row for row in rows if row.kind == "carried"], "carried_line")
         unused = [each for one in funds for each in one.returns]
-        others = [row for row in rows if row.kind != "fee" and gives_back(row, unused, self._terms)]
+        moving = [row for row in rows if row.kind not in ("fee", "carried")]
+        others = [row for row in moving if gives_back(row, unused, self._terms)]
         placed = set(map(id, others))
         payments = [row for row in rows if row.kind == "payment" and id(row) not in placed]
         moved = bool(captures)

@@ -132,6 +132,7 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
     "refund": ("refunded", "reversed"),
     "dispute": ("dispute_lost",),
     "fee": (),
+    "carried": (),
 }
 
 

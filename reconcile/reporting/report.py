@@ -77,16 +77,16 @@ Flow = Literal[
     "no_payout",
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
-"""The rows of the money table. The first five come from ledgers and fees, the rest lead from net
-to the statement: net = settled + not_settled + differs + other_currency − not_notified −
-no_movement. other_currency: what was settled in another one, less what was settled of another one;
-there only where any was. not_notified: statement lines of which no webhook has told us: those of
-the breaks `settled_never_notified`. no_movement: lines that are no certain movement of money and
-are told of otherwise: of disputes that are open or were won, of payments in doubt, or given to a
-line of the book by a person. The last five are there once files of the bank are, and lead from the
-statement to it: settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout. exchanged:
-payouts that the bank booked in another currency. bank_differs: what it booked less than was paid
-out."""
+"""The rows of the money table. The first five come from ledgers and fees, the rest lead from net to
+the statement: net = settled + not_settled + differs + other_currency − not_notified − no_movement.
+other_currency: what was settled in another one, less what was settled of another one; there only
+where any was. not_notified: statement lines of which no webhook has told us: those of the breaks
+`settled_never_notified`. no_movement: lines that are no certain movement of money and are told of
+otherwise: of disputes that are open or were won, of payments in doubt, given to a line of the book
+by a person, or of what is carried from one payout to another. The last five are there once files of
+the bank are, and lead from the statement to it: settled = in_bank + exchanged + bank_differs +
+not_in_bank + no_payout. exchanged: payouts that the bank booked in another currency. bank_differs:
+what it booked less than was paid out."""
 
 BANK_FLOWS: Final[frozenset[Flow]] = frozenset(
     {"in_bank", "exchanged", "bank_differs", "not_in_bank", "no_payout"}

@@ -505,7 +505,9 @@ class PeriodTally:
                 continue
             moved = True
             self._fee(each)
-            if each.line.kind != "fee":
+            if each.line.kind == "carried":
+                self._money.add(each.line.currency, "no_movement", each.gross)
+            elif each.line.kind != "fee":
                 flow = _FLOW_OF_LINE[each.line.kind]
                 self._move(each.line.currency, bucket, flow=flow, minor=each.gross)
             for taken in each.taken:

@@ -90,6 +90,7 @@ BUCKET_WORDS: Final[Mapping[str, str]] = {
     "nothing_due": "Nothing due",
     "returned": "Came and went back",
     "fee_line": "Fee of its own",
+    "carried_line": "Carried to or from another payout",
     "other_business": "Other business",
     "awaiting_book": "Waits for the order book",
     "awaiting_money": "Waits for the money",

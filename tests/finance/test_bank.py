@@ -182,6 +182,50 @@ async def test_a_run_finds_every_difference_and_ties(context: AppContext, tmp_pa
     assert exchanged.document()["rate"] == "130.000000"
 
 
+CARRIED = """payment_reference,gross,fee,net,currency,settled_at,payout,type
+pay_1,100.00,3.00,97.00,EUR,2026-01-27,BATCH-133,payment
+,-97.00,,-97.00,EUR,2026-01-27,BATCH-133,carried
+,,,97.00,EUR,2026-02-03,BATCH-134,carried
+pay_2,50.00,2.00,48.00,EUR,2026-02-03,BATCH-134,payment
+,-5.00,,,EUR,2026-02-03,BATCH-134,carried
+"""
+"""A batch that was too small to be paid out, and the next one, of which 5.00 are kept back."""
+
+
+@pytest.mark.parametrize("basis", ["settled", "captured"])
+async def test_what_is_carried_from_one_payout_to_the_next_is_a_part_of_both(
+    context: AppContext, tmp_path: Path, basis: str
+) -> None:
+    """And no fee of either month; what is kept back stays in clearing."""
+    path = tmp_path / "statement.csv"
+    path.write_text(CARRIED)
+    done = await import_statement(context, ImportRequest(path=path), source="shop")
+    assert counts(done) == (5, 0, 0)
+    again = await import_statement(context, ImportRequest(path=path), source="shop")
+    assert counts(again) == (0, 0, 5)
+    booked = "account,booked_at,amount,currency,text\n"
+    booked += "main,2026-01-20,-1.00,EUR,FEE\nmain,2026-02-04,140.00,EUR,BATCH-134\n"
+    assert counts(await bank(context, tmp_path, booked)) == (2, 0, 0)
+    later = replace(context, clock=context_of(context.store, at=600).clock)
+    ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
+    assert ran.control.holds
+    assert await told(later, ran) == []
+    for first, last, fee, settled in (
+        ("2026-01-01", "2026-01-31", 300, 0),
+        ("2026-02-01", "2026-02-28", 200, 140_00),
+    ):
+        scope = await scoped(later, first, last, basis)
+        report = await report_period(later, scope, progress=lambda _: None)
+        sums = {row.flow: row.sum for row in report.money}
+        assert report.ties_hold
+        assert (sums["fees"], sums["settled"]) == (fee, settled)
+    scope = await scoped(later, "2026-01-01", "2026-02-28")
+    totals = await report_journal(later, scope, write=lambda _: None, progress=lambda _: None)
+    assert {role: minor for (role, _), minor in totals.sums.items() if minor} == {
+        "clearing": -145_00, "fees": 5_00, "bank": 140_00,
+    }  # fmt: skip
+
+
 async def test_without_a_file_of_the_bank_there_is_no_such_side(
     context: AppContext, tmp_path: Path
 ) -> None:

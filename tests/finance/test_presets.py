@@ -48,7 +48,7 @@ class Sample:
 
 
 SAMPLE: Final[Mapping[str, Sample]] = {
-    "adyen_settlement": Sample(read=6, ignored=1),
+    "adyen_settlement": Sample(read=8, ignored=1),
     "flutterwave_settlement": Sample(read=2, ignored=1),
     "mpesa_portal": Sample(read=5, ignored=3),
     "paypal_activity": Sample(read=4, ignored=2, said={"dates": "month_first"}),
@@ -59,7 +59,7 @@ SAMPLE: Final[Mapping[str, Sample]] = {
     ),
     "shopify_orders": Sample(read=4),
     "stripe_balance": Sample(read=3, ignored=1),
-    "stripe_payouts": Sample(read=6),
+    "stripe_payouts": Sample(read=7),
     "woocommerce_orders": Sample(read=4, said={"zone": "Africa/Nairobi"}),
     "xero_invoices": Sample(read=2, ignored=2, said={"dates": "day_first"}),
 }
@@ -240,7 +240,8 @@ async def test_a_copy_of_a_preset_is_said_by_its_path(context: AppContext, tmp_p
     export.write_text(sample("mpesa_portal").read_text().replace("Customer Pay Bill", "Tips"))
     refused = await import_statement(context, ImportRequest(path=export), source="")
     assert [each.sentence for each in refused.problems] == [
-        "'Tips' is none of payment, refund, fee, dispute: say in a mapping which one it means"
+        "'Tips' is none of payment, refund, fee, dispute, carried: say in a mapping which one it "
+        "means"
     ]
     done = await import_statement(context, ImportRequest(path=export, preset=str(path)), source="")
     assert (done.preset, done.new) == ("till", 5)

@@ -9,7 +9,7 @@ a preset or a mapping says that signs of the file mean that; else a positive one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from app.finance.files import amounts, books, tables
 from app.finance.files.mapping import Dates, Fields, FileMapping, SumOf
@@ -208,13 +208,17 @@ def _keys(orders: Sequence[str | None]) -> Sequence[str | None]:
     return [None if order is None else next(given) for order in orders]
 
 
+_OF_PAYOUTS: Final = frozenset({"fee", "carried"})
+
+
 def _subjects(
     kinds: Sequence[str],
     payments: Sequence[str | None],
     keys: Sequence[str | None],
     payouts: Sequence[str | None],
 ) -> list[str]:
-    """What each row is about: its payment, else its order; a fee may be about a payout alone."""
+    """What each row is about: its payment, else its order; a fee, or what is carried, may be about
+    a payout alone."""
     if all(payments):
         return [f"p:{payment}" for payment in payments]
     return [_subject(*row) for row in zip(kinds, payments, keys, payouts, strict=True)]
@@ -225,7 +229,7 @@ def _subject(kind: str, payment: str | None, key: str | None, payout: str | None
         return f"p:{payment}"
     if key is not None:
         return f"o:{key}"
-    if kind == "fee" and payout is not None:
+    if kind in _OF_PAYOUTS and payout is not None:
         return f"x:{payout}"
     raise tables.UnclearCell("the row names neither a payment nor an order")
 
@@ -242,7 +246,7 @@ def _gives_more(kind: str, gross: int | None, fee: int | None, net: int | None) 
 
 
 def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tuple[int, int, int]:
-    if kind == "fee" and gross is None and fee is None:
+    if kind in _OF_PAYOUTS and gross is None and fee is None:
         fee = 0
     if gross is None:
         if net is None or fee is None:

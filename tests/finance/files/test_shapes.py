@@ -203,6 +203,15 @@ def test_parts_of_a_fee_that_say_nothing_come_to_nothing(tmp_path: Path) -> None
     assert "no gross amount, and not both net and fee" in problems[0][2]
 
 
+def test_what_is_carried_names_a_payout_and_one_amount_is_enough(tmp_path: Path) -> None:
+    content = "payment_reference,payout,gross,net,type\n,B1,-5.00,,carried\n,B1,,-5.00,carried\n"
+    rows, problems = statement(content, KES, folder=tmp_path)
+    told = [tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows]
+    assert (problems, told) == ([], [("-5.00", "0.00", "-5.00")] * 2)
+    _, problems = statement(content.replace("B1", ""), KES, folder=tmp_path)
+    assert {each[2] for each in problems} == {"the row names neither a payment nor an order"}
+
+
 def test_fees_of_several_columns_are_one_and_a_sign_is_turned(tmp_path: Path) -> None:
     content = "payment_reference,net,Scheme,Markup\np,9.50,-0.20,-0.30\nq,9.50,x,-0.30\n"
     mapping = '[amounts.fee]\nsubtract = ["Scheme", "Markup"]\n' + KES
