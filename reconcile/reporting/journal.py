@@ -20,9 +20,10 @@ and its postings add up to nothing.
                                                  payout or a bank line
     taken back     clearing +   write_offs -     when evidence ended that, or its money changed
 
-So the balance of clearing is what is not yet settled and what breaks leave (`Break.left`), the
-sign of both turned round where a statement has paid more than moved. In the same way the balance
-of in_transit is what is not yet in the bank and what breaks of payouts and bank lines leave.
+So the balance of clearing is what is not yet settled, what the provider keeps back or carries to a
+later payout, and what breaks leave (`Break.left`), the sign of these turned round where a statement
+has paid more than moved. In the same way the balance of in_transit is what is not yet in the bank
+and what breaks of payouts and bank lines leave.
 """
 
 from __future__ import annotations
