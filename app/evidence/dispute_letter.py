@@ -33,10 +33,12 @@ from app.core.zones import local_text
 from app.evidence import attachments, dispute, dispute_case, gather_evidence, keys, seal
 from app.evidence.letter import STAMP
 from app.orders.holds import hold_if_due
+from app.providers.schemes import TOKENS
 from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
+from reconcile.ledger.events import ANSWERS, UNCONFIRMED, Standing
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import plain_outcome
 from reconcile.ledger.records import Record
@@ -244,7 +246,7 @@ class _Writer:
         at = dispute_case.local_words(heard.first, self._zone)
         words = f"Message of the payment service, received {at}"
         words += f" and {counted(heard.count - 1, 'time')} more" if heard.count > 1 else ""
-        words += f"; {_signature_words(told)}"
+        words += f"; {_signature_words(told, heard.event.standing)}"
         return words + (self._entry(arrivals[0][1]) if arrivals else "")
 
     def _exhibits(self) -> list[dict[str, Any]]:
@@ -291,12 +293,18 @@ def _message_words(heard: Heard) -> str:
     return _CLAIMS[heard.event.claim].format(money=money)
 
 
-def _signature_words(told: gather_evidence.DeliveryEvidence | None) -> str:
+def _signature_words(told: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
+    if standing in ANSWERS:
+        return "the shop had asked for it, and such an answer is not signed"
+    if standing == UNCONFIRMED:
+        return "it was not signed"
     if told is None:
         return "its signature was right when it arrived"
-    if told.proven.key is not None:
-        return "its signature was checked again for this letter"
-    return "it was verified when it arrived"
+    if told.proven.key is None:
+        return "it was verified when it arrived"
+    if told.proven.scheme in TOKENS:
+        return "it brought the secret that the payment service shares with the shop"
+    return "its signature was checked again for this letter"
 
 
 def _money(ledger: Ledger) -> list[list[str]]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from app.core.pages import page
 from app.core.zones import local_text, wall_clock
+from app.providers.schemes import TOKENS
 from reconcile.instants import Instant, format_duration, format_instant, moment_of, parse_instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.explain import explain, finding_text
@@ -461,9 +462,15 @@ def _arrivals(arrivals: Sequence[Arrival], times: Times) -> dict[str, Any]:
         "count": len(came),
         "first": times.at(min(came)) if came else "",
         "last": times.at(max(came)) if came else "",
-        "checked": sum(each.key is not None for each in arrivals),
+        "checked": sum(each.key is not None for each in arrivals) - _brought(arrivals),
+        "brought": _brought(arrivals),
         "ages": _ages(arrivals),
     }
+
+
+def _brought(arrivals: Iterable[Arrival]) -> int:
+    """Requests that brought the secret itself, and no signature."""
+    return sum(each.key is not None and each.scheme in TOKENS for each in arrivals)
 
 
 def _ages(arrivals: Iterable[Arrival]) -> str:

@@ -17,6 +17,7 @@ import reconcile
 from app.core import pages, zones
 from app.core.pages import TEMPLATES
 from app.evidence.letter import LetterFacts, Times, letter
+from app.providers import schemes
 from reconcile.ledger.explain import explain
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import plain_answer, plain_finding
@@ -220,7 +221,7 @@ def program() -> str:
         ),
         *(TEMPLATES / name for name in _PAGES),
     ]
-    files += [Path(str(each.__file__)) for each in (pages, zones)]
+    files += [Path(str(each.__file__)) for each in (pages, zones, schemes)]
     digest = hashlib.sha256(f"{version('jinja2')} {version('markupsafe')}".encode())
     for file in sorted(files, key=lambda each: (each.parent.name, each.name)):
         digest.update(hashlib.sha256(file.read_bytes()).digest())

@@ -22,10 +22,18 @@ from app.core.zones import zone_named
 from app.evidence.attachments import Attachment, AttachRequest, attach
 from app.evidence.dispute import FAMILIES, CaseFacts, Family, checklist, family_of
 from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case
-from app.evidence.dispute_letter import Letter, LetterForm, form_of, letter_in, take_letter
+from app.evidence.dispute_letter import (
+    Letter,
+    LetterForm,
+    _signature_words,
+    form_of,
+    letter_in,
+    take_letter,
+)
+from app.evidence.gather_evidence import DeliveryEvidence, Proven
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
-from reconcile.ledger.events import CLAIM_KINDS
+from reconcile.ledger.events import CLAIM_KINDS, Standing
 from tests.api.driving import Driver, driving, environ, event
 from tests.reconcile.build import T
 
@@ -359,3 +367,22 @@ def _words(letter: Letter, form: LetterForm) -> str:
     if form == "html":
         return content.decode()
     return PdfReader(io.BytesIO(content)).pages[0].extract_text()
+
+
+@pytest.mark.parametrize(
+    ("standing", "scheme", "words"),
+    [
+        ("said", "hmac-sha256", "its signature was checked again for this letter"),
+        ("said", "token", "it brought the secret that the payment service shares with the shop"),
+        ("fetched", None, "the shop had asked for it, and such an answer is not signed"),
+        ("unconfirmed", None, "it was not signed"),
+    ],
+)
+def test_no_signature_is_claimed_where_there_is_none(
+    standing: Standing, scheme: str | None, words: str
+) -> None:
+    proven = Proven(sentence="", scheme=scheme, key=None if scheme is None else "00")
+    told = DeliveryEvidence(
+        arrived=None, body=None, method="POST", url="", headers=(), proven=proven,  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert _signature_words(told, standing) == words

@@ -33,6 +33,34 @@ def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
     assert (shown["Reversed"], shown["Left with the shop"]) == (str(left), "KES 0.00")
 
 
+def page_of(*arrivals: Arrival) -> str:
+    """The letter of an order of which these arrived."""
+    one = history(delivery("d1", 1, event("e1", "succeeded", payment="p", money=DUE)))
+    facts = LetterFacts(
+        history=one,
+        revisions=(),
+        arrivals=arrivals,
+        checkpoint="",
+        sealed=0,
+        unsealed=0,
+        key="k",
+    )
+    return letter(fold(one, policy=Policy(), as_of=seconds(9)), facts)
+
+
+def arrival(
+    second: int, scheme: str = "hmac-sha256", key: str | None = "0011223344556677"
+) -> Arrival:
+    return Arrival(
+        source="shop",
+        received_at=seconds(second),
+        key=key,
+        scheme=scheme,
+        public=False,
+        signed_at=None,
+    )
+
+
 @pytest.mark.parametrize(
     ("came", "said"),
     [
@@ -46,29 +74,18 @@ def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
 )
 def test_one_delivery_came_at_one_time(came: list[int], said: list[str]) -> None:
     """Of a single one nothing is told in the plural, and no span of time."""
-    one = history(delivery("d1", 1, event("e1", "succeeded", payment="p", money=DUE)))
-    arrivals = tuple(
-        Arrival(
-            source="shop",
-            received_at=seconds(n),
-            key="0011223344556677",
-            scheme="hmac-sha256",
-            public=False,
-            signed_at=None,
-        )
-        for n in came
-    )
-    facts = LetterFacts(
-        history=one,
-        revisions=(),
-        arrivals=arrivals,
-        checkpoint="",
-        sealed=0,
-        unsealed=0,
-        key="k",
-    )
-    page = letter(fold(one, policy=Policy(), as_of=seconds(9)), facts)
+    page = page_of(*map(arrival, came))
     assert [each for each in said if each not in page] == []
+
+
+def test_a_secret_that_a_request_brings_is_no_signature() -> None:
+    """It tells who sent the request, and nothing of what is in it."""
+    one, brought = page_of(arrival(1, "token")), "the secret that the payment service shares with"
+    assert f"It brought {brought}" in one
+    assert "ignature was" not in one
+    some = page_of(arrival(1, "basic"), arrival(2), arrival(3, key=None))
+    assert f"1 of them brought {brought}" in some
+    assert "The signatures of 1 of them were checked again" in some
 
 
 def test_a_page_that_was_made_in_a_sandbox_says_so(bundles: Bundles) -> None:
