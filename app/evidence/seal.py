@@ -97,17 +97,22 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Whether one of the note's signatures is this key's, and right. Others' are passed over."""
+    """Whether the note has signatures of this key's, all of them right; others' are passed over."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
-    return any(
-        (each.name, each.key_id) == (name, wanted) and public.verifies(each.content, body)
+    own = [
+        each.content
         for each in cosignatures.signatures_of(note)
-    )
+        if (each.name, each.key_id) == (name, wanted)
+    ]
+    return bool(own) and all(public.verifies(each, body) for each in own)
 
 
 def read_checkpoint(note: str) -> Checkpoint:
     """What a note says, whoever signed it. Raises NotACheckpoint for another text."""
-    lines = note.partition("\n\n")[0].split("\n")
+    body, _, rest = note.partition("\n\n")
+    if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
+        raise NotACheckpoint("this is no checkpoint: it has an empty line or a control character")
+    lines = body.split("\n")
     if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not cosignatures.is_key_name(lines[0]):
         raise NotACheckpoint("this is no checkpoint: it has not its three lines")
     if not re.fullmatch(r"0|[1-9][0-9]{0,18}", lines[1], re.ASCII):

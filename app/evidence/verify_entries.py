@@ -50,7 +50,10 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
     """Size and root of a checkpoint (C2SP tlog-checkpoint): its second and third line."""
     try:
         lines = text.decode("utf-8").split("\n")
-        return int(lines[1]), base64.b64decode(lines[2], validate=True)
+        size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
+        if str(size) == lines[1] and len(root) == 32:
+            return size, root
+        raise ValueError
     except (ValueError, IndexError):
         raise Wrong("checkpoint.txt is not a checkpoint") from None
 

@@ -19,6 +19,8 @@ from app.evidence.seal import (
     verified_checkpoint,
     verifier_key,
 )
+from app.evidence.verify import Wrong
+from app.evidence.verify_entries import checkpoint_of
 
 PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 NOTE = (
@@ -59,6 +61,31 @@ def test_signatures_of_others_and_further_lines_are_passed_over() -> None:
     note += signed_note(KEY, name=ORIGIN, body=body).split("\n\n")[1]
     assert verified_checkpoint(note, origin=ORIGIN, public=KEY.public) == POINT
     assert note_holds(note, name="witness", public=OTHER.public)
+
+
+def test_a_wrong_signature_in_the_keys_name_spoils_the_note() -> None:
+    """As signed-note says: whoever takes the first line, and whoever takes the last, agree."""
+    wrong = signed_note(KEY, name=ORIGIN, body="another\n").split("\n\n")[1]
+    body, _, right = SIGNED.partition("\n\n")
+    for note in (f"{body}\n\n{wrong}{right}", f"{body}\n\n{right}{wrong}"):
+        assert not note_holds(note, name=ORIGIN, public=KEY.public)
+
+
+@pytest.mark.parametrize("line", ["\nCertified by a court\n", "\n\n", "bell \x07\n", "\ttab\n"])
+def test_what_may_not_stand_in_a_checkpoint(line: str) -> None:
+    """An empty line, behind which a reader of three lines and one of notes see other texts."""
+    note = signed_note(KEY, name=ORIGIN, body=POINT.body() + line)
+    with pytest.raises(NotACheckpoint, match="an empty line or a control character"):
+        read_checkpoint(note)
+
+
+@pytest.mark.parametrize("number", ["+5", " 5", "0_5", "05", "\u0665", "5.0", ""])
+def test_any_python_reads_a_size_in_one_form_alone(number: str) -> None:
+    """What verify.py takes for a checkpoint, other tools take for the same one."""
+    head = base64.b64encode(bytes(32)).decode()
+    assert checkpoint_of(f"o\n5\n{head}\n\n".encode()) == (5, bytes(32))
+    with pytest.raises(Wrong):
+        checkpoint_of(f"o\n{number}\n{head}\n\n".encode())
 
 
 def test_every_single_byte_that_is_changed_is_found() -> None:
