@@ -99,8 +99,8 @@ async def revisions_of(
     return [published_of(row) for row in rows]
 
 
-AT_ONCE = 1_000
-"""Rows read at a time."""
+AT_ONCE = 50
+"""Whole bodies read at a time: each may have a mebibyte, or what is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

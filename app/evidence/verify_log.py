@@ -237,7 +237,10 @@ class Tree:
 
 
 AT_ONCE: Final = 1_000
-"""Leaves in memory at a time, with the bodies of their deliveries."""
+"""Leaves in memory at a time."""
+
+BODIES_AT_ONCE: Final = 50
+"""Deliveries whose bodies are in memory at a time: each may have a mebibyte, or what is set."""
 
 MAX_PROBLEMS: Final = 50
 """Problems that are told; the others are counted."""
@@ -390,17 +393,27 @@ class _Verification:
 
     async def _check_rows(self, leaves: Sequence[leaf_store.Leaf]) -> None:
         rows = await rows_of(self._connection, leaves)
-        bodies = await contents(self._connection, leaves)
         names = await names_of(self._connection, rows.values(), erased=self._erased)
-        for leaf in leaves:
-            row = rows.get(leaf.subject)
-            problem = misfit(leaf, row, bodies.get(leaf.subject))
-            if problem is None and row is not None:
-                problem = wrong_name(leaf, row, names)
-            if problem is not None:
-                self.verified.add(problem, leaf=leaf.number)
-            elif row is not None and reread(leaf, row, names):
-                self.verified.reread += 1
+        for first in range(0, len(leaves), BODIES_AT_ONCE):
+            some = leaves[first : first + BODIES_AT_ONCE]
+            bodies = await contents(self._connection, some)
+            for leaf in some:
+                self._check_row(leaf, rows.get(leaf.subject), bodies.get(leaf.subject), names)
+
+    def _check_row(
+        self,
+        leaf: leaf_store.Leaf,
+        row: leaf_store.Sealable | None,
+        content: store.Content | None,
+        names: Names,
+    ) -> None:
+        problem = misfit(leaf, row, content)
+        if problem is None and row is not None:
+            problem = wrong_name(leaf, row, names)
+        if problem is not None:
+            self.verified.add(problem, leaf=leaf.number)
+        elif row is not None and reread(leaf, row, names):
+            self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
         """Add a leaf to the tree, and compare the heads of that size. Behind a gap there is no

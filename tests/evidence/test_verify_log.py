@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,11 @@ import pytest
 
 from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import NotFoundError, UsageError
+from app.database.engine import Connection
+from app.evidence import store
 from app.evidence.keys import PublicKey, write_key
 from app.evidence.seal import Checkpoint, read_checkpoint, signed_checkpoint
-from app.evidence.verify_log import VerifiedLog, verify_log
+from app.evidence.verify_log import BODIES_AT_ONCE, VerifiedLog, verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.prune import prune_settled
@@ -412,3 +414,21 @@ async def test_a_key_that_somebody_has_put_in_is_told(copy: Path, tmp_path: Path
     assert (await verified(copy)).problems == [], "the database's own word"
     (told,) = (await verified(copy, own=SIGNER.key.public)).problems
     assert told.startswith(f"the key that signs, {theirs.public.fingerprint}, is not the one")
+
+
+async def test_few_bodies_are_in_memory_at_a_time(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may be as large as the receiver takes them."""
+    asked_for: list[int] = []
+    found_by = store.contents_of
+
+    async def counting(connection: Connection, ids: Iterable[str]) -> dict[str, store.Content]:
+        found = await found_by(connection, ids)
+        asked_for.append(len(found))
+        return found
+
+    monkeypatch.setattr(store, "contents_of", counting)
+    assert (await verified(copy)).problems == []
+    assert sum(asked_for) == DELIVERIES
+    assert max(asked_for) <= BODIES_AT_ONCE
