@@ -7,10 +7,12 @@ of others: services repeat what they were sent, most often in the sentence of a 
 
 from __future__ import annotations
 
+import binascii
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
+from urllib.parse import unquote_plus
 
 DOT: Final = "•"
 
@@ -22,6 +24,13 @@ _SIGNIFICANT: Final = 8
 (254712345678, +254 712 345 678, 0712-345678)."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
+"""Between the digits of what only may be a number. Digests rest on it: it stays as it is."""
+
+_FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
+
+APART: Final = rf"{_FILLING}{{0,3}}"
+"""Between the digits of a number that is known: also blanks and dashes that no keyboard has, as
+address books copy them, marks of direction, and two of them about a dash."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
@@ -62,7 +71,7 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
     """
     last = _spaced(digits[-_SIGNIFICANT:])
     # The bound keeps the search linear in a long run of digits.
-    return re.compile(rf"\+?(?:\d{_BETWEEN}){{0,7}}{last}", re.ASCII)
+    return re.compile(rf"\+?(?:\d{APART}){{0,7}}{last}", re.ASCII)
 
 
 def looks_like_a_phone(text: str) -> bool:
@@ -106,9 +115,9 @@ def written_pattern(digits: str) -> re.Pattern[str]:
     Stricter than `phone_pattern`: for what is deleted where it is found.
     """
     # A country's code has one to three digits (ITU-T E.164), and is not written behind a zero.
-    national = [rf"\(?0\)?{_BETWEEN}{_spaced(digits[code:])}" for code in (1, 2, 3)]
+    national = [rf"\(?0\)?{APART}{_spaced(digits[code:])}" for code in (1, 2, 3)]
     # In groups, it must not be the end of a longer number that is written in groups.
-    grouped = rf"(?<!\d[ ().-])(?:\+|00)?{_BETWEEN}{_spaced(digits)}"
+    grouped = rf"(?<!\d{_FILLING})(?:\+|00)?{APART}{_spaced(digits)}"
     whole = rf"(?:\+|00)?{digits}"
     return re.compile(rf"(?<!\d)(?:{'|'.join((whole, grouped, *national))})(?!\d)", re.ASCII)
 
@@ -116,11 +125,55 @@ def written_pattern(digits: str) -> re.Pattern[str]:
 def hint_pattern(digits: str) -> re.Pattern[bytes]:
     """Finds, a good deal faster, what is in every text in which `written_pattern` finds something:
     the last digits, which all forms share. It begins with a character to look for."""
-    return re.compile(_spaced(digits[-5:]).encode("ascii"))
+    # What may stand between two of them has three bytes at most, each, in UTF-8 and in Latin-1.
+    return re.compile(rb"[^0-9A-Za-z]{0,9}".join(digits[-5:].encode("ascii")[at : at + 1]
+                                               for at in range(5)))  # fmt: skip
 
 
 def _spaced(digits: str) -> str:
-    return _BETWEEN.join(digits)
+    return APART.join(digits)
+
+
+_ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
+"""More than one where a document is a text of another."""
+
+_LINE_END: Final = re.compile(r"\r?\n|\\n")
+
+_BASE64: Final = re.compile(
+    rf"[A-Za-z0-9+/_-]{{60,}}(?:(?:{_LINE_END.pattern})[A-Za-z0-9+/_-]+)*", re.ASCII
+)
+"""Not less: a number alone is not sent so, and ids are short."""
+
+_BEHIND: Final = re.compile(rb"%|\\u|[A-Za-z0-9+/_-]{60}")
+
+
+def written_out(text: str) -> str:
+    """The text, and behind it what it says where characters stand in it as `\\u0032` or `%32`, or a
+    document as base64: for patterns, which find a number in either."""
+    return "\n".join([text, *_behind(text)])
+
+
+def is_written_out(content: bytes) -> bool:
+    """Whether `written_out` finds nothing behind these bytes, so that they may be looked through as
+    they are."""
+    return _BEHIND.search(content) is None
+
+
+def _behind(text: str) -> Iterator[str]:
+    if "\\u" in text:
+        yield _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    said = text
+    if "%" in text:
+        said = unquote_plus(text)
+        yield said
+    for found in _BASE64.finditer(said):
+        digits = _LINE_END.sub("", found[0]).translate(_FROM_URL)
+        whole = digits[:-1] if len(digits) % 4 == 1 else digits
+        content = binascii.a2b_base64(whole + "=" * (-len(whole) % 4))
+        yield content.decode("utf-8", "replace")
+
+
+_FROM_URL: Final = str.maketrans("-_", "+/")
 
 
 class Masking:
@@ -167,12 +220,20 @@ class Masking:
 
     def _field(self, name: str, value: Any) -> Any:
         word = _NOT_LETTERS.sub("", name.lower().removeprefix("x-"))  # as headers begin
-        if not isinstance(value, str | int) or isinstance(value, bool):
-            return self.value(value)
         if any(each in word for each in _PHONE_WORDS):
-            return _shown_phone(str(value))
+            return self._each(value, _shown_phone)
         if word in _NAMES or any(each in word for each in _OTHER_WORDS):
-            return masked_name(str(value))
+            return self._each(value, masked_name)
+        return self.value(value)
+
+    def _each(self, value: Any, shown: Callable[[str], str]) -> Any:
+        """What is personal by its name, whole or in parts: an address has lines, a name is two."""
+        if isinstance(value, dict):
+            return {self.text(name): self._each(each, shown) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._each(each, shown) for each in value]
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            return shown(str(value))
         return self.value(value)
 
 

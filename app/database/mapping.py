@@ -32,6 +32,7 @@ DELIVERY_COLUMNS: Final = (
     "body",
     "problem",
     "envelope",
+    "pruned_at",
 )
 
 EVENT_COLUMNS: Final = (

@@ -18,11 +18,11 @@ import anyio
 from app.access import operator_store
 from app.access.operators import note_in_trail
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import hint_pattern, masked_phone, written_pattern
+from app.core.masking import hint_pattern, masked_phone, written_out, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence import attachment_store
-from app.finance import bank_store, book_line_store
+from app.finance import bank_store, book_line_store, import_store
 from app.orders import history_store, pending_session_store, retention_store
 from app.orders.customers import phones_of
 from app.privacy import erase_rules, erase_store, erase_texts, prune
@@ -31,7 +31,7 @@ from app.providers.source import Source
 from app.receiving import due_store, inbox_store, phone_store
 from app.receiving.context import AppContext
 from app.sealing import log_queue_store, order_store
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.fold import fold, last_heard
 from reconcile.ledger.history import History
 from reconcile.matching.books import match_key
@@ -57,15 +57,17 @@ class Judging:
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of what may go, and what stays."""
+    """Ids of what may go, and what stays. `heard`: when the last of what may go arrived."""
 
     going: list[str] = field(default_factory=list)
     kept: list[erase_rules.KeptData] = field(default_factory=list)
+    heard: Instant = EARLIEST
 
-    def add(self, name: str, kept: erase_rules.KeptData | None) -> None:
-        """One more."""
+    def add(self, name: str, heard: Instant, kept: erase_rules.KeptData | None) -> None:
+        """One more, and when it arrived."""
         if kept is None:
             self.going.append(name)
+            self.heard = max(self.heard, heard)
         else:
             self.kept.append(kept)
 
@@ -85,7 +87,7 @@ async def judge_strays(
             )
         else:
             kept = erase_rules.kept_since(name, heard, by.rules, as_of=by.now)
-        judged.add(name, kept)
+        judged.add(name, heard, kept)
     return judged
 
 
@@ -99,7 +101,8 @@ async def judge_refused(
             kept = erase_rules.kept_unknown(
                 name, heard, by.rules, why="refused", beside=by.staying, as_of=by.now
             )
-            judged.add(name, None if kept is None else replace(kept, place="rejections.body"))
+            staying = None if kept is None else replace(kept, place="rejections.body")
+            judged.add(name, heard, staying)
     return judged
 
 
@@ -135,7 +138,8 @@ async def judge_wholes(
         kept = erase_rules.kept_since(names[0], heard, by.rules, as_of=by.now)
         if unread:
             kept = erase_rules.KeptData(what=names[0], why="beside_unread", detail=unread[0])
-        judged.add(names[0], None if kept is None else replace(kept, place="envelopes.body"))
+        staying = None if kept is None else replace(kept, place="envelopes.body")
+        judged.add(names[0], heard, staying)
     return judged
 
 
@@ -145,7 +149,7 @@ async def judge_set_aside(
     """Accepted deliveries that nothing could read, and that hold what the pattern finds."""
     found = []
     for one in await run(connection, inbox_store.next_suspects, aside=True, limit=MOST_ASIDE):
-        if named.search(one.record.decode("utf-8", "replace")):
+        if named.search(written_out(one.record.decode("utf-8", "replace"))):
             name = f"row {one.seq}" if one.item is None else one.item.delivery_id
             found.append(erase_rules.KeptData(what=name, why="set_aside", place="suspects.record"))
     return found
@@ -166,6 +170,12 @@ PAUSE_S: Final = 0.25
 NOBODY: Final = re.compile(r"(?!)")
 """Finds nothing: of a number that is known by its digest alone."""
 
+BY_INDEX: Final = (
+    "; looked at where events name the number as the customer's: --everywhere looks through every "
+    "body and header, too"
+)
+"""What is said of a number that no digest leads to."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Erasure:
@@ -183,6 +193,8 @@ class Erasure:
     by_index    whether a number was looked for where the index leads, and in what could not be read
                 or was refused, and not in every body and header
     tidied      whether the database's log has been emptied of it
+    heard       when the last of what goes arrived: it may be later than now, by a clock that was
+                set back since
     """
 
     subject: str
@@ -205,6 +217,7 @@ class Erasure:
     dry_run: bool = False
     by_index: bool = False
     tidied: bool = False
+    heard: Instant = EARLIEST
 
     def counts(self) -> dict[str, int]:
         """What goes, as numbers."""
@@ -410,13 +423,23 @@ class ErasureFinder:
             if each.sizes or held.intersection((each.order, *erasure.brought[each.order]))
         ]
         if not any(erasure.counts().values()):
-            raise NotFoundError(f"nothing is kept of {erasure.subject}")
+            looked = BY_INDEX if erasure.by_index else ""
+            raise NotFoundError(f"nothing is kept of {erasure.subject}{looked}")
+        erasure.heard = max(erasure.heard, await self._last_said(connection, erasure))
         all_of_them = {**erasure.staying, **erasure.brought}
         erasure.stays = await erase_texts.texts_that_stay(connection, all_of_them, erasure.phones)
         erasure.waits = await erase_texts.texts_that_wait(
             connection, erasure.staying, erasure.phones
         )
         return erasure
+
+    async def _last_said(self, connection: Connection, erasure: Erasure) -> Instant:
+        """When the last of what is no delivery came."""
+        said = [each.last_heard for each in erasure.orders]
+        said += [note[3] for note in erasure.notes] + [each.at for each in erasure.attachments]
+        if erasure.book_lines or erasure.bank_lines:
+            said.append(await import_store.last_published_at(connection))
+        return max(said, default=EARLIEST)
 
     async def _attachments(
         self, connection: Connection, erasure: Erasure
@@ -477,6 +500,7 @@ class ErasureFinder:
         found = strays.union(*erasure.brought.values(), *erasure.staying.values())
         judged = await judge_wholes(connection, wholes, by, found=found)
         erasure.wholes = judged.going
+        erasure.heard = max(erasure.heard, judged.heard)
         erasure.kept += judged.kept
 
     def _asked_about(self, history: History) -> bool:
@@ -509,6 +533,7 @@ class ErasureFinder:
         erasure.orders = [each for each in erasure.orders if each.order not in beside]
         erasure.deliveries = [each for each in unowned.going if each not in beside]
         erasure.rejections = refused.going
+        erasure.heard = max(unowned.heard, refused.heard)
         aside = await judge_set_aside(connection, named)
         erasure.kept += [*beside.values(), *unowned.kept, *refused.kept, *aside]
 

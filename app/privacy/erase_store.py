@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.masking import is_written_out, written_out
 from app.database.statements import insert_rows, run, select_in, statement, stream
 from app.receiving.inbox_file_store import path_of
 from reconcile.instants import Instant
@@ -56,6 +57,7 @@ TABLES: Final = (
     "envelopes",
     "events",
     "inbox",
+    "order_keys",
     "phones",
     "rejections",
     "suspects",
@@ -130,8 +132,9 @@ class Text(NamedTuple):
     received_at: Instant
 
     def whole(self) -> str:
-        """Both."""
-        return f"{self.headers}\n{(self.body or b'').decode('utf-8', 'replace')}"
+        """Both, as they are and without their escapes."""
+        said = (self.body or b"").decode("utf-8", "replace")
+        return written_out(f"{self.headers}\n{said}")
 
 
 async def delivery_texts(
@@ -218,17 +221,12 @@ async def rejections_that_hold(
 
 
 def _may_hold(hint: re.Pattern[bytes], each: Text) -> bool:
-    if hint.search(each.headers.encode("latin-1", "replace")):
-        return True
-    return each.body is not None and hint.search(each.body) is not None
+    parts = (each.headers.encode("latin-1", "replace"), each.body or b"")
+    return any(hint.search(part) or not is_written_out(part) for part in parts)
 
 
 def _holds(written: re.Pattern[str], each: Text) -> bool:
-    if written.search(each.headers):
-        return True
-    return (
-        each.body is not None and written.search(each.body.decode("utf-8", "replace")) is not None
-    )
+    return written.search(each.whole()) is not None
 
 
 _REASONS: Final = (

@@ -17,12 +17,13 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from app.access.operators import SERVICE, note_in_trail, permitted, who_may
 from app.core.errors import ConfigurationError, NotFoundError
-from app.core.masking import written_pattern
+from app.core.masking import APART, written_pattern
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
 from app.privacy import erase_finding, erase_rules, erase_store, erasure_journal
@@ -41,7 +42,8 @@ MAX_DIGITS: Final = 15
 HINT: Final = 5
 """Last digits by which a number is looked for: all ways to write it share them."""
 
-_RUN: Final = re.compile(r"\d(?:[ ().-]{0,2}\d){6,}", re.ASCII)
+_RUN: Final = re.compile(rf"\d(?:{APART}\d){{6,}}", re.ASCII)
+_TRUNK: Final = re.compile(r"\(0\)")
 _GROUP: Final = re.compile(r"\d+", re.ASCII)
 _NAME: Final = re.compile(r"[\w-]+")
 
@@ -203,7 +205,9 @@ def _ends(text: str) -> set[str]:
 def numbers_in(text: str, countries: Sequence[str]) -> Iterator[str]:
     """Everything in a text that may be a phone number, as E.164 digits: every row of groups of
     digits that is not too long, whole or behind 00, and behind one 0 with each of the countries."""
-    for run in _RUN.findall(text):
+    runs = _RUN.findall(text)
+    # A zero in brackets may be dialled within the country alone, as in +49 (0)171 1234567.
+    for run in chain(runs, (_TRUNK.sub(" ", run) for run in runs if "(0)" in run)):
         groups = _GROUP.findall(run)
         for first in range(len(groups)):
             digits = ""

@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-_FILLING: Final = re.compile(r"[\s().-]")
+_FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.-]")
+"""Also marks of direction and dashes, as address books copy them."""
+
+_TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
+"""A zero that is dialled within the country alone, behind its code: +49 (0)171 1234567."""
+
+_BRACKETS: Final = re.compile(r"[()]")
+
 _E164: Final = re.compile(r"[1-9][0-9]{7,14}")
 """ITU-T E.164: 15 digits at most; nobody is reached by fewer than eight."""
 
@@ -41,7 +48,7 @@ def phone_digits(value: Any, country: str | None) -> str | None:
         return None
     text = str(value)
     if not (text.isascii() and text.isdigit()):  # nearly every number is digits alone
-        text = _FILLING.sub("", text)
+        text = _BRACKETS.sub("", _TRUNK.sub(r"\1", _FILLING.sub("", text)))
     if text.startswith("+"):
         text = text[1:]
     elif text.startswith("00"):

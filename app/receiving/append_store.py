@@ -295,7 +295,8 @@ def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
     """Write all of it. Only writes, and no row twice."""
     arrivals, linking = judged.arrivals, judged.linking
     pairs = list(zip(arrivals, judged.verdicts, strict=True))
-    rows = [_delivery_row(arrival, verdict) for arrival, verdict in pairs]
+    gone = _emptied(connection, [each for each, verdict in pairs if verdict == "duplicate"])
+    rows = [_delivery_row(each, verdict, gone=each.delivery_id in gone) for each, verdict in pairs]
     new = [arrival for arrival, verdict in pairs if verdict != "duplicate"]
     insert_rows(connection, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
     _keep_whole(connection, new)
@@ -377,7 +378,30 @@ def _due(judged: Judged) -> dict[str, Instant]:
     return due
 
 
-def _delivery_row(arrival: Arrival, verdict: StoredVerdict) -> tuple[object, ...]:
+_EMPTIED: Final = (
+    "SELECT events.event_id, events.source, events.digest FROM events "
+    "JOIN deliveries ON deliveries.id = events.delivery_id "
+    "WHERE deliveries.pruned_at IS NOT NULL AND events.event_id IN ({})"
+)
+
+
+def _emptied(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
+    """Those of the duplicates of which the first delivery was pruned or erased: neither a header
+    nor an address brings back what was in it."""
+    events = {each.event.event_id for each in repeats if each.event is not None}
+    if not events:
+        return set()
+    gone = {tuple(row) for row in select_rows(connection, sql=_EMPTIED, values=events)}
+    return {
+        each.delivery_id
+        for each in repeats
+        if each.event is not None and (each.event.event_id, each.source, each.digest) in gone
+    }
+
+
+def _delivery_row(
+    arrival: Arrival, verdict: StoredVerdict, *, gone: bool = False
+) -> tuple[object, ...]:
     event = arrival.event
     return (
         arrival.delivery_id,
@@ -387,10 +411,11 @@ def _delivery_row(arrival: Arrival, verdict: StoredVerdict) -> tuple[object, ...
         None if event is None else event.event_id,
         arrival.digest,
         len(arrival.body),
-        arrival.headers,
+        "" if gone else arrival.headers,
         None if verdict == "duplicate" else arrival.body,
         arrival.problem,
         None if arrival.whole is None else arrival.whole.digest,
+        arrival.received_at if gone else None,
     )
 
 

@@ -139,7 +139,7 @@ class _Writing:
                 payment=f"pay_{n:012x}",
             )
             row = (name, at, SOURCE, "stored", event.event_id, digest, len(body), HEADERS)
-            deliveries.append((*row, body, None, None))
+            deliveries.append((*row, body, None, None, None))
             events.append(event_row(event, order_key=order, delivery_id=name, received_at=at))
             kind, thing = ("delivery", name) if order is None else ("order", order)
             phones.append((self._key.digest(phone_of(n % self._customers)), kind, thing, at))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from base64 import encodebytes, urlsafe_b64encode
+from urllib.parse import quote
+
 import pytest
 
 from app.core.masking import (
     Masking,
+    hint_pattern,
+    is_written_out,
     looks_like_a_phone,
     masked_name,
     masked_phone,
     masked_words,
+    written_out,
     written_pattern,
 )
 
@@ -39,7 +45,10 @@ def test_a_name_keeps_its_first_letter_and_not_its_length() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["254712345678", "+254 712 345 678", "0712-345678", "+254 (712) 345.678", "tel:254712345678;"],
+    [
+        *("254712345678", "+254 712 345 678", "0712-345678", "+254 (712) 345.678"),
+        *("tel:254712345678;", "+254\u00a0712\u2011345\u2013678", "0712 - 345 / 678"),
+    ],
 )
 def test_a_number_is_found_however_it_is_written(text: str) -> None:
     masking = Masking([NUMBER])
@@ -68,6 +77,52 @@ def test_of_a_body_everything_personal_is_masked_and_the_money_is_not() -> None:
     }
 
 
+def test_what_is_called_personal_is_masked_in_all_its_parts() -> None:
+    """An address has lines, a name may be two words, and of numbers there may be several."""
+    body = {
+        "address": {"line1": "4 Moi Avenue", "city": "Nairobi", "lines": ["Flat 3"]},
+        "customer_name": {"first": "Wanjiku", "last": "Kamau"},
+        "phones": ["0722 000 111", {"national": 722000222}],
+        "emails": ["w@example.org"],
+        "named": {"line1": "Shoes", "verified": True, "address": None},
+    }
+    assert Masking().value(body) == {
+        "address": {"line1": "4•••", "city": "N•••", "lines": ["F•••"]},
+        "customer_name": {"first": "W•••", "last": "K•••"},
+        "phones": ["•••11", {"national": "+72 ••• ••22"}],
+        "emails": ["w•••"],
+        "named": {"line1": "Shoes", "verified": True, "address": None},
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "msisdn=%20254712345678",
+        "msisdn=%2B254%20712+345+678",
+        r'{"msisdn": "\u0020254712345678"}',
+        r'{"msisdn": "\u0032\u0035\u0034712345678"}',
+        r'{"told": "{\"msisdn\": \"\\u0032547\\u002012345678\"}"}',
+        "payload=" + quote(encodebytes(b"<customer>" + 60 * b"x" + b"+254 712 345678").decode()),
+        "x." + urlsafe_b64encode(b'{"name": "Wanjiku Kamau", "msisdn": 254712345678}').decode(),
+    ],
+)
+def test_a_number_behind_escapes_is_found(text: str) -> None:
+    """Also where its last digits, by which it is looked for, stand behind them, too."""
+    plain = f'{{"signature": "{"ab" * 32}", "msisdn": "+254 712 345678"}}'
+    assert written_pattern(NUMBER).search(text) is None
+    assert written_pattern(NUMBER).search(written_out(text)) is not None
+    assert not is_written_out(text.encode())
+    assert is_written_out(plain[85:].encode())
+    assert hint_pattern(NUMBER).search(plain.encode()) is not None
+
+
+def test_between_the_digits_that_are_looked_for_first_stands_what_may_stand_there() -> None:
+    for between in ("\u00a0", " \u2011 ", "\u202f\u2013\u2009", ") -"):
+        text = between.join("345678")
+        assert hint_pattern(NUMBER).search(text.encode()) is not None, between
+
+
 def test_what_hides_does_not_show_what_it_hides() -> None:
     assert "712" not in repr(Masking([NUMBER]))
 
@@ -86,6 +141,11 @@ def test_what_hides_does_not_show_what_it_hides() -> None:
         ("12345678", False),
         ("+1 254 712 345 678", False),
         ("712345678", False),
+        ("+254\u00a0712\u202f345\u2011678", True),
+        ("0712 - 345 / 678", True),
+        ("+254 (0)712 345678", True),
+        ("\u202a+254712345678\u202c", True),
+        ("1\u00a0254\u00a0712\u00a0345\u00a0678", False),
     ],
 )
 def test_what_is_erased_by_is_the_very_number(text: str, found: bool) -> None:

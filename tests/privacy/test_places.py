@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import Column, LargeBinary, MetaData, Table, Text
 
 from app.database.tables import metadata
+from app.privacy.erase_store import TABLES
 from app.privacy.places import EVERY, PLACES, Place
 
 PAGE = Path(__file__).parents[2] / "app" / "privacy" / "README.md"
@@ -30,6 +31,12 @@ def misfits(tables: MetaData, places: Iterable[Place]) -> list[str]:
 def test_every_column_of_text_is_listed_once() -> None:
     assert misfits(metadata, PLACES) == []
     assert len({each.where for each in EVERY}) == len(EVERY)
+
+
+def test_what_is_emptied_is_vacuumed() -> None:
+    """PostgreSQL keeps the rows as they were until then."""
+    emptied = {each.where.partition(".")[0] for each in PLACES if each.effect != "kept"}
+    assert set(TABLES) == emptied | {"suspects"}, "from which a row is deleted once it was read"
 
 
 def test_a_new_column_without_a_mark_is_found() -> None:

@@ -1,0 +1,195 @@
+"""A number goes however it was written, and what went does not come back: neither with a redelivery
+nor with a backup that a clock which was set back makes look newer than the erasure."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from app.bootstrap_evidence import signer_of
+from app.bootstrap_privacy import again
+from app.bootstrap_sources import storing_sources
+from app.config.load import load_settings
+from app.core.errors import NotFoundError
+from app.evidence.seal import seal_all
+from app.evidence.verify_log import verify_log
+from app.orders.refold import refold_until_quiet
+from app.privacy.backup import back_up, restore
+from app.privacy.check import Rebuilding, check_database
+from app.privacy.replay_erasures import Replayed, replay_after_restore
+from app.receiving.store import Store
+from reconcile.instants import DAY, HOUR
+from tests.api.driving import Driver, driving, environ, signed
+from tests.copied import copy_of
+from tests.privacy.test_erase import OTHER, PHONE, erased, held, paid, quiet
+from tests.reconcile.build import T
+
+NATIONAL = "0711 223344"
+
+WRITTEN = {
+    "with marks of direction": "\u202a+254 711 223344\u202c",
+    "with blanks and dashes of no keyboard": "+254\u00a0711\u2011223\u2013344",
+    "with a zero in brackets": "+254 (0)711 223344",
+    "with slashes": "+254/711 - 223344",
+}
+
+BEHIND = {
+    "escaped in JSON": rb'{"msisdn": "\u002b\u0032\u0035\u0034711\u0020223344"',
+    "escaped in a form": f"msisdn={quote('+254 711 223344')}".encode(),
+    "as base64": b'{"payload": "%s"'
+    % b64encode(b'{"name": "Wanjiku Kamau", "msisdn": "0711223344"}'),
+}
+
+
+async def _begun(folder: Path) -> None:
+    async with driving(folder, with_worker=False) as driver:
+        await driver.send(paid("ORD-9", "e9", OTHER))
+        for form in WRITTEN.values():
+            await driver.send(json.dumps({"told": form}, ensure_ascii=False).encode(), [])
+        for body in BEHIND.values():
+            await driver.send(body)
+        await refold_until_quiet(driver.service.context, limit=10, progress=quiet)
+
+
+def copied(driver: Driver) -> Path:
+    """Where the backup is."""
+    return driver.path.with_name("older.backup")
+
+
+async def backed_up(driver: Driver) -> None:
+    """Make it."""
+    url = environ(driver.path.parent)["TALLYHOOK_DATABASE_URL"]
+    await back_up(
+        url, copied(driver), environment="sandbox", replace=False, progress=lambda done, total: None
+    )
+
+
+async def put_back(driver: Driver) -> Replayed:
+    """Restore it, with whoever was erased since erased again."""
+    folder = driver.path.parent
+    settings = load_settings(environ(folder))
+    context = driver.service.context
+
+    async def erase_again(store: Store) -> Replayed:
+        replaying = again(replace(context, store=store), settings, progress=quiet)
+        return await replay_after_restore(replaying, without=None)
+
+    restored = await restore(
+        settings.database_url, copied(driver), environment="sandbox", replace=True,
+        clock=context.clock, erase_again=erase_again, progress=lambda done, total: None,
+    )  # fmt: skip
+    return restored.erased
+
+
+async def test_a_number_goes_however_it_is_written(tmp_path: Path) -> None:
+    """From what was refused and from what could not be read, which no digest leads to; and again
+    from a backup of before."""
+    copy_of(_begun, tmp_path)
+    async with driving(tmp_path, with_worker=False, at=T + 80 * DAY) as driver:
+        driver.context = driver.service.context
+        await backed_up(driver)
+        erasure = await erased(driver)
+        assert erasure.kept == []
+        assert (len(erasure.rejections), len(erasure.deliveries)) == (len(WRITTEN), len(BEHIND))
+        assert driver.rows("SELECT count(body) FROM deliveries") == [(1,)]
+        assert driver.rows("SELECT count(*) FROM rejections") == [(0,)]
+    replayed = await put_back(driver)
+    assert replayed.counts["rejections"] == len(WRITTEN)
+    assert replayed.counts["deliveries"] == len(BEHIND)
+    assert driver.rows("SELECT count(body) FROM deliveries") == [(1,)]
+    assert driver.rows("SELECT count(*) FROM rejections") == [(0,)]
+
+
+@pytest.mark.parametrize("form", [*WRITTEN.values()][:3])
+async def test_a_number_that_an_event_names_is_found_by_its_digest(
+    tmp_path: Path, form: str
+) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = driver.service.context
+        await driver.send(paid("ORD-1", "e1", form))
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
+        driver.clock.put(T + 40 * DAY)
+        erasure = await erased(driver)
+        assert ([each.order for each in erasure.orders], erasure.by_index) == (["ORD-1"], True)
+
+
+async def test_where_nothing_is_found_it_is_said_where_was_looked(tmp_path: Path) -> None:
+    """A national number, of a country that nothing tells, has no digest."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = driver.service.context
+        await driver.send(paid("ORD-1", "e1", NATIONAL))
+        await driver.send(paid("ORD-9", "e9", OTHER))
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
+        driver.clock.put(T + 40 * DAY)
+        with pytest.raises(NotFoundError, match="--everywhere looks through every body"):
+            await erased(driver)
+        assert [e.order for e in (await erased(driver, everywhere=True)).orders] == ["ORD-1"]
+        with pytest.raises(NotFoundError, match=r"44$"):
+            await erased(driver, everywhere=True)
+
+
+async def test_a_clock_that_was_set_back_keeps_nobody(tmp_path: Path) -> None:
+    """What arrived by the clock as it was before is no later than the erasure."""
+    async with driving(tmp_path, with_worker=False, at=T + 80 * DAY) as driver:
+        driver.context = driver.service.context
+        await driver.send(paid("ORD-1", "e1"))
+        await driver.send(json.dumps(paid("ORD-2", "e2")).encode(), [])
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
+        driver.clock.put(T + 160 * DAY)
+        await driver.send(paid("ORD-3", "e3"))
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
+        await backed_up(driver)
+        driver.clock.put(T + 160 * DAY - HOUR)
+        first = await erased(driver)
+        assert sorted(each.order for each in first.orders) == ["ORD-1", "ORD-3"]
+        assert (len(first.rejections), first.kept) == (1, [])
+        assert held(tmp_path, PHONE) == {"older.backup"}
+    replayed = await put_back(driver)
+    assert (replayed.counts["orders"], replayed.counts["rejections"]) == (2, 1)
+    assert held(tmp_path, PHONE) == {"older.backup"}
+
+
+async def redelivered(driver: Driver) -> None:
+    """ORD-1, erased, and its event once more, with the number in a header."""
+    body = json.dumps(paid("ORD-1", "e1")).encode()
+    await driver.send(body)
+    await driver.send(paid("ORD-9", "e9", OTHER))
+    await refold_until_quiet(driver.context, limit=10, progress=quiet)
+    driver.clock.put(T + 40 * DAY)
+    await erased(driver)
+    headers = [*signed(body, event_id="e1", at=driver.clock.now()), (b"x-payer", PHONE.encode())]
+    answer = await driver.send(body, headers)
+    assert answer.json()["verdict"] == "duplicate"
+    assert await driver.context.store.tidy_inbox()
+    assert await driver.context.store.writer.checkpoint()
+
+
+async def test_a_redelivery_brings_nothing_back(tmp_path: Path) -> None:
+    """It is counted, and known by its digest; of it neither body nor header is kept. Of another
+    order's the headers are kept as before."""
+    settings = load_settings(environ(tmp_path))
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        driver.context = driver.service.context
+        await redelivered(driver)
+        assert held(tmp_path, PHONE) == set()
+        await driver.send(paid("ORD-9", "e9", OTHER))
+        sql = "SELECT verdict, headers > '', body IS NULL, pruned_at > 0 FROM deliveries "
+        found = {each: driver.rows(f"{sql} WHERE event_id = ? ORDER BY verdict DESC", each)
+                 for each in ("e1", "e9")}  # fmt: skip
+        assert found["e1"] == [("stored", 0, 1, 1), ("duplicate", 0, 1, 1)]
+        assert found["e9"] == [("stored", 1, 0, None), ("duplicate", 1, 1, None)]
+        with pytest.raises(NotFoundError):
+            await erased(driver)
+        await seal_all(driver.context, await signer_of(driver.context, settings))
+        sources = storing_sources(settings)
+        report = await check_database(
+            driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
+        )
+        assert report.problems == []
+        verified = await verify_log(driver.context, progress=lambda done, total: None)
+        assert verified.problems == []
