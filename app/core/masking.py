@@ -109,6 +109,31 @@ def masked_words(text: str) -> str:
     return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
 
+_EMAIL: Final = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+", re.ASCII)
+
+_AT_SIGHT: Final = re.compile(
+    rf"(?<![\w.-])(?:(?:\+|\(?0\)?){APART}\d(?:{APART}\d){{7,13}}"
+    r"|[1-9]\d{10,14}|[1-9]\d{0,3}(?:[ \u00a0-]\d{2,4}){2,4})(?![\w.:-])",
+    re.ASCII,
+)
+
+_MORE_THAN_A_DATE: Final = 9
+"""Digits: 2026-11-20 has eight."""
+
+
+def masked_at_sight(text: str) -> str:
+    """A text of which nobody knows what is in it, without what is written as people write a number
+    (behind a plus or a zero, or in groups), eleven digits and more, and e-mail addresses. Dates,
+    seconds and addresses of machines stay."""
+    text = _AT_SIGHT.sub(lambda found: _at_sight(found[0]), text)
+    return _EMAIL.sub(lambda found: masked_name(found[0]), text)
+
+
+def _at_sight(text: str) -> str:
+    digits = sum(each.isdigit() for each in text)
+    return text if digits < _MORE_THAN_A_DATE else _shown_phone(text)
+
+
 def written_pattern(digits: str) -> re.Pattern[str]:
     """Finds this very number: whole, or national behind a zero, and no part of a longer one.
 
@@ -188,12 +213,6 @@ class Masking:
 
     def __repr__(self) -> str:
         return "Masking()"
-
-    def beside(self, phone: str) -> Masking:
-        """One that hides this number, too."""
-        other = Masking([phone])
-        other._patterns += self._patterns
-        return other
 
     def text(self, text: str) -> str:
         """The text with each number in its masked form."""

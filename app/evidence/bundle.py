@@ -24,6 +24,7 @@ from app.evidence.gather_evidence import (
 )
 from app.evidence.witnesses import Witnesses
 from app.orders.customers import checked_reason
+from app.orders.delivery_log import shown_address, shown_header
 from app.orders.holds import hold_if_due
 from app.orders.published_store import Published
 from app.receiving.caught_up import must_have_read
@@ -130,7 +131,7 @@ def _add_delivery(files: Files, told: DeliveryEvidence, dossier: Dossier) -> Non
         "verdict": told.arrived.verdict,
         "problem": told.arrived.problem,
         "method": told.method,
-        "address": dossier.masking.text(told.url),
+        "address": told.url if dossier.full else shown_address(told.url, dossier.masking),
         "sha256": told.arrived.digest,
         "size": told.arrived.size,
         "body": _part(files, f"{name}.body", told.body),
@@ -147,7 +148,10 @@ def _add_delivery(files: Files, told: DeliveryEvidence, dossier: Dossier) -> Non
 
 
 def _shown(name: str, value: str, dossier: Dossier) -> list[str]:
-    """A header without what is personal, by its value or by its name."""
+    """A header without what is personal, by its value or by its name: of a redacted bundle also
+    without what seems to be. In a full one they stand whole beside it."""
+    if not dossier.full:
+        return [name, shown_header(name, value, dossier.masking)]
     return [name, dossier.masking.value({name: value})[name]]
 
 

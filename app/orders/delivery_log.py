@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
+from urllib.parse import unquote_plus
 
 from app.access.operators import note_in_trail, permitted
-from app.core.masking import Masking, masked_phone
+from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.orders.customers import phones_in
 from app.orders.search_store import orders_of_event
 from app.providers.source import Source
@@ -29,9 +29,6 @@ from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
 """Parts of headers' names: of what is hidden, and of what is a number and no phone's."""
-
-_NUMBER: Final = re.compile(r"(?<![\w.-])[1-9][0-9]{10,14}(?![\w.-])", re.ASCII)
-"""Digits that may be somebody's phone number."""
 
 VERDICTS: Final = (
     "stored",
@@ -186,25 +183,34 @@ async def masked_parts(
         delivery = await raw_delivery(connection, entry.delivery_id)
     phones = [] if delivery is None else phones_in(delivery, sources)
     lines = [line.partition(": ") for line in entry.headers.split("\n") if line]
-    headers = [f"{name}: {_shown(name, value, Masking(phones))}" for name, _, value in lines]
+    headers = [f"{name}: {shown_header(name, value, Masking(phones))}" for name, _, value in lines]
     return [masked_phone(digits) for digits in phones], headers
 
 
-def _shown(name: str, value: str, masking: Masking) -> str:
+def shown_header(name: str, value: str, masking: Masking) -> str:
     """A header as it may be seen: nobody knows what a sender has put where. Of an address, each
     value of its query likewise."""
     if name == URL:
-        path, _, query = value.partition("?")
-        pairs = [pair.partition("=") for pair in query.split("&")]
-        return (
-            f"{path}?{'&'.join(f'{each}={_shown(each, said, masking)}' for each, _, said in pairs)}"
-        )
+        return shown_address(value, masking)
+    name = name.lower()
     if any(word in name for word in _SECRETS) and not is_left_out(
         value.encode("latin-1", "replace")
     ):
         return "(hidden)"
-    found = _NUMBER.search(value)
-    if found is not None and not any(word in name for word in _TIMES):
-        masking = masking.beside(found[0])
     masked: str = masking.value({name: value})[name]
-    return masked
+    return masked if any(word in name for word in _TIMES) else masked_at_sight(masked)
+
+
+def shown_address(address: str, masking: Masking) -> str:
+    """An address as it may be seen: each value of its query as if it were a header of that name."""
+    path, mark, query = address.partition("?")
+    pairs = [pair.partition("=") for pair in query.split("&")]
+    shown = [f"{name}{sign}{_asked(name, said, masking)}" for name, sign, said in pairs]
+    return f"{masking.text(path)}{mark}{'&'.join(shown)}"
+
+
+def _asked(name: str, said: str, masking: Masking) -> str:
+    """As it came, unless something in it is masked."""
+    plain = unquote_plus(said)
+    shown = shown_header(name, plain, masking)
+    return said if shown == plain else shown

@@ -12,6 +12,7 @@ from app.core.masking import (
     hint_pattern,
     is_written_out,
     looks_like_a_phone,
+    masked_at_sight,
     masked_name,
     masked_phone,
     masked_words,
@@ -121,6 +122,27 @@ def test_between_the_digits_that_are_looked_for_first_stands_what_may_stand_ther
     for between in ("\u00a0", " \u2011 ", "\u202f\u2013\u2009", ") -"):
         text = between.join("345678")
         assert hint_pattern(NUMBER).search(text.encode()) is not None, between
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("+254 711-223 344", "+254 ••• ••• •44"),
+        ("call (0711) 223344, or 0711\u00a0223\u00a0344", "call •••44, or •••44"),
+        ("call 254 711 223 344", "call +254 ••• ••• •44"),
+        ("254711223344", "+254 ••• ••• •44"),
+        ("Wanjiku <wanjiku.k@mail.example.org>", "Wanjiku <w•••>"),
+        ("t=1763632800,v1=0123456789abcdef", "t=1763632800,v1=0123456789abcdef"),
+        ("2026-11-20 10:00:00, 2026-11-20T10:00:00Z", "2026-11-20 10:00:00, 2026-11-20T10:00:00Z"),
+        ("192.168.100.200, 10.0.0.1:8080", "192.168.100.200, 10.0.0.1:8080"),
+        ("00-4bf92f3577b34da6-00f067aa0ba902b7-01", "00-4bf92f3577b34da6-00f067aa0ba902b7-01"),
+        ("Mozilla/5.0 Chrome/120.0.0.0", "Mozilla/5.0 Chrome/120.0.0.0"),
+    ],
+)
+def test_numbers_and_mail_addresses_are_masked_at_sight(said: str, shown: str) -> None:
+    """Where nobody knows whose they are; dates, seconds, versions and machines stay."""
+    assert masked_at_sight(said) == shown
+    assert masked_at_sight(shown) == shown
 
 
 def test_what_hides_does_not_show_what_it_hides() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import rfc8785
@@ -32,6 +33,8 @@ from tests.evidence.world import NAME as CUSTOMER
 from tests.reconcile.build import T
 
 OTHER = "254799000111"
+WIFE = "254 733 000 222"
+MAIL = "wanjiku.k@example.org"
 
 HOSTILE = (
     "../../etc/passwd", "/etc/passwd", "C:\\Windows\\x", "..", ".", "a/b", "a\\b", "verify.py",
@@ -126,17 +129,22 @@ async def test_a_number_in_a_header_or_an_answer_is_masked(tmp_path: Path) -> No
     async with driving(tmp_path, looking=True) as driver:
         body = json.dumps(event("e1", customer={"phone": PHONE})).encode()
         others = [(b"x-mobile", OTHER.encode()), (b"x-customer-name", CUSTOMER.encode())]
-        await driver.send(body, [*signed(body), (b"x-msisdn", PHONE.encode()), *others])
+        others += [(b"x-note", f"call +{WIFE}".encode()), (b"x-from", MAIL.encode())]
+        headers = [*signed(body), (b"x-msisdn", PHONE.encode()), *others]
+        address = f"/webhooks/shop?payer={quote(f'+{WIFE} {MAIL}')}&first_name={CUSTOMER}"
+        await driver.client.post(address, content=body, headers=headers)
         opened = record("opened", "session_opened", T, session="cs_1")
         async with driver.context.store.writing() as connection:
             await add_records(connection, [opened], details=f'{{"phone": "{PHONE}"}}')
         driver.clock.put(LATER)
         redacted = await build(driver, tmp_path)
         full = await build(driver, tmp_path, reason="why")
-    for each in (PHONE, OTHER, CUSTOMER):
+    for each in (PHONE, OTHER, CUSTOMER, WIFE, MAIL, quote(WIFE), quote(MAIL)):
         assert each.encode() not in redacted
         assert each.encode() in full
+    assert b"webhook-signature" in redacted
     assert verify_evidence(redacted).valid
+    assert verify_evidence(full).valid
 
 
 async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from app.orders.delivery_log import arrivals_by_minute, head_of_log, last_came, list_deliveries
+from app.core.masking import Masking
+from app.orders.delivery_log import (
+    arrivals_by_minute,
+    head_of_log,
+    last_came,
+    list_deliveries,
+    shown_header,
+)
 from reconcile.instants import MINUTE, Instant
 from tests.api.driving import KEY, Driver, driving, event, secret, signed
 from tests.reconcile.build import T
@@ -107,6 +114,28 @@ async def test_an_entry_says_what_came(driver: Driver) -> None:
     assert "webhook-signature" in taken.headers
     assert (refused.verdict, refused.event_id) == ("signature_missing", None)
     assert refused.problem
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("x-payer", "+254 711 223 344", "+254 ••• ••• •44"),
+        ("x-payer", "wanjiku@example.org", "w•••"),
+        ("webhook-timestamp", "1763632800123", "1763632800123"),
+        (":url", "/w/shop?to=%2B254%20711%20223344&n=1", "/w/shop?to=+254 ••• ••• •44&n=1"),
+        (
+            ":url",
+            "/w/shop?q=%2B254-711-223-344&Token=x",
+            "/w/shop?q=+254 ••• ••• •44&Token=(hidden)",
+        ),
+        (":url", "/w/shop?email=w%40example.org&a=b%20c&d", "/w/shop?email=w•••&a=b%20c&d"),
+        (":url", "/w/shop", "/w/shop"),
+    ],
+)
+def test_of_a_header_is_shown_what_is_nobody_s(name: str, value: str, shown: str) -> None:
+    """Of what was refused no body tells whose numbers they are: they are masked at sight, also
+    behind the escapes of an address."""
+    assert shown_header(name, value, Masking()) == shown
 
 
 async def test_an_empty_log_has_no_head(tmp_path: Path) -> None:
