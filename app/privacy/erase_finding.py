@@ -34,6 +34,7 @@ from app.sealing import log_queue_store, order_store
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.fold import fold, last_heard
 from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
 from reconcile.matching.books import match_key
 
 MOST_ASIDE: Final = 10_000
@@ -444,24 +445,40 @@ class ErasureFinder:
     async def _attachments(
         self, connection: Connection, erasure: Erasure
     ) -> list[attachment_store.AttachmentRecord]:
-        """Of orders that go, and of others that name the number; those of orders that stay are
-        needed, such as for a dispute, and stay with them."""
+        """Of orders that go, and of others that name the number; those of orders that stay, or
+        that would if they were of this customer, are needed, such as for a dispute, and stay."""
         written = [written_pattern(phone) for phone in erasure.phones]
         found = await erase_texts.attachments_with(
             connection, erasure.brought, written, until=self._until
         )
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
+        others = {each.order for each in found} - erasure.brought.keys() - staying - {""}
+        for history in (await history_store.gather(connection, others)).values():
+            if last_heard(history) == EARLIEST:
+                continue
+            _, kept = await self._judged(connection, history)
+            if kept is not None:
+                erasure.kept.append(replace(kept, place="attachments.details"))
+                staying.add(kept.what)
         return [each for each in found if each.order not in staying]
+
+    async def _judged(
+        self, connection: Connection, history: History
+    ) -> tuple[Ledger, erase_rules.KeptData | None]:
+        """An order's ledger as of now, and why it must stay, if it must."""
+        now = history.instant_at(self._context.clock.now())
+        ledger = fold(history, policy=self._context.policy, as_of=now)
+        to_do = await erase_rules.left_to_settle(connection, history, ledger)
+        return ledger, erase_rules.kept_order(history, ledger, self._rules, to_do=to_do)
 
     async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
         histories = await history_store.gather(connection, orders)
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
-        now = self._context.clock.now()
         for order in orders:
             history, mark = histories[order], marks.get(order)
             if mark is None or not self._asked_about(history):
                 continue
-            ledger = fold(history, policy=self._context.policy, as_of=history.instant_at(now))
+            ledger, kept = await self._judged(connection, history)
             ids = sorted(
                 {
                     delivery.delivery_id
@@ -469,8 +486,6 @@ class ErasureFinder:
                     if self._until is None or delivery.received_at <= self._until
                 }
             )
-            to_do = await erase_rules.left_to_settle(connection, history, ledger)
-            kept = erase_rules.kept_order(history, ledger, self._rules, to_do=to_do)
             if kept is not None:
                 erasure.kept.append(kept)
                 erasure.staying[order] = ids

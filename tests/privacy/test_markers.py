@@ -29,7 +29,7 @@ from reconcile.instants import DAY, MINUTE
 from tests.api.driving import Driver, driving, environ, of_order
 from tests.evidence.conftest import build
 from tests.evidence.world import LATER, record
-from tests.privacy.test_erase import PHONE, SPELLED, erased, held, paid, plant, quiet
+from tests.privacy.test_erase import OTHER, PHONE, SPELLED, erased, held, paid, plant, quiet
 from tests.reconcile.build import T
 
 FORMS = (PHONE, SPELLED, "0711 223344")
@@ -217,3 +217,30 @@ async def test_what_an_order_that_stays_keeps_is_told_by_place(tmp_path: Path) -
     copies = {each for each in left if each in KEPT or each == "deliveries.body"}
     assert left == copies
     assert left <= places.keys()
+
+
+async def test_what_is_attached_to_another_order_stays_while_that_needs_it(tmp_path: Path) -> None:
+    """A disputed order of another customer, of which a letter names the number: the letter is for
+    the provider. Of an order that is over it goes."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        driver.context = driver.service.context
+        await driver.send(paid("ORD-1", "e1"))
+        for order in ("ORD-2", "ORD-3"):
+            await driver.send(paid(order, f"e-{order}", OTHER))
+            letter = AttachRequest(
+                about="order", subject=order, name="a.txt", content=order.encode(),
+                kind="correspondence", note=f"his brother is {SPELLED}", by=None,
+            )  # fmt: skip
+            await attach(driver.context, letter)
+        await driver.send(of_order("ORD-2", "e-d", "disputed"))
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
+        driver.clock.put(T + 40 * DAY)
+        erasure = await erased(driver)
+        left = driver.rows("SELECT order_key, details > '' FROM attachments ORDER BY 1")
+    assert left == [("ORD-2", 1), ("ORD-3", None)]
+    assert [(each.what, each.why, each.place) for each in erasure.kept] == [
+        ("ORD-2", "disputed", "attachments.details")
+    ]
+    assert [each.order for each in erasure.orders] == ["ORD-1"]
+    places = {each.where: (each.went, each.stays) for each in erasure.places()}
+    assert places["attachments.details"] == (1, 1)
