@@ -164,12 +164,20 @@ _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
 
 _LINE_END: Final = re.compile(r"\r?\n|\\n")
 
-_BASE64: Final = re.compile(
-    rf"[A-Za-z0-9+/_-]{{60,}}(?:(?:{_LINE_END.pattern})[A-Za-z0-9+/_-]+)*", re.ASCII
-)
-"""Not less: a number alone is not sent so, and ids are short."""
+_BASE64_LETTERS: Final = r"[A-Za-z0-9+/_-]"
 
-_BEHIND: Final = re.compile(rb"%|\\u|[A-Za-z0-9+/_-]{60}")
+_LONG: Final = 60
+"""Digits of base64: a number alone is not sent so, and ids are short."""
+
+_BASE64: Final = re.compile(
+    rf"(?<!{_BASE64_LETTERS}){_BASE64_LETTERS}{{{_LONG},}}"
+    rf"(?:(?:{_LINE_END.pattern}){_BASE64_LETTERS}+)*",
+    re.ASCII,
+)
+
+_LETTER_OR_NOT: Final = bytes(
+    ord("x" if re.fullmatch(_BASE64_LETTERS, chr(each)) else " ") for each in range(256)
+)
 
 
 def written_out(text: str) -> str:
@@ -181,7 +189,12 @@ def written_out(text: str) -> str:
 def is_written_out(content: bytes) -> bool:
     """Whether `written_out` finds nothing behind these bytes, so that they may be looked through as
     they are."""
-    return _BEHIND.search(content) is None
+    return b"%" not in content and b"\\u" not in content and not _has_base64(content)
+
+
+def _has_base64(content: bytes) -> bool:
+    # Asked of every body: a pattern takes a hundred times as long.
+    return b"x" * _LONG in content.translate(_LETTER_OR_NOT)
 
 
 def _behind(text: str) -> Iterator[str]:
@@ -191,6 +204,8 @@ def _behind(text: str) -> Iterator[str]:
     if "%" in text:
         said = unquote_plus(text)
         yield said
+    if not _has_base64(said.encode("utf-8", "replace")):
+        return
     for found in _BASE64.finditer(said):
         digits = _LINE_END.sub("", found[0]).translate(_FROM_URL)
         whole = digits[:-1] if len(digits) % 4 == 1 else digits

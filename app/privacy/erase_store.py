@@ -134,7 +134,9 @@ class Text(NamedTuple):
     def whole(self) -> str:
         """Both, as they are and without their escapes."""
         said = (self.body or b"").decode("utf-8", "replace")
-        return written_out(f"{self.headers}\n{said}")
+        # What is long in a header is a signature, and no document.
+        headers = written_out(self.headers) if "%" in self.headers else self.headers
+        return f"{headers}\n{written_out(said)}"
 
 
 async def delivery_texts(
@@ -221,8 +223,12 @@ async def rejections_that_hold(
 
 
 def _may_hold(hint: re.Pattern[bytes], each: Text) -> bool:
-    parts = (each.headers.encode("latin-1", "replace"), each.body or b"")
-    return any(hint.search(part) or not is_written_out(part) for part in parts)
+    headers, body = each.headers.encode("latin-1", "replace"), each.body or b""
+    if hint.search(headers) or hint.search(body):
+        return True
+    if b"%" not in headers and is_written_out(body):
+        return False
+    return hint.search(each.whole().encode("utf-8", "replace")) is not None
 
 
 def _holds(written: re.Pattern[str], each: Text) -> bool:
