@@ -26,7 +26,7 @@ from app.database.statements import (
     stream,
 )
 from app.finance import import_store
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.books import BookLine
 from reconcile.money import Money
 
@@ -255,6 +255,14 @@ async def old_lines(
         },
     )
     return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def last_import_at(connection: AsyncConnection) -> Instant:
+    """When the last import was published; EARLIEST where none was."""
+    found = await connection.execute(
+        text("SELECT coalesce(max(published_at), :none) FROM imports"), {"none": EARLIEST}
+    )
+    return Instant(found.scalar_one())
 
 
 async def empty_lines(connection: AsyncConnection, lines: Sequence[LineKey]) -> None:

@@ -103,14 +103,6 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
     return int(found.scalar_one())
 
 
-async def last_published_at(connection: AsyncConnection) -> Instant:
-    """When the last import was published; EARLIEST where none was."""
-    found = await connection.execute(
-        text("SELECT coalesce(max(published_at), :none) FROM imports"), {"none": EARLIEST}
-    )
-    return Instant(found.scalar_one())
-
-
 async def under_way(connection: AsyncConnection) -> Import | None:
     """The import that is not published: alive if its `written` grows, else killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))

@@ -100,8 +100,6 @@ async def erase(
         agreed = None if agree is None else await agree(connection)
         who = await permitted(connection, by=asked.by, action="erased")
         now = context.clock.now()
-        # A clock that was set back makes nothing of it later than its erasure: a restore would
-        # leave that in.
         done = journal.append(_subjects(context, asked, digits), at=max(now, erasure.heard))
         await note_in_trail(
             connection, who, action="erased", subject=erasure.subject, at=now, reason=reason,

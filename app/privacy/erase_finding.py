@@ -22,7 +22,7 @@ from app.core.masking import hint_pattern, masked_phone, written_out, written_pa
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence import attachment_store
-from app.finance import bank_store, book_line_store, import_store
+from app.finance import bank_store, book_line_store
 from app.orders import history_store, pending_session_store, retention_store
 from app.orders.customers import phones_of
 from app.privacy import erase_rules, erase_store, erase_texts, prune
@@ -194,8 +194,8 @@ class Erasure:
     by_index    whether a number was looked for where the index leads, and in what could not be read
                 or was refused, and not in every body and header
     tidied      whether the database's log has been emptied of it
-    heard       when the last of what goes arrived: it may be later than now, by a clock that was
-                set back since
+    heard       when the last of what goes arrived: later than now, where the clock was set back
+                since; as of that it is erased, or a restore would leave it in
     """
 
     subject: str
@@ -439,7 +439,7 @@ class ErasureFinder:
         said = [each.last_heard for each in erasure.orders]
         said += [note[3] for note in erasure.notes] + [each.at for each in erasure.attachments]
         if erasure.book_lines or erasure.bank_lines:
-            said.append(await import_store.last_published_at(connection))
+            said.append(await book_line_store.last_import_at(connection))
         return max(said, default=EARLIEST)
 
     async def _attachments(

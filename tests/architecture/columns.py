@@ -20,7 +20,6 @@ LEFT_OUT: dict[tuple[str, str], frozenset[str]] = {
     ("app/finance/book_line_store.py", "book_lines"): frozenset({"until"}),
     ("app/finance/statement_store.py", "statement_lines"): frozenset({"until"}),
     ("app/orders/notification_store.py", "notifications"): frozenset({"delivered_at", "problem"}),
-    ("app/receiving/append_store.py", "deliveries"): frozenset({"pruned_at"}),
     ("app/receiving/append_store.py", "events"): frozenset({"row"}),
     ("app/receiving/inbox_store.py", "suspects"): frozenset({"seq"}),
     ("app/sealing/leaf_store.py", "deliveries"): frozenset({"body", "problem"}),
