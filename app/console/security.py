@@ -112,10 +112,12 @@ class RateLimiter:
 
 
 def network_of(address: str) -> str:
-    """The network that tries are counted by: what one customer of a provider of lines has."""
+    """The network that tries are counted by: what one customer of a provider of lines has. An
+    address of IPv4 that IPv6 wraps, as a socket for both shows it, is of its own network."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
         return "unknown"
+    found = getattr(found, "ipv4_mapped", None) or found
     length = 24 if found.version == 4 else 56
     return str(ipaddress.ip_network(f"{found}/{length}", strict=False))

@@ -2,7 +2,8 @@
 
 Links carry their token behind `#`, which browsers send to nobody: a script posts it, and without
 script a field takes it. Every try is counted, by name and by network, and every failure is told in
-the same words.
+the same words. A stranger's tries leave a person theirs: each network has its own for a name, and
+one from which that person signed in is not held back by what all others tried.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from reconcile.instants import SECOND
 log = structlog.get_logger()
 
 NAME_TRIES: Final = 5
+"""In a minute with one name, from one network."""
+NAME_TRIES_IN_ALL: Final = 20
+"""The same from all networks from which nobody of that name signed in since the console began."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
 """Seconds for which one failure of a network, or of a session's person from it, stands for all: the
@@ -64,6 +68,10 @@ def local(address: str) -> str:
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
 
+def _network(request: Request) -> str:
+    return network_of(request.client.host if request.client else "")
+
+
 def qr_code(text: str) -> Markup:
     """A picture of a text, as SVG within a page: dark on light, for cameras, in any theme."""
     import segno  # one page needs it
@@ -80,7 +88,10 @@ class SigningIn:
         self._console = console
         self._pages = pages
         self._by_name = RateLimiter(NAME_TRIES)
+        self._by_name_in_all = RateLimiter(NAME_TRIES_IN_ALL)
         self._by_network = RateLimiter(NETWORK_TRIES)
+        self._signed_in: set[tuple[str, str]] = set()
+        """Names, and networks from which they proved who they are: only operators add to it."""
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request) -> Person | None:
@@ -92,9 +103,14 @@ class SigningIn:
         return None if found is None else Person(name=operators.Proven(found.name), role=found.role)
 
     def _may_try(self, request: Request, name: str | None = None) -> bool:
-        client = network_of(request.client.host if request.client else "")
-        free = self._by_network.take(client)
-        return free and (name is None or self._by_name.take(name))
+        network = _network(request)
+        if not self._by_network.take(network):
+            return False
+        if name is None:
+            return True
+        known = (name, network) in self._signed_in
+        own = self._by_name.take(f"{network} {name}")
+        return own and (known or self._by_name_in_all.take(name))
 
     def _begun(self, token: str, where: str) -> Response:
         answer = RedirectResponse(where, status_code=303)
@@ -119,13 +135,15 @@ class SigningIn:
         fits = self._may_try(request, person.name) and await sessions.confirmed(
             self._console.context, name=person.name, password=password
         )
-        if not fits:
+        if fits:
+            self._signed_in.add((person.name, _network(request)))
+        else:
             await self._note_failure(request, person.name)
         return fits
 
     async def _note_failure(self, request: Request, name: str | None = None) -> None:
         """In the trail, once in a while. name: whose session it is; None: nobody's."""
-        network = network_of(request.client.host if request.client else "")
+        network = _network(request)
         if self._noted.take(network if name is None else f"{network} {name}"):
             await sessions.note_failure(self._console.context, name=name)
 
@@ -153,6 +171,7 @@ class SigningIn:
             return self._form(
                 "sign_in.html", title="Sign in", status=403, next=where, problem=str(error)
             )
+        self._signed_in.add((name, _network(request)))
         return self._begun(token, local(form.get("next", "/")))
 
     async def sign_out(self, request: Request) -> Response:

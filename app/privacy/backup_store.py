@@ -196,12 +196,23 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _locked(part: Path) -> int:
-    """The temporary file, ours alone: its descriptor is closed after SQLite has closed its own."""
+    """The temporary file, ours alone: its descriptor is closed after SQLite has closed its own.
+
+    One that was cut short may be left; what somebody else laid there would be theirs, with all
+    that is written into it, and a second name of another file would have that one overwritten.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(part, flags, 0o600)
     except OSError as error:
         raise UsageError(f"{part} cannot be written: {error.strerror}") from error
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid() or found.st_nlink != 1:
+        os.close(descriptor)
+        raise UsageError(
+            f"{part} is another user's, or a second name of another file: remove it, and choose a "
+            "folder to which only you can write"
+        )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sqlite3
 import stat
@@ -359,3 +360,25 @@ def test_writing_does_not_make_a_backup_begin_again(
     with closing(sqlite3.connect(tmp_path / "b.db")) as database:
         found = database.execute("SELECT count(*) FROM counters WHERE name LIKE 'step%'")
         assert found.fetchone() == (0,)
+
+
+@pytest.mark.parametrize("laid", ["by somebody else", "as a second name"])
+def test_nothing_is_copied_into_what_a_stranger_laid_there(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, laid: str
+) -> None:
+    """In a folder that others may write to, the copy would be theirs, and they read all of it; or
+    another file would be overwritten."""
+    fill(tmp_path, "ORD-1")
+    part, other = tmp_path / "copy.db.part", tmp_path / "other"
+    other.write_text("kept")
+    if laid == "as a second name":
+        part.hardlink_to(other)
+    else:
+        part.write_text("theirs")
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    ended = run("backup", str(tmp_path / "copy.db"))
+    assert ended.code == 2
+    assert "remove it" in ended.err
+    assert part.stat().st_size < 10
+    assert other.read_text() == "kept"
+    assert not (tmp_path / "copy.db").exists()

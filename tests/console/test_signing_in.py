@@ -149,6 +149,26 @@ async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) 
     assert len({each.text for each in answers}) == 1
 
 
+async def test_who_guesses_locks_nobody_out(console: RunningConsole) -> None:
+    """From one network neither who is new nor who was here before; from many not who was here."""
+    await invited(console, "a viewer")
+    guess = {"name": "a viewer", "password": "wrong", "code": ""}
+    right = guess | {"password": PASSWORD}
+
+    async def answers(form: dict[str, str], *addresses: str) -> list[int]:
+        found = []
+        for address in addresses:
+            async with console.client(**SAME_SITE, address=address) as client:
+                found.append((await client.post("/sign-in", data=form)).status_code)
+        return found
+
+    await answers(guess, *["203.0.113.9"] * 20)
+    assert await answers(right, "203.0.113.9", "198.51.100.7") == [403, 303]
+    crowd = [f"10.0.{network}.1" for network in range(30)]
+    await answers(guess, *crowd)
+    assert await answers(right, "198.51.100.8", "10.1.0.1") == [303, 403]
+
+
 async def test_a_zero_byte_is_a_mistake_of_whoever_sends_it(console: RunningConsole) -> None:
     """PostgreSQL keeps none in a text: in the log it was a fault of ours, by any stranger."""
     async with console.client(**SAME_SITE) as client:
@@ -358,3 +378,4 @@ def test_tries_are_counted_by_the_minute_and_forgotten() -> None:
     assert network_of("192.0.2.7") == network_of("192.0.2.99") == "192.0.2.0/24"
     assert network_of("2001:db8::1") == "2001:db8::/56"
     assert network_of("?") == "unknown"
+    assert network_of("::ffff:192.0.2.7") == "192.0.2.0/24", "else all of IPv4 is one network"
