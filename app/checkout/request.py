@@ -585,7 +585,7 @@ def _retry_after(heard: Reply) -> float:
     try:
         until, now = parsedate_to_datetime(text), parsedate_to_datetime(heard.date or "")
         return max(0.0, (until - now).total_seconds())
-    except (ValueError, TypeError):
+    except (ArithmeticError, ValueError, TypeError):  # the first of a year that is far too large
         return 0.0
 
 

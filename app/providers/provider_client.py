@@ -17,7 +17,7 @@ from app.core.http import Exchange, exchange
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.questions import Question, Questions
-from reconcile.instants import EARLIEST, SECOND, Instant
+from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
 from reconcile.ledger.events import Event
 
 LIMIT_S: Final = 10.0
@@ -159,9 +159,10 @@ def date_of(header: str) -> Instant | None:
     """The moment in a Date header (RFC 9110, section 5.6.7); None where it is none."""
     try:
         found = parsedate_to_datetime(header)
-    except ValueError:
+    except (ArithmeticError, ValueError):  # the first of a year that is far too large
         return None
-    return EARLIEST + int(found.replace(tzinfo=found.tzinfo or UTC).timestamp()) * SECOND
+    moment = EARLIEST + int(found.replace(tzinfo=found.tzinfo or UTC).timestamp()) * SECOND
+    return moment if EARLIEST <= moment <= LATEST else None
 
 
 async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:

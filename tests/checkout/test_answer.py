@@ -111,6 +111,8 @@ def test_wrong_credentials_and_addresses_say_nothing_of_the_order(status: int) -
         ("1e9", None, 0),
         ("9" * 5_000, None, 0),
         ("٣", None, 0),
+        ("Fri, 20 Nov 99999999999999999999 10:00:00 GMT", "Fri, 20 Nov 2026 10:00:00 GMT", 0),
+        ("Fri, 20 Nov 2026 10:00:30 +99999999999999", "Fri, 20 Nov 2026 10:00:00 GMT", 0),
     ],
 )
 def test_the_wait_that_the_service_asks_for(retry_after: str, date: Any, seconds: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.core.http import outgoing_client
-from app.providers.provider_client import Probe, probe
+from app.providers.provider_client import Probe, date_of, probe
 from reconcile.instants import DAY, EARLIEST, SECOND
 from tests.certificates import self_signed
 from tests.reconcile.build import T
@@ -101,3 +101,19 @@ async def test_a_certificate_that_is_trusted(
         sight = await seen(f"https://127.0.0.1:{port}/")
     assert (sight.tls, sight.tls_problem) == ("TLSv1.3", None)
     assert sight.certificate_ends == EARLIEST + (T - 400 * DAY) // SECOND * SECOND + 4000 * DAY
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "yesterday",
+        "Fri, 20 Nov 99999999999999999999 10:00:00 GMT",
+        "Fri, 20 Nov 2026 99999999999999999999:00:00 GMT",
+        "Fri, 20 Nov 2026 10:00:00 +99999999999999",
+        "Fri, 31 Dec 9999 23:59:59 -2359",
+    ],
+)
+def test_a_date_that_is_none_is_none(header: str) -> None:
+    """Whatever the other side writes there; a year beyond all bounds ended `doctor`."""
+    assert date_of(header) is None
