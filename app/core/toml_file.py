@@ -112,7 +112,14 @@ def _text(content: bytes | str, name: str, most_bytes: int) -> str:
         raise ConfigurationError([f"{name}: is not UTF-8"]) from None
 
 
+MOST_DOTS: Final = 500
+"""In one line: a key of thirty thousand parts, which 64 KiB have room for, takes a minute."""
+
+
 def _parsed(text: str, name: str) -> Values:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MOST_DOTS:
+            raise ConfigurationError([f"{name}:{number}: has more than {MOST_DOTS} dots"])
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits

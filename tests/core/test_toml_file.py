@@ -148,3 +148,12 @@ def test_no_line_of_a_text_takes_long(line: str) -> None:
     began = time.process_time()
     assert lines_of(f'text = """\n{line}\n"""\nkey = 1\n')["text",] == 1
     assert time.process_time() - began < 1
+
+
+def test_a_key_of_very_many_parts_is_refused_before_it_is_parsed() -> None:
+    """Whoever may look at rules could hold what reports need for a minute with each."""
+    began = time.thread_time()
+    with pytest.raises(ConfigurationError) as caught:
+        read_toml(f"#\na{'.a' * 10_000} = 1", Inner, name="a.toml", most_bytes=2**16)
+    assert str(caught.value) == "a.toml:2: has more than 500 dots"
+    assert time.thread_time() - began < 0.5
