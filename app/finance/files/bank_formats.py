@@ -225,6 +225,10 @@ class _Camt:
             raise tables.RefusedTable(
                 error.lineno, f"the XML breaks here: {expat.ErrorString(error.code)}"
             ) from None
+        except (LookupError, ValueError):  # it says that it is in an encoding that expat has not
+            raise tables.RefusedTable(
+                1, "the XML is in an encoding that is not read: have the bank write it in UTF-8"
+            ) from None
         self._fed += len(part)
         if self._fed - self._parser.CurrentByteIndex > MAX_TAG:
             raise tables.RefusedTable(

@@ -347,6 +347,13 @@ REFUSED: dict[str, tuple[str, str]] = {
         "declares a document type",
     ),
     "an entity that nobody declared": (CAMT.replace("MONTHLY", "&e;"), "the XML breaks here"),
+    **{
+        f"XML that says it is in {encoding}": (
+            f'<?xml version="1.0" encoding="{encoding}"?>\n' + CAMT.partition("?>\n")[2],
+            "in an encoding that is not read",
+        )
+        for encoding in ("utf-7", "shift_jis", "zlib", "idna", "undefined", "nobodys")
+    },
     "another message": (CAMT.replace("camt.053", "camt.054"), "is no CAMT.053 statement"),
     "XML that ends early": (CAMT[:1200], "the XML breaks here"),
     "XML without end of depth": (
