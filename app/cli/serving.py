@@ -200,11 +200,13 @@ def console(
     `operators invite`.
     """
     from app.bootstrap_console import serve_console
-    from app.cli import running
     from app.config.load import load_settings
     from app.core.logs import configure_logging
 
     settings = load_settings()
+    if parent is None:  # else `serve` has told them
+        for warning in settings.warnings:
+            printing.note(warning)
     host, port, listener = _where(host, settings.console.port if port is None else port, fd)
     configure_logging(
         format=settings.log_format,

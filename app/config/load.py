@@ -258,6 +258,15 @@ def _orders_need_a_price_of_the_shop(settings: Settings, reading: SettingsReadin
         )
 
 
+def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -> None:
+    if settings.console.public_url and not settings.forwarded_allow_ips:
+        reading.warnings.append(
+            f"{PREFIX}FORWARDED_ALLOW_IPS: is empty, so everyone who opens the console comes from "
+            "its proxy's address: whoever guesses passwords uses up everybody's tries; name the "
+            "proxy"
+        )
+
+
 def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
     """Whoever can write them, or put others in their place, chooses the secrets."""
     for variable, path in _files(settings, reading):
@@ -602,6 +611,7 @@ CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
     _assertions_are_on,
     _checkout_is_at_the_real_service,
     _orders_need_a_price_of_the_shop,
+    _the_consoles_proxy_is_named,
     _files_of_settings_are_safe,
     _files_suffice_for_connections,
     database_lies_well,

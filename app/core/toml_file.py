@@ -117,8 +117,8 @@ MOST_DOTS: Final = 500
 
 
 def _parsed(text: str, name: str) -> Values:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.count(".") > MOST_DOTS:
+    for number, each in enumerate(text.split("\n"), 1):
+        if each.count(".") > MOST_DOTS:
             raise ConfigurationError([f"{name}:{number}: has more than {MOST_DOTS} dots"])
     try:
         return tomllib.loads(text, parse_float=Decimal)

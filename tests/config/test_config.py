@@ -371,6 +371,15 @@ def test_serving_without_a_source_is_warned_of() -> None:
     assert "no source is given" in settings.warnings[0]
 
 
+def test_a_console_behind_a_proxy_that_is_not_named_is_warned_of() -> None:
+    """All who sign in have its address then, and the tries of one stranger are everybody's."""
+    public = {"ENVIRONMENT": "sandbox", "CONSOLE__PUBLIC_URL": "https://console.shop.example"}
+    (warning,) = load_settings(variables(**public)).warnings
+    assert warning.startswith("TALLYHOOK_FORWARDED_ALLOW_IPS: is empty")
+    named = load_settings(variables(**public, FORWARDED_ALLOW_IPS="127.0.0.1"))
+    assert named.warnings == ()
+
+
 def test_construction_by_keyword_does_not_look_at_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
