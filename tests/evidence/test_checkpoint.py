@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from app.core.errors import UsageError
 from app.evidence.keys import EvidenceKey, PublicKey
 from app.evidence.seal import (
     Checkpoint,
@@ -21,6 +23,7 @@ from app.evidence.seal import (
 )
 from app.evidence.verify import Wrong
 from app.evidence.verify_entries import checkpoint_of
+from app.evidence.verify_evidence import read_kept
 
 PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 NOTE = (
@@ -119,3 +122,14 @@ def test_another_key_and_another_log_are_told_apart() -> None:
 def test_what_is_no_checkpoint_is_refused(text: str) -> None:
     with pytest.raises(NotACheckpoint):
         read_checkpoint(text)
+
+
+@pytest.mark.parametrize(
+    "proof", ["[" * 60_000, "[]", "{}", '{"path": [1]}', '{"path": "z"}', "\0"]
+)
+def test_a_proof_that_is_none_is_a_mistake_of_whoever_names_it(tmp_path: Path, proof: str) -> None:
+    """Whoever is to be caught may have sent it: one nested deeply was told as a fault of ours."""
+    (tmp_path / "kept").write_text(SIGNED)
+    (tmp_path / "proof").write_text(proof)
+    with pytest.raises(UsageError):
+        read_kept(tmp_path / "kept", tmp_path / "proof")
