@@ -17,6 +17,7 @@ from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BreakCause
 from reconcile.periods import Month, month_named
 from reconcile.reporting.report import AdjustmentRow, PeriodReport
+from reconcile.reporting.words import CAUSE_WORDS
 from reconcile.values import frozen
 
 SHOWN: Final = 12
@@ -432,11 +433,12 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
     ]
     causes = Counter(line.cause for line in undecided)
     for cause, count in sorted(causes.items()):
-        named = [line.identity for line in undecided if line.cause == cause][:NAMED]
-        more = " …" if count > NAMED else ""
+        ids = ", ".join([line.identity for line in undecided if line.cause == cause][:NAMED])
+        called, more = CAUSE_WORDS[cause], " …" if count > NAMED else ""
         yield Blocker(
             code="breaks",
-            sentence=f"Breaks to be decided, {cause}: {count:,} ({', '.join(named)}{more}).",
+            sentence=f"Breaks to be decided, {called[:1].lower()}{called[1:]}: {count:,} "
+            f"({ids}{more}).",
             do=f"See `tallyhook breaks list --cause {cause}`; put each right at its source, "
             "match it by hand, or accept it with a reason.",
             cause=cause,

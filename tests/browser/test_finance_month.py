@@ -341,7 +341,7 @@ def test_a_month_is_closed_from_pages_alone(seen: Seen) -> None:
     assert "1 row that was set aside" in said["statement done"]
     assert "Every row is clear" in said["book"]
     assert "everything" in said["run"]
-    assert "Breaks to be decided, unresolved: 1" in said["against"]
+    assert "Breaks to be decided, order to be resolved: 1" in said["against"]
     assert "waits for refund" in said["late"]
     assert "Nothing is against closing it" in said["free"]
     assert "Ann closed it" in said["closed"]

@@ -115,7 +115,9 @@ def test_every_reason_is_told_at_once_with_what_to_do() -> None:
         "rejected",
     ]
     assert told[0].sentence == "net does not hold in KES: captured is 2, settled is 3."
-    assert told[2].sentence.startswith("Breaks to be decided, unresolved: 2 (brk_unresolved")
+    assert told[2].sentence.startswith(
+        "Breaks to be decided, order to be resolved: 2 (brk_unresolved"
+    )
     assert all(each.do for each in told)
 
 
