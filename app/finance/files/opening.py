@@ -521,6 +521,14 @@ def _opened(path: Path, mapping: FileMapping, fields: Fields) -> tables.SourceTa
     )
 
 
+_NO_TABLES: Final = (
+    (b"%PDF-", "a PDF"),
+    (b"\x89PNG\r\n", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"GIF8", "a picture"),
+)
+"""How files begin that people send in place of the export, and what each is."""
+
 FileForm = Literal["workbook", "json_lines", "text"]
 
 
@@ -533,6 +541,13 @@ def form_of(path: Path) -> FileForm:
             "this is an encrypted workbook, or one of Excel before 2007: save it anew "
             "as .xlsx without a password, or as CSV",
         )
+    for mark, what in _NO_TABLES:
+        if start.startswith(mark):
+            raise tables.RefusedTable(
+                1,
+                f"this is {what}, of which no rows are read: have whoever made it export the same "
+                "as CSV or as a workbook (.xlsx)",
+            )
     if start.startswith(_ZIP):
         return "workbook"
     if _ARRAY.match(start):
